@@ -1,0 +1,108 @@
+"""NumPy and CuPy behind one door: places, array modules, copies between them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tensors live: `Place("cpu")` or `Place("gpu", 0)`."""
+
+    kind: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.index}"
+
+    @property
+    def xp(self) -> Any:
+        """The array module of the place.
+
+        Raises:
+            DeviceError: a GPU is wanted and CuPy, or the GPU, is not there.
+        """
+        return np if self.kind == "cpu" else _cupy()
+
+
+def CPUPlace() -> Place:  # noqa: N802  the field's name for it
+    """The host's memory."""
+    return Place("cpu")
+
+
+def GPUPlace(index: int = 0) -> Place:  # noqa: N802
+    """The memory of GPU `index`."""
+    return Place("gpu", index)
+
+
+def parse_place(text: str) -> Place:
+    """`cpu`, `gpu` or `gpu:N`.
+
+    Raises:
+        DeviceError: the text names no place.
+    """
+    kind, _, index = text.partition(":")
+    if kind in ("cpu", "gpu") and (not index or (kind == "gpu" and index.isdecimal())):
+        return Place(kind, int(index or 0))
+    raise DeviceError(f"{text!r} is no device: want cpu, gpu or gpu:N")
+
+
+@functools.cache
+def _cupy() -> Any:
+    try:
+        cupy = importlib.import_module("cupy")
+        count = cupy.cuda.runtime.getDeviceCount()
+    except ImportError:
+        raise DeviceError(
+            "a GPU was asked for, but CuPy is not installed: pip install opscope[gpu-cuda12]"
+            " (or gpu-cuda13)"
+        ) from None
+    except Exception as error:  # CuPy raises its driver's own errors
+        raise DeviceError(f"a GPU was asked for, but CuPy finds none: {error}") from None
+    if count == 0:
+        raise DeviceError("a GPU was asked for, but CuPy finds none")
+    return cupy
+
+
+def gpu_present() -> bool:
+    """Whether CuPy and a GPU are there."""
+    try:
+        _cupy()
+    except DeviceError:
+        return False
+    return True
+
+
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, whichever `array` belongs to."""
+    return _cupy() if type(array).__module__.startswith("cupy") else np
+
+
+def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
+    """`array`, C-contiguous, on `place`; the same object where nothing has to be done and `copy` is false."""
+    on_gpu = array_module(array) is not np
+    if place.kind == "cpu":
+        host = array.get() if on_gpu else array
+        if copy and host is array:
+            return np.array(host, order="C")
+        return np.asarray(host, order="C")
+    xp = place.xp
+    with xp.cuda.Device(place.index):
+        return xp.array(array, order="C") if copy else xp.asarray(array, order="C")
+
+
+def copy_into(target: Any, source: Any) -> None:
+    """Copy values between arrays of equal shape, wherever either of them lives."""
+    if array_module(target) is np:
+        np.copyto(target, source if array_module(source) is np else source.get())
+    elif array_module(source) is np:
+        target.set(np.ascontiguousarray(source))
+    else:
+        target[...] = source

@@ -1,0 +1,98 @@
+"""How a run is executed: phase, random state, hooks, what to keep."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .backend import Place
+from .errors import OpscopeError
+
+
+class Hook:
+    """Watches a run without touching operators. Override what you need; any hook slows the loop.
+
+    `frame` is the bound plan: `frame.operators[i]` is the operator, `frame.array(name)` a value.
+    """
+
+    def before_run(self, frame: Any) -> None: ...
+
+    def before_op(self, frame: Any, index: int) -> None: ...
+
+    def after_op(self, frame: Any, index: int) -> None: ...
+
+    def after_run(self, frame: Any) -> None: ...
+
+
+class OpContext:
+    """The execution environment of operators.
+
+    Args:
+        device: place to run on; None means that of the scope.
+        train: phase: true while training, false when testing (dropout, batch normalisation).
+        seed: of the random state; None draws one from the system.
+        hooks: see `Hook`.
+        keep: names of temporaries that must be readable after the run. None keeps whatever
+            operators outside the run's range may still read, which is what partial runs need.
+        stream: a CuPy stream; None means the current one.
+    """
+
+    def __init__(
+        self,
+        device: Place | None = None,
+        *,
+        train: bool = True,
+        seed: int | None = None,
+        hooks: Sequence[Hook] = (),
+        keep: Iterable[str] | None = None,
+        stream: Any = None,
+    ) -> None:
+        self.device = device
+        self.train = train
+        self.hooks = list(hooks)
+        self.keep = None if keep is None else frozenset(keep)
+        self.stream = stream
+        self.seed = seed
+        self._generators: dict[str, Any] = {}
+
+    def generator(self, place: Place) -> Any:
+        """The random generator of a place: a `numpy.random.Generator` or CuPy's."""
+        key = str(place)
+        found = self._generators.get(key)
+        if found is None:
+            if place.kind == "cpu":
+                found = np.random.Generator(np.random.PCG64(self.seed))
+            else:
+                with place.xp.cuda.Device(place.index):
+                    found = place.xp.random.default_rng(self.seed)
+            self._generators[key] = found
+        return found
+
+    def random_state(self) -> dict[str, Any]:
+        """The CPU generator's state as plain numbers, for checkpoints."""
+        return self.generator(Place("cpu")).bit_generator.state
+
+    def set_random_state(self, state: dict[str, Any]) -> None:
+        """Continue from a state of `random_state`.
+
+        Raises:
+            OpscopeError: `state` is no such state.
+        """
+        try:
+            self.generator(Place("cpu")).bit_generator.state = state
+        except (TypeError, ValueError, KeyError) as error:
+            raise OpscopeError(f"no random state: {error}") from None
+
+
+_local = threading.local()
+
+
+def default_context() -> OpContext:
+    """This thread's context for runs that name none."""
+    found = getattr(_local, "context", None)
+    if found is None:
+        found = _local.context = OpContext()
+    return found

@@ -1,0 +1,42 @@
+"""Element types: the wire enum, NumPy dtypes and their names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..proto import net_pb2 as pb
+from .errors import ShapeError, nearest
+
+_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
+_TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
+_FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
+FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
+
+
+def to_dtype(value: object) -> np.dtype:
+    """NumPy dtype of a name, a NumPy dtype or type, or a wire value.
+
+    Raises:
+        ShapeError: `value` names no dtype that a net can hold.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in _FROM_PB:
+            return _FROM_PB[value]
+        raise ShapeError(f"dtype number {value} is none of a net's dtypes")
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype not in _TO_PB:
+        hint = nearest(str(value), _NAMES)
+        raise ShapeError(f"{value!r} is not a dtype of a net{hint}; known: {', '.join(_NAMES)}")
+    return dtype
+
+
+def to_pb(value: object) -> int:
+    """Wire value of a dtype; the inverse of `to_dtype`."""
+    return _TO_PB[to_dtype(value)]
+
+
+def is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f"

@@ -1,0 +1,75 @@
+"""The package's own exceptions. Bad input gives exactly one of these, never a bare KeyError.
+
+Every message names what is at hand: operator index and type, slot=variable, shapes and dtypes, and
+where the thing was written (file:line of a Python call, or line:column of a config).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OpscopeError(Exception):
+    """Base of all errors that opscope raises on purpose."""
+
+
+class UnknownOperatorError(OpscopeError):
+    """An operator type that nobody registered."""
+
+
+class SlotError(OpscopeError):
+    """A slot that is missing, unknown, or holds the wrong number of variables."""
+
+
+class AttributeTypeError(OpscopeError):
+    """An attribute that is missing, unknown, of the wrong type or out of its bounds."""
+
+
+class ShapeError(OpscopeError):
+    """Shapes or dtypes that an operator cannot take."""
+
+
+class VariableError(OpscopeError):
+    """A variable that is undefined, overwritten, doubly defined or holds no value."""
+
+
+class CycleError(VariableError):
+    """Operators that wait for each other's outputs."""
+
+
+class GradientError(OpscopeError):
+    """A gradient that cannot be built."""
+
+
+class FormatError(OpscopeError):
+    """A file that is truncated, damaged, of a newer format, or lacks something."""
+
+
+class SaveError(OpscopeError):
+    """A file that could not be written; what was there before is untouched."""
+
+
+class RunError(OpscopeError):
+    """An operator failed while running."""
+
+
+class NotFiniteError(RunError):
+    """A NaN or an infinity, found by the checking hook."""
+
+
+class DeviceError(OpscopeError):
+    """A device or backend that is not present."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """` (did you mean a, b?)` with the closest of `names`, or an empty string."""
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.6)
+    return f" (did you mean {', '.join(close)}?)" if close else ""
+
+
+def format_shape(shape: tuple[int, ...] | None) -> str:
+    """`[?, 784]` for `(-1, 784)`; `[...]` where even the rank is unknown."""
+    if shape is None:
+        return "[...]"
+    return "[" + ", ".join("?" if d < 0 else str(d) for d in shape) + "]"

@@ -1,0 +1,322 @@
+"""Frames: a plan bound to the arrays of one scope, and the flat loop over its callables.
+
+Binding gives every operator its arrays once and takes back one callable without arguments; a run is
+`for call in calls: call()`. There is no look-up, allocation or protobuf in that loop.
+"""
+
+from __future__ import annotations
+
+import operator as _operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .backend import Place, copy_into, to_place
+from .context import OpContext
+from .errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
+from .infer import fits, view_slices
+from .operation import Operator
+from .plan import Plan, Step
+from .registry import KernelArgs
+from .scope import Scope
+from .shape import Meta
+
+_ALIGN = 64
+
+
+class RunState:
+    """What a bound kernel may look at while running: the context of the run under way."""
+
+    __slots__ = ("context", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.context: OpContext | None = None
+
+    @property
+    def generator(self) -> Any:
+        """The random generator of this run on this place."""
+        return self.context.generator(self.place)
+
+
+class Frame:
+    """A plan bound to a scope.
+
+    Attributes:
+        calls: one callable a step. operators: those of the plan, by step where fused.
+        arrays: name -> array of everything the plan names (fused-away temporaries have none).
+    """
+
+    def __init__(self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None) -> None:
+        self.plan = plan
+        self.scope = scope
+        self.place = place
+        self.xp = place.xp
+        self.train = train
+        self.state = RunState(place)
+        self.layout = -1
+        self.arrays: dict[str, Any] = {}
+        self._scratch = ScratchPool(self.xp)
+        self._fused = fused
+        self._adopt_externals()
+        self._allocate()
+        self._make_views()
+        self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _adopt_externals(self) -> None:
+        for name in self.plan.externals:
+            variable = self.scope.get(name)
+            array = to_place(variable.array, self.place)
+            if array is not variable.array:
+                variable.bind(array)
+            self.arrays[name] = array
+
+    def _allocate(self) -> None:
+        plan, xp = self.plan, self.xp
+        blocks = [xp.empty(max(size, 1), np.uint8) for size in plan.blocks]
+        for name, block in plan.placement.items():
+            self.arrays[name] = _as_view(blocks[block], plan.metas[name])
+        for name in plan.survivors:
+            if name in self.arrays:
+                continue
+            shape, dtype = plan.metas[name]
+            held = self.scope.find(name)
+            array = held.array if held is not None else None
+            if array is None or array.shape != shape or array.dtype != dtype:
+                array = xp.empty(shape, dtype)
+            self.arrays[name] = to_place(array, self.place)
+
+    def _make_views(self) -> None:
+        for name, var in self.plan.declared.items():
+            if var.HasField("view") and name in self.plan.metas and var.view.base in self.arrays:
+                base = self.arrays[var.view.base]
+                rows, cols = view_slices(var, base.shape)
+                self.arrays[name] = base[rows, cols]
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        return self._scratch.take(tuple(shape), np.dtype(dtype))
+
+    def offsets(self, name: str) -> tuple[np.ndarray, ...]:
+        variable = self.scope.find(name)
+        return variable.offsets if variable is not None else ()
+
+    def array(self, name: str) -> Any:
+        """Value of a variable as of now; None for one that lives only inside a fused chain."""
+        return self.arrays.get(name)
+
+    def publish(self) -> None:
+        """Make the scope's variables hold the frame's results, and drop values that are now stale."""
+        scope = self.scope
+        for name in scope.names():
+            if name in self.plan.placement:
+                scope.var(name).clear()  # of an earlier run that kept what this one does not
+        for name in self.plan.survivors:
+            variable = scope.find(name) or scope.var(name)
+            variable.bind(self.arrays[name])
+        self.layout = scope.root.layout
+
+    def accept_inputs(self) -> bool:
+        """Take inputs whose array was replaced; False where a parameter was: that needs a new frame."""
+        for name in self.plan.externals:
+            variable = self.scope.get(name)
+            mine = self.arrays[name]
+            if variable.array is mine:
+                continue
+            declared = self.plan.declared.get(name)
+            if declared is None or declared.kind != declared.INPUT or name in self.plan.survivors:
+                return False
+            copy_into(mine, variable.array)
+            variable.bind(mine)
+        return True
+
+    # -- binding -------------------------------------------------------------------------------
+
+    def _bind(self, step: Step) -> Callable[[], Any]:
+        if len(step.operators) > 1:
+            call = self._fused(self, step)
+            if call is not None:
+                return call
+            calls = [self._bind_one(op) for op in step.operators]
+            return _in_sequence(calls)
+        return self._bind_one(step.operators[0])
+
+    def _bind_one(self, op: Operator) -> Callable[[], Any]:
+        args = KernelArgs(op, self.arrays, self.plan.metas, self)
+        self._scratch.restart()
+        dtype = _deciding_dtype(op, self.plan.metas)
+        for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
+            try:
+                call = kernel.bind(args)
+            except OpscopeError:
+                raise
+            except Exception as error:
+                raise RunError(op.describe(f"cannot be bound: {error!r}", self.plan.metas)) from error
+            if call is not None:
+                return call
+        raise RunError(
+            op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas)
+        )
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, context: OpContext) -> None:
+        """Run every step.
+
+        Raises:
+            RunError: an operator failed; named with its operands. Errors of the package pass through.
+        """
+        self.state.context = context
+        if context.hooks or self.place.kind != "cpu":
+            self._run_watched(context)
+            return
+        with np.errstate(all="ignore"):
+            rest = iter(self.calls)
+            try:
+                for call in rest:
+                    call()
+            except Exception as error:
+                index = len(self.calls) - 1 - _operator.length_hint(rest)
+                self._fail(index, error)
+
+    def _run_watched(self, context: OpContext) -> None:
+        hooks = context.hooks
+        index = 0
+        with np.errstate(all="ignore"), _on_device(self.place, context.stream):
+            for hook in hooks:
+                hook.before_run(self)
+            for index, call in enumerate(self.calls):
+                for hook in hooks:
+                    hook.before_op(self, index)
+                try:
+                    call()
+                except Exception as error:
+                    self._fail(index, error)
+                for hook in hooks:
+                    hook.after_op(self, index)
+            for hook in hooks:
+                hook.after_run(self)
+
+    def _fail(self, index: int, error: Exception) -> None:
+        if isinstance(error, OpscopeError):
+            raise error
+        op = self.plan.steps[index].operators[0]
+        why = f"failed: {type(error).__name__}: {error}"
+        raise RunError(op.describe(why, self.plan.metas)) from error
+
+
+class ScratchPool:
+    """Memory that operators use one after the other: each starts again from the beginning."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._blocks: list[Any] = []
+        self._block = 0
+        self._used = 0
+
+    def restart(self) -> None:
+        self._block = self._used = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        size = _padded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        while self._block < len(self._blocks):
+            block = self._blocks[self._block]
+            if self._used + size <= block.nbytes:
+                break
+            self._block, self._used = self._block + 1, 0
+        else:
+            largest = max((block.nbytes for block in self._blocks), default=0)
+            self._blocks.append(self._xp.empty(max(size, 2 * largest, 4096), np.uint8))
+        start = self._used
+        self._used += size
+        return _as_view(self._blocks[self._block][start:], (shape, dtype))
+
+
+def _padded(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _as_view(block: Any, meta: Meta) -> Any:
+    shape, dtype = meta
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return block[:size].view(dtype).reshape(shape)
+
+
+def _in_sequence(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:
+    """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
+    first = None
+    for name in (*op.output_vars(), *op.input_vars()):
+        if name in metas:
+            dtype = metas[name][1]
+            if dtype.kind == "f":
+                return dtype
+            first = first or dtype
+    return first or np.dtype("float32")
+
+
+class _on_device:  # noqa: N801  reads as what it does
+    """Makes a GPU and a stream current; nothing on the CPU."""
+
+    def __init__(self, place: Place, stream: Any) -> None:
+        self._managers = []
+        if place.kind != "cpu":
+            self._managers.append(place.xp.cuda.Device(place.index))
+            if stream is not None:
+                self._managers.append(stream)
+
+    def __enter__(self) -> None:
+        for manager in self._managers:
+            manager.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for manager in reversed(self._managers):
+            manager.__exit__(*error)
+
+
+def external_metas(
+    names: Sequence[str], scope: Scope, declared: Any, where: str
+) -> tuple[dict[str, Meta], tuple]:
+    """Shape and dtype of the variables that a run reads from the scope, and a hashable signature.
+
+    Raises:
+        VariableError: one is not there or holds no value.
+        ShapeError: one contradicts its declaration.
+    """
+    metas: dict[str, Meta] = {}
+    signature = []
+    for name in names:
+        variable = scope.find(name)
+        if variable is None:
+            hint = nearest(name, scope.visible_names())
+            raise VariableError(f"{where}: the scope has no variable {name!r}{hint}")
+        array = variable.array
+        if array is None:
+            raise VariableError(f"{where}: variable {name!r} holds no value; feed or initialise it")
+        var = declared.get(name)
+        if var is not None:
+            _check_given(name, array, var, where)
+        metas[name] = (array.shape, array.dtype)
+        offsets = tuple(level.tobytes() for level in variable.offsets)
+        signature.append((array.shape, array.dtype, offsets))
+    return metas, tuple(signature)
+
+
+def _check_given(name: str, array: Any, var: Any, where: str) -> None:
+    from .desc import var_dtype, var_shape
+
+    shape, dtype = var_shape(var), var_dtype(var)
+    if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
+        return
+    wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"
+    given = f"{array.dtype}{format_shape(array.shape)}"
+    raise ShapeError(f"{where}: variable {name!r} wants {wanted} and was given {given}")

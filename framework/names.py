@@ -1,0 +1,43 @@
+"""All special variable names are made and taken apart here, and nowhere else."""
+
+from __future__ import annotations
+
+GRAD_SUFFIX = "@GRAD"
+ROWS_SUFFIX = "@ROWS"
+EMPTY = "@EMPTY@"
+"""Stands in a slot that wants a variable where there is none (a gradient nobody needs)."""
+
+SUM_OP = "sum"
+FILL_OP = "fill_like"
+CONCAT_OP = "concat"
+DENSE_OP = "rows_to_dense"
+"""Operators that the backward pass itself needs: the registry must hold them."""
+
+
+def grad_name(name: str) -> str:
+    """The gradient of the loss with respect to `name`."""
+    return name + GRAD_SUFFIX
+
+
+def grad_part_name(name: str, part: int) -> str:
+    """One of several gradients of `name` that are summed afterwards."""
+    return f"{name}{GRAD_SUFFIX}@RENAME@{part}"
+
+
+def grad_version_name(name: str, version: int) -> str:
+    """The gradient of a value of `name` that a later operator overwrote."""
+    return f"{name}{GRAD_SUFFIX}@VERSION@{version}"
+
+
+def rows_name(name: str) -> str:
+    """The row numbers that belong to `name`, a gradient with rows for only a part of its table."""
+    return name + ROWS_SUFFIX
+
+
+def state_name(parameter: str, state: str) -> str:
+    """An optimizer's state for one parameter: `w@ADAM_MOMENT1`, say."""
+    return f"{parameter}@{state.upper()}"
+
+
+def is_grad(name: str) -> bool:
+    return GRAD_SUFFIX in name

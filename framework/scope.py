@@ -1,0 +1,232 @@
+"""Places, variables and the tree of scopes that holds them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .backend import CPUPlace, Place, array_module, copy_into, to_place
+from .errors import ShapeError, VariableError, format_shape, nearest
+
+_layouts = itertools.count(1)
+
+
+class Variable:
+    """A named place for a value: a tensor (with offsets for sequences) or a list of step scopes.
+
+    `array` keeps its identity as long as shape, dtype and place stay: `set` copies into it. Bound
+    plans rely on that; a change of identity marks the scope tree's layout as changed.
+    """
+
+    __slots__ = ("_array", "_offsets", "name", "scope", "step_scopes")
+
+    def __init__(self, name: str, scope: Scope) -> None:
+        self.name = name
+        self.scope = scope
+        self._array: Any = None
+        self._offsets: tuple[np.ndarray, ...] = ()
+        self.step_scopes: list[Scope] | None = None
+
+    @property
+    def array(self) -> Any:
+        """The tensor itself (NumPy or CuPy), or None before a value was given. Not a copy."""
+        return self._array
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        return None if self._array is None else self._array.shape
+
+    @property
+    def offsets(self) -> tuple[np.ndarray, ...]:
+        """One int64 array for each level of sequences: sequence i is rows offsets[i]:offsets[i+1]."""
+        return self._offsets
+
+    def set(self, value: Any, offsets: Sequence[Any] = (), *, dtype: object = None) -> None:
+        """Give the variable a value; the caller's array is copied, never held.
+
+        Args:
+            value: anything `numpy.asarray` takes, or a CuPy array.
+            offsets: levels of sequence offsets, outermost first; checked.
+            dtype: dtype to hold; by default that of `value`.
+
+        Raises:
+            ShapeError: `value` is ragged or no numeric array, or offsets that do not fit its rows.
+        """
+        array = _as_array(value, self.name, dtype)
+        self._offsets = check_offsets(offsets, array.shape, self.name) if offsets else ()
+        held = self._array
+        if held is not None and held.shape == array.shape and held.dtype == array.dtype:
+            copy_into(held, array)
+        else:
+            self.bind(to_place(array, self.scope.place, copy=True))
+
+    def bind(self, array: Any) -> None:
+        """Make `array` itself the tensor, without a copy (for executors and loaders)."""
+        if array is not self._array:
+            self._array = array
+            self.scope.touch()
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the value on the host.
+
+        Raises:
+            VariableError: there is no value.
+        """
+        if self._array is None:
+            raise VariableError(f"variable {self.name!r} holds no value")
+        return np.array(self._array.get() if hasattr(self._array, "get") else self._array)
+
+    def clear(self) -> None:
+        """Drop the value; the name stays."""
+        self._offsets = ()
+        self.step_scopes = None
+        if self._array is not None:
+            self._array = None
+            self.scope.touch()
+
+    def __repr__(self) -> str:
+        if self._array is None:
+            held = "no value" if self.step_scopes is None else f"{len(self.step_scopes)} steps"
+            return f"<Variable {self.name}: {held}>"
+        return f"<Variable {self.name}: {self._array.dtype}{format_shape(self._array.shape)}>"
+
+
+class Scope:
+    """A tree of variables. `var` makes locally, `find` climbs to the parents.
+
+    Kids are owned by their parent and dropped with it. Place: where new tensors live.
+    """
+
+    def __init__(self, place: Place | None = None, parent: Scope | None = None) -> None:
+        inherited = parent.place if parent is not None else CPUPlace()
+        self.place = place if place is not None else inherited
+        self.parent = parent
+        self.kids: list[Scope] = []
+        self.root: Scope = self if parent is None else parent.root
+        self.layout = next(_layouts)
+        self.bound: dict[Any, Any] = {}  # frames that executors keep with the data they are bound to
+        self._vars: dict[str, Variable] = {}
+
+    def touch(self) -> None:
+        """Some array of this tree was replaced: bound plans must look again."""
+        self.root.layout = next(_layouts)
+
+    def var(self, name: str) -> Variable:
+        """The local variable `name`, made if it is not there."""
+        found = self._vars.get(name)
+        if found is None:
+            found = self._vars[name] = Variable(name, self)
+            self.touch()  # a new local name may hide one of a parent
+        return found
+
+    def find(self, name: str) -> Variable | None:
+        """The variable `name` here or in the nearest ancestor that has it; None if no one has."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._vars.get(name)
+            if found is not None:
+                return found
+            scope = scope.parent
+        return None
+
+    def get(self, name: str) -> Variable:
+        """Like `find`.
+
+        Raises:
+            VariableError: no scope from here to the root has it; the nearest names are told.
+        """
+        found = self.find(name)
+        if found is None:
+            raise VariableError(
+                f"no variable {name!r} in the scope{nearest(name, self.visible_names())}"
+            )
+        return found
+
+    def feed(self, values: Mapping[str, Any]) -> None:
+        """Give several variables their values; existing ones where they are, new ones here."""
+        for name, value in values.items():
+            (self.find(name) or self.var(name)).set(value)
+
+    def numpy(self, name: str) -> np.ndarray:
+        """A copy of a variable's value on the host."""
+        return self.get(name).numpy()
+
+    def new_scope(self) -> Scope:
+        """A kid of this scope."""
+        kid = Scope(parent=self)
+        self.kids.append(kid)
+        return kid
+
+    def drop_kids(self) -> None:
+        """Drop all kids and what they hold."""
+        self.kids.clear()
+
+    def erase(self, name: str) -> None:
+        """Remove a local variable."""
+        if self._vars.pop(name, None) is not None:
+            self.touch()
+
+    def names(self) -> list[str]:
+        """Names of the local variables, in the order they were made."""
+        return list(self._vars)
+
+    def visible_names(self) -> Iterator[str]:
+        """Names that `find` would find, nearest first; a hidden name comes once more."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield from scope._vars
+            scope = scope.parent
+
+    def __contains__(self, name: str) -> bool:
+        return self.find(name) is not None
+
+    def __repr__(self) -> str:
+        return f"<Scope on {self.place}: {len(self._vars)} variables, {len(self.kids)} kids>"
+
+
+def check_offsets(
+    offsets: Sequence[Any], shape: tuple[int, ...], name: str
+) -> tuple[np.ndarray, ...]:
+    """Levels of offsets as int64 arrays; each must start at 0, never fall, and end at the next level's length.
+
+    Raises:
+        ShapeError: with the variable, the level and the first bad entry.
+    """
+    levels = tuple(np.array(level, dtype=np.int64) for level in offsets)
+    if not shape:
+        raise ShapeError(f"variable {name!r}: a scalar cannot carry sequences")
+    for depth, level in enumerate(levels):
+        last = len(levels[depth + 1]) - 1 if depth + 1 < len(levels) else shape[0]
+        what = f"variable {name!r}: offsets of level {depth}"
+        if level.ndim != 1 or len(level) == 0 or level[0] != 0:
+            raise ShapeError(f"{what} must be a list that starts with 0, not {level.tolist()}")
+        falls = np.flatnonzero(np.diff(level) < 0)
+        if len(falls):
+            at = int(falls[0])
+            raise ShapeError(f"{what} fall from {level[at]} to {level[at + 1]} at entry {at + 1}")
+        if level[-1] != last:
+            of = "sequences" if depth + 1 < len(levels) else "rows"
+            raise ShapeError(f"{what} end at {level[-1]}, but there are {last} {of}")
+    return levels
+
+
+def _as_array(value: Any, name: str, dtype: object) -> Any:
+    xp = array_module(value)
+    try:
+        array = xp.asarray(value, dtype=dtype)
+    except (ValueError, TypeError) as error:
+        raise ShapeError(f"variable {name!r}: the value is no array: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(f"variable {name!r}: an array of dtype {array.dtype} holds no numbers")
+    return array
+
+
+_default = Scope()
+
+
+def default_scope() -> Scope:
+    """The process's scope for runs that name none."""
+    return _default

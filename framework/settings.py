@@ -1,0 +1,56 @@
+"""Environment switches: the whole table, each with its text and default."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .errors import OpscopeError
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One environment variable."""
+
+    name: str
+    default: str
+    doc: str
+    choices: tuple[str, ...] = ()
+
+    def value(self) -> str:
+        """What the environment says now, or the default.
+
+        Raises:
+            OpscopeError: the environment holds none of the choices.
+        """
+        found = os.environ.get(self.name, self.default)
+        if self.choices and found not in self.choices:
+            raise OpscopeError(f"{self.name}={found}: want one of {', '.join(self.choices)}")
+        return found
+
+    def on(self) -> bool:
+        return self.value() == "1"
+
+
+_FLAG = ("0", "1")
+SWITCHES = {
+    switch.name: switch
+    for switch in (
+        Switch("OPSCOPE_FUSE", "1", "compile chains of elementwise operators", _FLAG),
+        Switch("OPSCOPE_REUSE", "1", "let temporaries share memory by liveness", _FLAG),
+        Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
+        Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
+        Switch("OPSCOPE_LIBRARIES", "mkl,xp", "kernel libraries, best first; xp is always there"),
+        Switch("OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"),
+        Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
+    )
+}
+
+
+def switch(name: str) -> str:
+    """Value of a switch by its name in the table."""
+    return SWITCHES[name].value()
+
+
+def is_on(name: str) -> bool:
+    return SWITCHES[name].on()

@@ -1,0 +1,147 @@
+"""What a shape rule sees, and the arithmetic of shapes with unknown (-1) dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .dtypes import is_float
+from .errors import ShapeError, format_shape
+
+Shape = tuple[int, ...]
+Meta = tuple[Shape, np.dtype]
+"""Shape and dtype of a variable."""
+
+
+class ShapeArgs:
+    """The shapes and dtypes of an operator's inputs; a shape rule sets those of its outputs.
+
+    Dimensions may be -1 (unknown) while a net is built; at run time all are known. A rule is a
+    function of shapes, dtypes and attributes alone.
+    """
+
+    def __init__(self, op: Any, metas: dict[str, Meta], offsets: dict[str, Any] | None = None):
+        self.op = op
+        self.attrs: dict[str, Any] = op.attrs
+        self.results: dict[str, Meta] = {}
+        self._metas = metas
+        self._offsets = offsets or {}
+
+    def has(self, slot: str) -> bool:
+        """Whether a slot, input or output, holds a variable."""
+        return slot in self.op.inputs or slot in self.op.outputs
+
+    def metas(self, slot: str) -> list[Meta]:
+        """Shape and dtype of every variable of an input slot."""
+        return [self._metas[name] for name in self.op.inputs.get(slot, ())]
+
+    def shapes(self, slot: str) -> list[Shape]:
+        return [meta[0] for meta in self.metas(slot)]
+
+    def __getitem__(self, slot: str) -> Shape:
+        """Shape of the one variable of an input slot."""
+        return self._metas[self.op.inputs[slot][0]][0]
+
+    def dtype(self, slot: str) -> np.dtype:
+        return self._metas[self.op.inputs[slot][0]][1]
+
+    def offsets(self, slot: str) -> tuple[np.ndarray, ...] | None:
+        """Sequence offsets of an input; None while a net is built, () for a plain array."""
+        return self._offsets.get(self.op.inputs[slot][0])
+
+    def rank(self, slot: str, *allowed: int) -> Shape:
+        """The shape of `slot`, checked to have one of the `allowed` ranks."""
+        shape = self[slot]
+        if len(shape) not in allowed:
+            wanted = " or ".join(str(rank) for rank in allowed)
+            self.fail(f"{slot} wants {wanted} dimensions and has {len(shape)}")
+        return shape
+
+    def floats(self, *slots: str) -> np.dtype:
+        """The one floating dtype that all the given slots share."""
+        dtypes = {dtype for slot in slots for _, dtype in self.metas(slot)}
+        if len(dtypes) != 1 or not is_float(next(iter(dtypes))):
+            held = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.metas(s))}" for s in slots)
+            self.fail(f"wants one floating dtype for all of these, has {held}")
+        return dtypes.pop()
+
+    def integers(self, slot: str) -> np.dtype:
+        """The dtype of `slot`, checked to be an integer."""
+        dtype = self.dtype(slot)
+        if dtype.kind not in "iu":
+            self.fail(f"{slot} wants an integer dtype and has {dtype}")
+        return dtype
+
+    def same(self, what: str, *dims: int) -> int:
+        """The one value of dimensions that must agree, unknown ones aside."""
+        known = {dim for dim in dims if dim >= 0}
+        if len(known) > 1:
+            self.fail(f"{what} must agree and are {', '.join(str(dim) for dim in dims)}")
+        return known.pop() if known else -1
+
+    def same_shape(self, what: str, *shapes: Shape) -> Shape:
+        """The one shape of several that must agree, unknown dimensions aside."""
+        if len({len(shape) for shape in shapes}) > 1:
+            self.fail(f"{what} must have one shape: {', '.join(map(format_shape, shapes))}")
+        try:
+            return tuple(self.same(what, *dims) for dims in zip(*shapes, strict=True))
+        except ShapeError:
+            self.fail(f"{what} must have one shape: {', '.join(map(format_shape, shapes))}")
+
+    def broadcast(self, *shapes: Shape) -> Shape:
+        """NumPy's broadcasting, with unknown dimensions."""
+        rank = max((len(shape) for shape in shapes), default=0)
+        padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+        out = []
+        for dims in zip(*padded, strict=True):
+            known = {dim for dim in dims if dim not in (1, -1)}
+            if len(known) > 1:
+                shown = " and ".join(format_shape(shape) for shape in shapes)
+                self.fail(f"the shapes {shown} do not broadcast together")
+            out.append(known.pop() if known else (-1 if -1 in dims else 1))
+        return tuple(out)
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """`axis` counted from the front.
+
+        Raises:
+            ShapeError: it is not below `rank`.
+        """
+        if not -rank <= axis < rank:
+            self.fail(f"{what} {axis} is out of range for {rank} dimensions")
+        return axis % rank
+
+    def set(self, slot: str, *metas: Meta | tuple[Sequence[int], Any]) -> None:
+        """Shape and dtype of an output slot's variables; slots that the net leaves out are ignored."""
+        for name, (shape, dtype) in zip(self.op.outputs.get(slot, ()), metas, strict=False):
+            self.results[name] = (tuple(int(dim) for dim in shape), np.dtype(dtype))
+
+    def fail(self, why: str) -> NoReturn:
+        """Refuse the inputs; the message gets operator, slots, shapes and place in the source."""
+        raise ShapeError(self.op.describe(why, self._metas))
+
+
+ShapeRule = Callable[[ShapeArgs], None]
+
+
+def count(shape: Sequence[int]) -> int:
+    """Number of elements; -1 where a dimension is unknown."""
+    total = 1
+    for dim in shape:
+        if dim < 0:
+            return -1
+        total *= dim
+    return total
+
+
+def same_as(slot: str, *outputs: str) -> ShapeRule:
+    """Rule: every output (or those named) has the shape and dtype of the input `slot`."""
+
+    def rule(s: ShapeArgs) -> None:
+        meta = (s[slot], s.dtype(slot))
+        for out in outputs or s.op.outputs:
+            s.set(out, meta)
+
+    return rule
