@@ -86,7 +86,7 @@ def array_module(array: Any) -> Any:
 
 
 def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
-    """`array`, C-contiguous, on `place`; the same object where nothing has to be done and `copy` is false."""
+    """`array`, C-contiguous, on `place`; itself where nothing is to do and `copy` is false."""
     on_gpu = array_module(array) is not np
     if place.kind == "cpu":
         host = array.get() if on_gpu else array

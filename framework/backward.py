@@ -104,19 +104,19 @@ class GradientArgs:
         ]
 
     def input_grads(self, slot: str) -> list[str]:
-        """Names to write gradients of an input slot's variables to; `@EMPTY@` where nobody needs them.
+        """Names to write the gradients of an input slot to; `@EMPTY@` where nobody needs them.
 
         Each call hands out new names: ask once for each slot.
         """
         seen = self._builder.seen[self._index]
-        return [
-            self._builder.new_part((name, seen[name])) for name in self._inputs.get(slot, ())
-        ]
+        return [self._builder.new_part((name, seen[name])) for name in self._inputs.get(slot, ())]
 
     def needs(self, slot: str) -> bool:
         """Whether the gradient of any variable of an input slot is needed."""
         seen = self._builder.seen[self._index]
-        return any((name, seen[name]) in self._builder.needed for name in self._inputs.get(slot, ()))
+        return any(
+            (name, seen[name]) in self._builder.needed for name in self._inputs.get(slot, ())
+        )
 
     def sparse_rows(self, grad: str) -> str:
         """Declare that `grad` (one of `input_grads`) holds rows of its table only.
@@ -346,11 +346,15 @@ def build_backward(
     if targets is None:
         targets = _default_target(builder)
     seeds = dict(targets) if isinstance(targets, Mapping) else dict.fromkeys(as_names(targets))
-    named = list(wrt) if wrt is not None else [
-        var.name
-        for var in net.vars
-        if var.kind == var.PARAMETER and var.name not in builder.stopped
-    ]
+    named = (
+        list(wrt)
+        if wrt is not None
+        else [
+            var.name
+            for var in net.vars
+            if var.kind == var.PARAMETER and var.name not in builder.stopped
+        ]
+    )
     known = set(builder.vars) | set(builder.version)
     for name in (*seeds, *named):
         if name not in known:
@@ -394,10 +398,15 @@ def _default_target(builder: _Builder) -> str:
 def _root(builder: _Builder, name: str) -> Value:
     """Version 0 for what comes from outside, the last one for what the net computes."""
     writer = builder.writers.get((name, 1))
-    outside = writer is None or name in builder.seen[writer] or builder.vars[name].kind in (
-        pb.VarDesc.PARAMETER,
-        pb.VarDesc.INPUT,
-        pb.VarDesc.STATE,
+    outside = (
+        writer is None
+        or name in builder.seen[writer]
+        or builder.vars[name].kind
+        in (
+            pb.VarDesc.PARAMETER,
+            pb.VarDesc.INPUT,
+            pb.VarDesc.STATE,
+        )
     )
     return (name, 0) if outside else builder.latest(name)
 

@@ -48,7 +48,9 @@ class Frame:
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
     """
 
-    def __init__(self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None) -> None:
+    def __init__(
+        self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
+    ) -> None:
         self.plan = plan
         self.scope = scope
         self.place = place
@@ -108,7 +110,7 @@ class Frame:
         return self.arrays.get(name)
 
     def publish(self) -> None:
-        """Make the scope's variables hold the frame's results, and drop values that are now stale."""
+        """Make the scope's variables hold the frame's results; drop values that are now stale."""
         scope = self.scope
         for name in scope.names():
             if name in self.plan.placement:
@@ -119,7 +121,7 @@ class Frame:
         self.layout = scope.root.layout
 
     def accept_inputs(self) -> bool:
-        """Take inputs whose array was replaced; False where a parameter was: that needs a new frame."""
+        """Take inputs whose array was replaced; False for a parameter: that needs a new frame."""
         for name in self.plan.externals:
             variable = self.scope.get(name)
             mine = self.arrays[name]
@@ -153,12 +155,12 @@ class Frame:
             except OpscopeError:
                 raise
             except Exception as error:
-                raise RunError(op.describe(f"cannot be bound: {error!r}", self.plan.metas)) from error
+                raise RunError(
+                    op.describe(f"cannot be bound: {error!r}", self.plan.metas)
+                ) from error
             if call is not None:
                 return call
-        raise RunError(
-            op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas)
-        )
+        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class Frame:
         """Run every step.
 
         Raises:
-            RunError: an operator failed; named with its operands. Errors of the package pass through.
+            RunError: an operator failed; named with its operands. Own errors pass through.
         """
         self.state.context = context
         if context.hooks or self.place.kind != "cpu":

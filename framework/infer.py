@@ -116,9 +116,12 @@ def view_slices(var: pb.VarDesc, base: Shape) -> tuple[slice, slice]:
     view = var.view
     row_end = base[0] if view.row_end < 0 else view.row_end
     col_end = base[1] if view.col_end < 0 else view.col_end
-    if not (0 <= view.row_begin <= row_end <= base[0] and 0 <= view.col_begin <= col_end <= base[1]):
+    if not (
+        0 <= view.row_begin <= row_end <= base[0] and 0 <= view.col_begin <= col_end <= base[1]
+    ):
         raise ShapeError(
-            f"view {var.name!r}: rows {view.row_begin}:{row_end}, columns {view.col_begin}:{col_end}"
+            f"view {var.name!r}: rows {view.row_begin}:{row_end}, columns"
+            f" {view.col_begin}:{col_end}"
             f" do not lie within {view.base!r} {format_shape(base)}"
         )
     return slice(view.row_begin, row_end), slice(view.col_begin, col_end)

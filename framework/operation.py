@@ -1,4 +1,4 @@
-"""An operator of a net as the runtime sees it: decoded once from its OpDesc, checked, no protobuf left."""
+"""An operator as the runtime sees it: decoded once from its OpDesc, checked, no protobuf left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ class Operator:
         index: place in the list; role: FORWARD, BACKWARD or OPTIMIZE; location: `file:line`.
     """
 
-    __slots__ = ("attrs", "device", "entry", "index", "inputs", "location", "outputs", "role", "type")
+    __slots__ = (
+        "attrs",
+        "device",
+        "entry",
+        "index",
+        "inputs",
+        "location",
+        "outputs",
+        "role",
+        "type",
+    )
 
     def __init__(self, desc: pb.OpDesc, index: int = -1) -> None:
         self.type: str = desc.type
@@ -68,7 +78,7 @@ class Operator:
         return f"{number} at {self.location}" if self.location else number
 
     def describe(self, why: str, metas: Mapping[str, Any]) -> str:
-        """An error message: title, reason, and slot=variable with shape and dtype of every operand."""
+        """An error message: title, reason, and slot=variable, dtype and shape of every operand."""
         operands = []
         for slots in (self.inputs, self.outputs):
             for slot, names in slots.items():
@@ -120,7 +130,9 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: str) -> dic
         if name in given:
             attrs[name] = spec.check(given[name], where)
         elif spec.default is REQUIRED:
-            raise AttributeTypeError(f"{where}: attribute {name!r} ({spec.type}) is missing: {spec.doc}")
+            raise AttributeTypeError(
+                f"{where}: attribute {name!r} ({spec.type}) is missing: {spec.doc}"
+            )
         else:
             attrs[name] = spec.default
     return attrs

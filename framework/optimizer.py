@@ -30,7 +30,7 @@ class OptimizerAttrs:
         type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, ...
         learning_rate: of a parameter whose `lr_factor` is 1.
         attrs: attributes of the optimizer's operator (`beta1`, `momentum`, `weight_decay`, ...).
-        schedule: type of a schedule operator without its prefix `lr_` (`step_decay`, `cosine`, ...).
+        schedule: type of a schedule operator without its prefix `lr_` (`step_decay`, ...).
         schedule_attrs: its attributes.
         clip_value: gradients are clipped to [-clip_value, clip_value]; 0 = not.
         clip_norm: gradients are scaled so that their global norm is at most this; 0 = not.
@@ -159,7 +159,9 @@ class _Builder:
         if self.attrs.schedule:
             given = dict(self.attrs.schedule_attrs)
             given.setdefault("learning_rate", float(base))
-            self.op(_RATE_PREFIX + self.attrs.schedule, {"step": STEP}, {"out": LEARNING_RATE}, given)
+            self.op(
+                _RATE_PREFIX + self.attrs.schedule, {"step": STEP}, {"out": LEARNING_RATE}, given
+            )
         else:
             self.state(LEARNING_RATE, (), "float32", base)
 
@@ -168,7 +170,9 @@ class _Builder:
         clipped = {}
         for name, grad in grads.items():
             clipped[name] = f"{grad}@CLIP"
-            self.op("clip", {"x": grad}, {"out": clipped[name]}, {"minimum": -bound, "maximum": bound})
+            self.op(
+                "clip", {"x": grad}, {"out": clipped[name]}, {"minimum": -bound, "maximum": bound}
+            )
         return clipped
 
     def clip_by_norm(self, grads: Mapping[str, str]) -> str:
@@ -196,7 +200,9 @@ class _Builder:
             inputs["step"] = STEP
         for slot in self.entry.input_slots:
             if f"{slot}_out" in self.entry.output_slots and slot != "param":
-                name = self.state(state_name(var.name, f"{self.attrs.type}_{slot}"), shape, dtype, 0.0)
+                name = self.state(
+                    state_name(var.name, f"{self.attrs.type}_{slot}"), shape, dtype, 0.0
+                )
                 inputs[slot] = outputs[f"{slot}_out"] = name
         attrs = dict(self.attrs.attrs)
         if var.HasField("lr_factor"):

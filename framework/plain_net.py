@@ -9,13 +9,11 @@ from typing import Any
 
 from ..proto import net_pb2 as pb
 from . import settings
-from .backend import parse_place
 from .context import OpContext, default_context
-from .desc import FORWARD, PLAIN, SlotMap, clone, make_op, make_var, set_shape
+from .desc import FORWARD, PLAIN, SlotMap, clone, make_op, make_var
 from .errors import OpscopeError, VariableError
 from .executor import Frame, external_metas
 from .infer import declared_meta, infer_one
-from .names import EMPTY
 from .net import Net, register_net
 from .operation import Operator
 from .plan import Plan, PlanOptions, Range, analyse, make_plan
@@ -214,7 +212,7 @@ class PlainNet(Net):
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
-        """The bound plan that `run` would run: made, or taken from the scope where it still fits."""
+        """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
         key = (self._token, begin, end, context.train, context.keep, context.device)
         frame = scope.bound.get(key)
         if (
@@ -225,9 +223,7 @@ class PlainNet(Net):
             return frame
         return self._prepare(scope, context, begin, end, key)
 
-    def _prepare(
-        self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple
-    ) -> Frame:
+    def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
         span = self._range(first, last, context.keep)
         place = context.device or scope.place

@@ -73,7 +73,7 @@ class AttrSpec:
         An int is taken where a float is wanted, and a scalar or an empty list where a list is.
 
         Raises:
-            AttributeTypeError: wrong type, out of bounds or none of the choices; `where` names the op.
+            AttributeTypeError: wrong type, out of bounds, no such choice; `where` names the op.
         """
         if not isinstance(value, pb.Attr):
             value = encode_attr(value)
@@ -166,7 +166,7 @@ Kernel = Callable[[KernelArgs], Callable[[], Any] | None]
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """A kernel and where it applies. `library` "xp" is the reference; a kernel may decline (None)."""
+    """A kernel and where it applies; `library` "xp" is the reference. It may decline (None)."""
 
     bind: Kernel
     device: str
@@ -244,7 +244,9 @@ class OperatorDef:
         wrt = wrt or tuple(slot.name for slot in self.inputs)
         kept = [slot for slot in self.outputs if not slot.not_in_gradient]
         grads = [slot for slot in self.outputs if not slot.intermediate]
-        inputs = [replace(s, shape_only=s.not_in_gradient, not_in_gradient=False) for s in self.inputs]
+        inputs = [
+            replace(s, shape_only=s.not_in_gradient, not_in_gradient=False) for s in self.inputs
+        ]
         inputs += [Slot(s.name, s.doc, duplicable=s.duplicable, optional=s.optional) for s in kept]
         inputs += [
             Slot(f"{s.name}_grad", f"gradient of the loss with respect to {s.name}", s.duplicable)
@@ -351,7 +353,7 @@ def operator(
         scalar: for elementwise operators, the C expression of an output's element in terms of
             input slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
         no_gradient: why there is none.
-        random: the result depends on the random state (such operators are never merged or reused).
+        random: the result depends on the random state (such operators are never merged).
 
     Raises:
         OpscopeError: no doc text, or the type is taken.

@@ -41,7 +41,7 @@ class Variable:
 
     @property
     def offsets(self) -> tuple[np.ndarray, ...]:
-        """One int64 array for each level of sequences: sequence i is rows offsets[i]:offsets[i+1]."""
+        """One int64 array for each level: sequence i is rows offsets[i]:offsets[i+1]."""
         return self._offsets
 
     def set(self, value: Any, offsets: Sequence[Any] = (), *, dtype: object = None) -> None:
@@ -107,7 +107,9 @@ class Scope:
         self.kids: list[Scope] = []
         self.root: Scope = self if parent is None else parent.root
         self.layout = next(_layouts)
-        self.bound: dict[Any, Any] = {}  # frames that executors keep with the data they are bound to
+        self.bound: dict[
+            Any, Any
+        ] = {}  # frames that executors keep with the data they are bound to
         self._vars: dict[str, Variable] = {}
 
     def touch(self) -> None:
@@ -190,7 +192,7 @@ class Scope:
 def check_offsets(
     offsets: Sequence[Any], shape: tuple[int, ...], name: str
 ) -> tuple[np.ndarray, ...]:
-    """Levels of offsets as int64 arrays; each must start at 0, never fall, and end at the next level's length.
+    """Levels of offsets as int64 arrays: each starts at 0, never falls, ends at the next's length.
 
     Raises:
         ShapeError: with the variable, the level and the first bad entry.

@@ -41,7 +41,9 @@ SWITCHES = {
         Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch("OPSCOPE_LIBRARIES", "mkl,xp", "kernel libraries, best first; xp is always there"),
-        Switch("OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"),
+        Switch(
+            "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
+        ),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

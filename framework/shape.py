@@ -114,7 +114,7 @@ class ShapeArgs:
         return axis % rank
 
     def set(self, slot: str, *metas: Meta | tuple[Sequence[int], Any]) -> None:
-        """Shape and dtype of an output slot's variables; slots that the net leaves out are ignored."""
+        """Shape and dtype of an output slot's variables; slots left out of the net are ignored."""
         for name, (shape, dtype) in zip(self.op.outputs.get(slot, ()), metas, strict=False):
             self.results[name] = (tuple(int(dim) for dim in shape), np.dtype(dtype))
 
