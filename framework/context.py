@@ -58,6 +58,13 @@ class OpContext:
         self.seed = seed
         self._generators: dict[str, Any] = {}
 
+    def derive(self, *, train: bool, keep: Iterable[str] | None) -> OpContext:
+        """The same device, hooks, stream and random state for another phase or other results."""
+        other = OpContext(self.device, train=train, seed=self.seed, keep=keep, stream=self.stream)
+        other.hooks = self.hooks
+        other._generators = self._generators
+        return other
+
     def generator(self, place: Place) -> Any:
         """The random generator of a place: a `numpy.random.Generator` or CuPy's."""
         key = str(place)

@@ -351,7 +351,7 @@ def operator(
         doc: what it computes, with shapes; without it there is no registration.
         source: paper, or file of the original program.
         scalar: for elementwise operators, the C expression of an output's element in terms of
-            input slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
+            slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
         no_gradient: why there is none.
         random: the result depends on the random state (such operators are never merged).
 
