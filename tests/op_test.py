@@ -1,0 +1,358 @@
+"""The harness of operator tests: three small methods describe an operator, the rest follows.
+
+    class TestRelu(OpTest):
+        type = "relu"
+
+        def cases(self, rng):
+            yield Case({"x": rng.normal(size=(3, 4))})
+
+        def reference(self, inputs, attrs):
+            return {"out": np.maximum(inputs["x"], 0)}
+
+        grad = ("x",)
+
+Checked for every case, on every backend present: values against the reference in each dtype, with
+contiguous and strided arrays, an empty leading dimension and each kernel library; inferred against
+real shapes and dtypes, also with unknown dimensions; gradients along random directions in float64;
+flags (`inplace`, `not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs
+through a net with every switch of the plan on and off.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from op_runner import Case, Setup, difference, run
+
+from opscope.framework.backend import CPUPlace, GPUPlace, gpu_present
+from opscope.framework.context import OpContext
+from opscope.framework.errors import OpscopeError, ShapeError
+from opscope.framework.infer import fits, infer_metas
+from opscope.framework.operation import Operator
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.registry import OperatorDef, lookup
+from opscope.framework.scope import Scope
+
+__all__ = ["Case", "OpTest"]
+
+PLACES = [CPUPlace()] + ([GPUPlace()] if gpu_present() else [])
+on_every_place = pytest.mark.parametrize("place", PLACES, ids=str)
+
+PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
+PLANNED = {"OPSCOPE_FUSE": "1", "OPSCOPE_REUSE": "1", "OPSCOPE_INPLACE": "1"}
+
+
+class OpTest:
+    """Base of operator tests; see the module's text.
+
+    Attributes:
+        type: the operator.
+        grad: input slots whose gradients are checked; () where there are none.
+        dtypes: what the floating inputs of a case are cast to.
+        tolerance, tolerance64, tolerance16: allowed error, relative to the largest element of the
+            array or, where `elementwise`, to each element (and to 1 for those below it).
+        gradient_tolerance: of the float64 gradients; `step`: of the finite differences. Cases keep
+            away from kinks by more than twice the step.
+        empty: also run with an empty leading dimension (of every input as long as the first one),
+            where shape rule and reference take that.
+        strided_outputs: matrices that are outputs are given as column ranges of wider ones, too.
+        exact_dtype: output slots whose dtype is exactly the reference's (elsewhere a float64
+            reference stands for the dtype under test).
+        nan: for operators with a scalar expression: NaN in the float inputs must give NaN where the
+            reference does.
+    """
+
+    type: ClassVar[str]
+    grad: ClassVar[tuple[str, ...]] = ()
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    tolerance: ClassVar[float] = 1e-5
+    tolerance64: ClassVar[float] = 1e-12
+    tolerance16: ClassVar[float] = 4e-3
+    gradient_tolerance: ClassVar[float] = 1e-6
+    step: ClassVar[float] = 1e-4
+    empty: ClassVar[bool] = True
+    strided_outputs: ClassVar[bool] = True
+    exact_dtype: ClassVar[tuple[str, ...]] = ()
+    nan: ClassVar[bool] = True
+
+    def cases(self, rng: np.random.Generator) -> Iterator[Case]:
+        """The cases; float arrays are cast to the dtype under test, others keep theirs."""
+        raise AssertionError(f"{type(self).__name__} gives no cases")
+
+    def reference(self, inputs: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+        """Outputs by slot, from float64 inputs; slots left out have their shapes checked only.
+
+        A duplicable output slot is a list: its length says how many variables the slot gets.
+        `attrs` holds every attribute, defaults filled in.
+        """
+        raise AssertionError(f"{type(self).__name__} gives no reference")
+
+    # -- for the tests of operators --------------------------------------------------------------
+
+    @property
+    def entry(self) -> OperatorDef:
+        return lookup(self.type)
+
+    def refuses(
+        self, match: str, inputs: dict[str, Any], attrs: Any = None, error: type = ShapeError
+    ) -> None:
+        """Assert that shape rule or attribute check refuse a case with one clear error."""
+        with pytest.raises(error, match=match) as caught:
+            self.setup(Case(inputs, attrs or {}), None, want=False)
+        assert self.type in str(caught.value)
+
+    def setup(self, case: Case, dtype: Any, want: bool = True) -> Setup:
+        """A case made ready to run: OpDescs, arrays by variable name, what to expect."""
+        return Setup(self.entry, case, dtype, self.reference if want else None)
+
+    def output(self, case: Case, dtype: Any = "float32") -> dict[str, np.ndarray]:
+        """Values of every variable after a plain run, by name (slot, or slot_0, slot_1 ...)."""
+        return run(self.setup(case, dtype, want=False)).arrays
+
+    # -- values ----------------------------------------------------------------------------------
+
+    @on_every_place
+    def test_values(self, place: Any) -> None:
+        for setup in self._setups():
+            setup.check(run(setup, place).arrays, self)
+        for library in self._libraries():
+            for setup in self._setups():
+                setup.check(run(setup, place, libraries=(library, "xp")).arrays, self)
+
+    @on_every_place
+    def test_strided(self, place: Any) -> None:
+        for setup in self._setups():
+            for layout in ("columns", "transposed"):
+                arrays = run(setup, place, layout=layout).arrays
+                setup.check(arrays, self, f"inputs {layout}")
+            if self.strided_outputs:
+                arrays = run(setup, place, strided_outputs=True).arrays
+                setup.check(arrays, self, "outputs that are column ranges")
+
+    @on_every_place
+    def test_empty(self, place: Any) -> None:
+        if not self.empty:
+            return
+        for case, dtype in itertools.product(self._cases(), self.dtypes):
+            try:
+                setup = self.setup(case.emptied(), dtype)
+            except (OpscopeError, ValueError, IndexError, ZeroDivisionError):
+                continue  # by rule or by reference this operator has no result for nothing
+            arrays = run(setup, place).arrays
+            setup.check(arrays, self, "an empty leading dimension")
+            if self.grad and dtype == "float64":
+                setup.gradients(arrays, self.grad, place)
+
+    def test_leaves_inputs_alone(self) -> None:
+        for setup in self._setups():
+            before = {name: array.copy() for name, array in setup.arrays.items()}
+            after = run(setup).arrays
+            for name in set(before) - setup.written:
+                assert np.array_equal(before[name], after[name], equal_nan=True), (
+                    f"{setup}: the kernel changes its input {name!r}"
+                )
+
+    # -- shapes ----------------------------------------------------------------------------------
+
+    def test_shapes(self) -> None:
+        for setup in self._setups():
+            setup.check_metas(self)
+            operators = [Operator(desc) for desc in setup.descs]
+            for hide in ("leading", "all"):
+                given = {
+                    name: (_hidden(meta[0], hide), meta[1]) for name, meta in setup.given.items()
+                }
+                metas = infer_metas(operators, given, {}, setup.offsets)
+                for name, (shape, dtype) in setup.metas.items():
+                    assert fits(metas[name][0], shape) and metas[name][1] == dtype, (
+                        f"{setup}: with {hide} dimensions unknown, {name!r} is inferred as"
+                        f" {metas[name]}, but it is {(shape, dtype)}"
+                    )
+
+    # -- gradients -------------------------------------------------------------------------------
+
+    @on_every_place
+    def test_gradients(self, place: Any) -> None:
+        for case in self._cases():
+            if not self.grad:
+                break
+            setup = self.setup(case, "float64")
+            gradients = setup.gradients(run(setup, place).arrays, self.grad, place)
+            self._check_directions(setup, gradients, place)
+            self._check_each_alone(setup, gradients, place)
+            single = self.setup(case, "float32")
+            found = single.gradients(run(single, place).arrays, self.grad, place)
+            for name, wanted in gradients.items():
+                assert found[name].dtype == np.float32, f"{single}: dtype of {name!r}'s gradient"
+                error = difference(found[name], wanted)
+                bound = 20 * self.tolerance
+                assert error <= bound, f"{single}: gradient of {name!r} in float32 is off: {error}"
+
+    def _check_directions(self, setup: Setup, gradients: dict[str, Any], place: Any) -> None:
+        rng = np.random.default_rng(1)
+        names = list(gradients)
+        for along in [[name] for name in names] + ([names] if len(names) > 1 else []):
+            steps = {name: rng.uniform(-1, 1, setup.arrays[name].shape) for name in along}
+            slope = setup.slope(steps, self.step, place)
+            analytic = sum(float((gradients[name] * steps[name]).sum()) for name in along)
+            size = sum(float(np.abs(gradients[name] * steps[name]).sum()) for name in along)
+            error = abs(slope - analytic)
+            bound = self.gradient_tolerance * max(size, abs(slope), 1e-3)
+            assert error <= bound, (
+                f"{setup}: the gradient of {', '.join(along)} gives the slope {analytic!r},"
+                f" finite differences give {slope!r}"
+            )
+
+    def _check_each_alone(self, setup: Setup, gradients: dict[str, Any], place: Any) -> None:
+        if len(gradients) < 2:
+            return
+        arrays = run(setup, place).arrays
+        for name, wanted in gradients.items():
+            alone = setup.gradients(arrays, self.grad, place, only=name)
+            assert difference(alone[name], wanted) <= 1e-12, (
+                f"{setup}: the gradient of {name!r} differs when no other one is asked for"
+            )
+
+    # -- flags -----------------------------------------------------------------------------------
+
+    @on_every_place
+    def test_inplace_flags(self, place: Any) -> None:
+        flags = {
+            (entry.type, slot.name)
+            for entry in self._entries()
+            for slot in entry.outputs
+            if slot.inplace
+        }
+        proved: set[tuple[str, str]] = set()
+        for setup in self._setups():
+            shared = run(setup, place, inplace=True)
+            setup.check(shared.arrays, self, "outputs in the memory of inputs")
+            proved |= shared.proved
+            if self.grad and setup.dtype != "float16":
+                arrays = run(setup, place).arrays
+                wanted = setup.gradients(arrays, self.grad, place)
+                found = setup.gradients(arrays, self.grad, place, inplace=True, proved=proved)
+                for name in wanted:
+                    error = difference(found[name], wanted[name])
+                    assert error <= self._tolerance(setup.dtype), (
+                        f"{setup}: the gradient of {name!r} is wrong where it is written over an"
+                        f" input that an `inplace` flag allows"
+                    )
+        assert flags <= proved, f"no case here proves the inplace flags {sorted(flags - proved)}"
+
+    def test_not_in_gradient_flags(self) -> None:
+        for case in self._cases():
+            if not self.grad:
+                break
+            setup = self.setup(case, "float64")
+            arrays = run(setup).arrays
+            wanted = setup.gradients(arrays, self.grad)
+            found = setup.gradients(arrays, self.grad, without_flagged=True)
+            for name in wanted:
+                assert np.array_equal(found[name], wanted[name], equal_nan=True), (
+                    f"{setup}: the gradient of {name!r} changes with values that"
+                    " `not_in_gradient` says it does not read"
+                )
+
+    def test_grad_names_what_there_is(self) -> None:
+        assert self.grad or self.entry.no_gradient or self.entry.gradient is None, (
+            f"{self.type} has a gradient, but the test names no slot in `grad`"
+        )
+
+    # -- through nets ------------------------------------------------------------------------------
+
+    @on_every_place
+    def test_planned_and_fused(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        for setup in self._setups():
+            self._check_nets(setup, place, monkeypatch)
+
+    @on_every_place
+    def test_special_values(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not (self.entry.scalar and self.nan):
+            return
+        for case, dtype in itertools.product(self._cases(), self.dtypes):
+            setup = self.setup(case.with_values((np.nan,)), dtype)
+            setup.check(run(setup, place).arrays, self, "NaN in the inputs")
+            special = case.with_values((np.nan, np.inf, -np.inf, 0.0, -0.0))
+            self._check_nets(self.setup(special, dtype), place, monkeypatch)
+
+    def _check_nets(self, setup: Setup, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        for setting, value in PLAIN.items():
+            monkeypatch.setenv(setting, value)
+        wanted = self._run_net(setup, place)
+        for setting, value in PLANNED.items():
+            monkeypatch.setenv(setting, value)
+        found = self._run_net(setup, place)
+        for name, array in wanted.items():
+            error = difference(found[name], array)
+            bound = 20 * self._tolerance(setup.dtype)
+            assert error <= bound, (
+                f"{setup}: {name!r} differs by {error} between a planned, fused run and a plain one"
+            )
+
+    def _run_net(self, setup: Setup, place: Any) -> dict[str, Any]:
+        desc, targets = setup.net()
+        net = PlainNet(desc)
+        scope = Scope(place)
+        results = [name for name in setup.metas if name not in setup.given]
+        if self.grad and targets and setup.dtype != "float16":
+            seeds = {name: f"{name}_seed" for name in targets}
+            gradients = net.add_backward_ops(targets=seeds, wrt=setup.wrt(self.grad))
+            scope.feed({f"{name}_seed": setup.seed(source) for name, source in targets.items()})
+            results += gradients.values()
+        results += targets
+        found: dict[str, Any] = {}
+        for _ in range(2):  # the second run takes the bound plan
+            scope.feed(setup.arrays)
+            for name, offsets in setup.offsets.items():
+                scope.get(name).set(setup.arrays[name], offsets)
+            net.run(scope, OpContext(place, train=setup.case.train, seed=0))
+            now = {
+                name: scope.numpy(name)
+                for name in results
+                if name in scope and scope.get(name).array is not None
+            }
+            for name, array in found.items():
+                assert np.array_equal(array, now[name], equal_nan=True), (
+                    f"{setup}: a second run of the same plan gives another {name!r}"
+                )
+            found = now
+        return found
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _cases(self) -> Iterator[Case]:
+        return self.cases(np.random.default_rng(0))
+
+    def _setups(self) -> Iterator[Setup]:
+        for case, dtype in itertools.product(self._cases(), self.dtypes):
+            yield self.setup(case, dtype)
+
+    def _entries(self) -> list[OperatorDef]:
+        entries = [self.entry]
+        if self.grad:
+            try:
+                entries.append(lookup(f"{self.type}_grad"))
+            except OpscopeError:
+                pass  # a gradient maker of existing operators, which have tests of their own
+        return entries
+
+    def _libraries(self) -> list[str]:
+        kernels = [kernel for entry in self._entries() for kernel in entry.kernels]
+        return sorted({kernel.library for kernel in kernels} - {"xp"})
+
+    def _tolerance(self, dtype: str) -> float:
+        bounds = {
+            "float16": self.tolerance16,
+            "float32": self.tolerance,
+            "float64": self.tolerance64,
+        }
+        return bounds[dtype]
+
+
+def _hidden(shape: tuple[int, ...], what: str) -> tuple[int, ...]:
+    return (-1,) * len(shape) if what == "all" else (-1, *shape[1:])[: len(shape)]
