@@ -108,8 +108,8 @@ def describe(entry: OperatorDef) -> str:
     if entry.inputs or entry.attrs:
         lines.append("Args:")
     for slot in entry.inputs:
-        flags = [f for f in ("duplicable", "optional") if getattr(slot, f)]
-        lines.append(f"    {slot.name}: {slot.doc}{f' ({', '.join(flags)})' if flags else ''}")
+        flags = ", ".join(f for f in ("duplicable", "optional") if getattr(slot, f))
+        lines.append(f"    {slot.name}: {slot.doc}" + (f" ({flags})" if flags else ""))
     for attr in entry.attrs:
         lines.append(f"    {attr.name}: {attr.doc} ({_bounds(attr)})")
     lines.append("Returns:")
