@@ -101,27 +101,41 @@ def _meta_of_view(
     base = metas.get(var.view.base)
     if base is None and var.view.base in declared:
         base = declared_meta(declared[var.view.base])
-    if base is None or len(base[0]) != 2:
+    if base is None:
         return None
-    rows, cols = view_slices(var, base[0])
-    return (rows.stop - rows.start, cols.stop - cols.start), base[1]
+    return view_shape(var, base[0]), base[1]
+
+
+def view_shape(var: pb.VarDesc, base: Shape) -> Shape:
+    """Shape of a view variable; -1 where it depends on an unknown dimension of the base.
+
+    Raises:
+        ShapeError: the ranges do not lie within the base, or that is no matrix.
+    """
+    view = var.view
+    if len(base) != 2:
+        raise ShapeError(f"view {var.name!r}: {view.base!r} {format_shape(base)} is no matrix")
+    shape = []
+    for what, begin, end, size in (
+        ("rows", view.row_begin, view.row_end, base[0]),
+        ("columns", view.col_begin, view.col_end, base[1]),
+    ):
+        last = size if end < 0 else end
+        if begin < 0 or 0 <= last < begin or 0 <= size < max(begin, last):
+            raise ShapeError(
+                f"view {var.name!r}: {what} {begin}:{'' if end < 0 else end}"
+                f" do not lie within {view.base!r} {format_shape(base)}"
+            )
+        shape.append(last - begin if last >= 0 else -1)
+    return tuple(shape)
 
 
 def view_slices(var: pb.VarDesc, base: Shape) -> tuple[slice, slice]:
-    """Row and column slice of a view variable.
+    """Row and column slice of a view variable whose base has the shape `base`, all known.
 
     Raises:
-        ShapeError: the ranges do not lie within the base.
+        ShapeError: as `view_shape`.
     """
-    view = var.view
-    row_end = base[0] if view.row_end < 0 else view.row_end
-    col_end = base[1] if view.col_end < 0 else view.col_end
-    if not (
-        0 <= view.row_begin <= row_end <= base[0] and 0 <= view.col_begin <= col_end <= base[1]
-    ):
-        raise ShapeError(
-            f"view {var.name!r}: rows {view.row_begin}:{row_end}, columns"
-            f" {view.col_begin}:{col_end}"
-            f" do not lie within {view.base!r} {format_shape(base)}"
-        )
-    return slice(view.row_begin, row_end), slice(view.col_begin, col_end)
+    rows, cols = view_shape(var, base)
+    first, left = var.view.row_begin, var.view.col_begin
+    return slice(first, first + rows), slice(left, left + cols)

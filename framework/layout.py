@@ -1,0 +1,181 @@
+"""Layered placement of small directed graphs, as Sugiyama, Tagawa and Toda (1981) do it.
+
+Layers by longest path, fewer crossings by barycentres, then positions that are as straight as the
+order within each layer allows. No dependencies; meant for nets of some hundred boxes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SIDE_GAP = 18.0
+LAYER_GAP = 30.0
+_SWEEPS = 12
+
+
+@dataclass
+class Box:
+    """A node: its size in pixels, and where its centre was placed."""
+
+    width: float
+    height: float
+    x: float = 0.0
+    y: float = 0.0
+
+
+@dataclass
+class Placement:
+    """A placed graph: boxes and, for each edge, the points it runs through, from top to bottom."""
+
+    width: float
+    height: float
+    boxes: list[Box]
+    routes: list[list[tuple[float, float]]] = field(default_factory=list)
+
+
+def place(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Placement:
+    """Place an acyclic graph so that its edges run downwards; the top left corner is (0, 0).
+
+    Args:
+        boxes: sorted topologically: each stands behind its predecessors.
+    """
+    graph = _Graph(list(boxes), list(edges))
+    graph.order()
+    graph.position()
+    return graph.placement()
+
+
+class _Graph:
+    def __init__(self, boxes: list[Box], edges: list[tuple[int, int]]) -> None:
+        self.boxes = boxes
+        self.count = len(boxes)
+        self.edges = edges
+        self.layer = self._layers()
+        self.paths = [self._path(start, end) for start, end in edges]
+        self.up: list[list[int]] = [[] for _ in self.boxes]
+        self.down: list[list[int]] = [[] for _ in self.boxes]
+        for path in self.paths:
+            for above, below in zip(path, path[1:], strict=False):
+                self.down[above].append(below)
+                self.up[below].append(above)
+        depth = max(self.layer, default=-1) + 1
+        self.layers: list[list[int]] = [[] for _ in range(depth)]
+        for node, layer in enumerate(self.layer):
+            self.layers[layer].append(node)
+
+    def _layers(self) -> list[int]:
+        """Longest path from the top; sources stand right above their first reader."""
+        layer = [0] * self.count
+        for start, end in sorted(self.edges, key=lambda edge: edge[1]):
+            layer[end] = max(layer[end], layer[start] + 1)
+        fed = {end for _, end in self.edges}
+        for node in range(self.count):
+            below = [layer[end] for start, end in self.edges if start == node]
+            if node not in fed and below:
+                layer[node] = min(below) - 1
+        return layer
+
+    def _path(self, start: int, end: int) -> list[int]:
+        """The edge as a chain with an invisible box in every layer that it crosses."""
+        path = [start]
+        for layer in range(self.layer[start] + 1, self.layer[end]):
+            path.append(len(self.boxes))
+            self.boxes.append(Box(4.0, 0.0))
+            self.layer.append(layer)
+        return [*path, end]
+
+    # -- order within layers -------------------------------------------------------------------
+
+    def order(self) -> None:
+        best, fewest = [list(layer) for layer in self.layers], self._crossings()
+        for sweep in range(_SWEEPS):
+            if not fewest:
+                break
+            downwards = sweep % 2 == 0
+            near = self.up if downwards else self.down
+            turn = self.layers if downwards else self.layers[::-1]
+            for above, layer in zip(turn, turn[1:], strict=False):
+                rank = {node: number for number, node in enumerate(above)}
+                now = {node: number for number, node in enumerate(layer)}
+                layer.sort(key=lambda node: _mean([rank[n] for n in near[node]], now[node]))  # noqa: B023
+            crossings = self._crossings()
+            if crossings < fewest:
+                best, fewest = [list(layer) for layer in self.layers], crossings
+        self.layers = best
+
+    def _crossings(self) -> int:
+        total = 0
+        for layer, below in zip(self.layers, self.layers[1:], strict=False):
+            rank = {node: number for number, node in enumerate(below)}
+            seen: list[int] = []
+            for node in layer:
+                ends = sorted(rank[end] for end in self.down[node])
+                total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+                for end in ends:
+                    insort(seen, end)
+        return total
+
+    # -- positions -----------------------------------------------------------------------------
+
+    def position(self) -> None:
+        top = 0.0
+        for layer in self.layers:
+            height = max(self.boxes[node].height for node in layer)
+            for node in layer:
+                self.boxes[node].y = top + height / 2
+            top += height + LAYER_GAP
+            self._separate(layer, [0.0] * len(layer))
+        # a side input follows its reader, so that the main chain stays straight
+        chain = [[n for n in above if self.up[n]] or above for above in self.up]
+        for sweep in range(_SWEEPS + 1):  # the last one runs downwards
+            near = chain if sweep % 2 == 0 else self.down
+            for layer in self.layers if sweep % 2 == 0 else self.layers[::-1]:
+                wanted = [
+                    _mean([self.boxes[n].x for n in near[node]], self.boxes[node].x)
+                    for node in layer
+                ]
+                self._separate(layer, wanted)
+
+    def _separate(self, layer: list[int], wanted: list[float]) -> None:
+        """Positions nearest to `wanted` (least squares) that keep order and distance.
+
+        Distances taken away, this is isotonic regression: pool neighbours that are out of order.
+        """
+        shift, shifts = 0.0, []
+        for number, node in enumerate(layer):
+            if number:
+                shift += (self.boxes[layer[number - 1]].width + self.boxes[node].width) / 2
+                shift += SIDE_GAP
+            shifts.append(shift)
+        pools: list[list[float]] = []  # sum, count
+        for want, away in zip(wanted, shifts, strict=True):
+            pools.append([want - away, 1.0])
+            while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+                total, count = pools.pop()
+                pools[-1][0] += total
+                pools[-1][1] += count
+        values = [total / count for total, count in pools for _ in range(int(count))]
+        for node, value, away in zip(layer, values, shifts, strict=True):
+            self.boxes[node].x = value + away
+
+    def placement(self) -> Placement:
+        if not self.boxes:
+            return Placement(0.0, 0.0, [])
+        left = min(box.x - box.width / 2 for box in self.boxes)
+        for box in self.boxes:
+            box.x -= left
+        routes = []
+        for path in self.paths:
+            first, last = self.boxes[path[0]], self.boxes[path[-1]]
+            points = [(first.x, first.y + first.height / 2)]
+            points += [(self.boxes[node].x, self.boxes[node].y) for node in path[1:-1]]
+            routes.append([*points, (last.x, last.y - last.height / 2)])
+        width = max(box.x + box.width / 2 for box in self.boxes)
+        height = max(box.y + box.height / 2 for box in self.boxes)
+        return Placement(width, height, self.boxes[: self.count], routes)
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
