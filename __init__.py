@@ -1,0 +1,36 @@
+"""opscope: one op-list runtime for networks, over scopes, on NumPy and CuPy.
+
+Names are looked up on first use (PEP 562), so that `import opscope` costs milliseconds.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(("save", "load"), ".python_api.io"),
+    "NetBuilder": ".python_api.builder",
+    "train": ".python_api.training",
+    "Scope": ".framework.scope",
+    **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.backend"),
+    "OpContext": ".framework.context",
+    "Net": ".framework.net",
+    **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
+}
+_SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")
+__all__ = [*_HOMES, *_SUBMODULES]
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name], __name__), name)
+    elif name in _SUBMODULES:
+        value = import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""CNTK's networks, configs and readers, lowered to op lists."""

@@ -1,0 +1,1 @@
+"""Kaldi's nnet3 networks, compiled to op lists."""

@@ -1,0 +1,1 @@
+"""The format of nets: net.proto, and the classes generated from it."""

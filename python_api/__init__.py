@@ -1,0 +1,1 @@
+"""What users call: NetBuilder, training, saving and loading, the command line."""

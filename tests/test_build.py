@@ -1,0 +1,296 @@
+"""build.py and the packaging: what decides an install, the command line, what is in the wheel."""
+
+import ast
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load_build():
+    """build.py as a module; it is no part of the package, so it is loaded by its path."""
+    spec = importlib.util.spec_from_file_location("opscope_build_script", ROOT / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+build = load_build()
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A tree with the files that decide an install, and an environment's folder."""
+    root = tmp_path / "tree"
+    (root / "proto").mkdir(parents=True)
+    (root / ".venv").mkdir()
+    (root / "pyproject.toml").write_text("[project]\n")
+    (root / "setup.py").write_text("setup()\n")
+    (root / "proto" / "net.proto").write_text('syntax = "proto3";\n')
+    return root
+
+
+@pytest.fixture
+def pip_calls(tree, monkeypatch):
+    """The pip commands of an Environment whose tree is `tree`; nothing is installed."""
+    calls = []
+    monkeypatch.setattr(build, "ROOT", tree)
+    monkeypatch.setattr(build, "install_key", lambda root=tree, key=build.install_key: key(root))
+    monkeypatch.setattr(build, "generated_exist", lambda: True)
+    monkeypatch.setattr(build.Environment, "create", lambda self: None)
+    monkeypatch.setattr(
+        build.Environment, "pip", lambda self, *arguments, what: calls.append(arguments)
+    )
+    return calls
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "proto/net.proto"])
+def test_install_key_follows_each_file(tree, name):
+    before = build.install_key(tree)
+    assert build.install_key(tree) == before
+    with (tree / name).open("a") as file:
+        file.write("# more\n")
+    assert build.install_key(tree) != before
+
+
+def test_install_key_follows_new_protos_python_and_place(tree, monkeypatch):
+    keys = {build.install_key(tree)}
+    shutil.copytree(tree, tree.with_name("elsewhere"))
+    keys.add(build.install_key(tree.with_name("elsewhere")))
+    (tree / "proto" / "more.proto").write_text("")
+    keys.add(build.install_key(tree))
+    monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
+    keys.add(build.install_key(tree))
+    assert len(keys) == 4
+
+
+def test_prepare_installs_once(tree, pip_calls):
+    environment = build.Environment(tree / ".venv")
+    environment.prepare("test")
+    environment.prepare("test")
+    environment.prepare()
+    assert [call[-1] for call in pip_calls] == [f"{tree}[test]"]
+
+
+def test_prepare_adds_extras_and_keeps_the_former(tree, pip_calls):
+    environment = build.Environment(tree / ".venv")
+    environment.prepare("test")
+    environment.prepare("examples")
+    environment.prepare("test")
+    assert [call[-1] for call in pip_calls] == [f"{tree}[test]", f"{tree}[examples,test]"]
+
+
+def test_prepare_installs_again_after_a_change(tree, pip_calls, monkeypatch):
+    environment = build.Environment(tree / ".venv")
+    environment.prepare("test")
+    (tree / "setup.py").write_text("setup(1)\n")
+    environment.prepare("test")
+    assert len(pip_calls) == 2
+    monkeypatch.setattr(build, "generated_exist", lambda: False)
+    environment.prepare("test")
+    assert len(pip_calls) == 3
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"key": 1}', "\x00"])
+def test_a_damaged_stamp_counts_for_nothing(tree, pip_calls, content):
+    environment = build.Environment(tree / ".venv")
+    environment.stamp.write_text(content)
+    environment.prepare("test")
+    assert len(pip_calls) == 1
+    assert environment.installed(build.install_key(tree)) == {"test"}
+
+
+def test_a_failed_install_leaves_no_stamp(tree, pip_calls, monkeypatch):
+    environment = build.Environment(tree / ".venv")
+    environment.prepare("test")
+
+    def fail(self, *arguments, what):
+        raise build.StepError(f"{what} failed")
+
+    monkeypatch.setattr(build.Environment, "pip", fail)
+    with pytest.raises(build.StepError, match="installing opscope failed"):
+        environment.prepare("test", "examples")
+    assert not environment.stamp.exists()
+
+
+def test_python_version_of_an_environment(tree):
+    environment = build.Environment(tree / ".venv")
+    assert environment.python_version() is None
+    (tree / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.11.9\n")
+    assert environment.python_version() == "3.11.9"
+
+
+def test_torch_that_cannot_be_installed_is_said_and_skipped(tree, monkeypatch, capsys):
+    def fail(self, *arguments, what):
+        raise build.StepError(f"{what} failed")
+
+    monkeypatch.setattr(build.Environment, "pip", fail)
+    monkeypatch.setattr(build, "TORCH", "0.0.1")
+    environment = build.Environment(tree / ".venv")
+    environment.python = Path(sys.executable)
+    environment.install_torch()
+    assert "going on without it" in capsys.readouterr().out
+
+
+def test_run_names_the_step_and_passes_the_code_on(capfd):
+    command = [sys.executable, "-c", "print('the reason'); raise SystemExit(7)"]
+    with pytest.raises(build.StepError, match="my step failed with exit code 7") as caught:
+        build.run(command, "my step", quiet=True)
+    assert caught.value.code == 7
+    assert "the reason" in capfd.readouterr().err  # held back, then shown
+
+
+def test_run_without_the_program():
+    with pytest.raises(build.StepError, match="my step: "):
+        build.run([ROOT / "no" / "such" / "program"], "my step")
+
+
+def test_main_prints_one_line_for_a_failed_step(monkeypatch, capsys):
+    def fail(arguments):
+        raise build.StepError("the step failed", 3)
+
+    monkeypatch.setattr(build, "COMMANDS", {fail: False})
+    fail.__doc__ = "Fail."
+    assert build.main(["fail"]) == 3
+    assert capsys.readouterr().err == "build.py: error: the step failed\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "rest"),
+    [
+        (["test"], []),
+        (["test", "--torch", "-k", "scope and not net", "-x"], ["-k", "scope and not net", "-x"]),
+        (["test", "tests/test_build.py", "--", "-h"], ["tests/test_build.py", "-h"]),
+        (["test", "--", "--torch"], ["--torch"]),
+        (["bench", "--quick"], ["--quick"]),
+        (["lint"], []),
+    ],
+)
+def test_arguments_are_passed_on(argv, rest):
+    arguments = build.parse(argv)
+    assert arguments.command.__name__ == argv[0]
+    assert arguments.rest == rest
+    if argv[0] == "test":
+        assert arguments.torch == (argv[1:2] == ["--torch"])
+
+
+@pytest.mark.parametrize("argv", [["lint", "--fix"], ["wheel", "--", "-x"], [], ["no-such"]])
+def test_wrong_arguments_are_refused(argv, capsys):
+    with pytest.raises(SystemExit) as caught:
+        build.parse(argv)
+    assert caught.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], ["-n", "2"]),
+        (["--no-header", "-k", "a"], ["-n", "2", "--no-header", "-k", "a"]),
+        (["-n0"], ["-n0"]),
+        (["-n", "4"], ["-n", "4"]),
+        (["--numprocesses=1"], ["--numprocesses=1"]),
+        (["--pdb"], ["--pdb"]),
+    ],
+)
+def test_two_test_processes_unless_told_otherwise(given, expected):
+    assert build.pytest_arguments(given) == expected
+
+
+def test_help_lists_every_command():
+    done = subprocess.run(
+        [sys.executable, ROOT / "build.py", "--help"], capture_output=True, text=True, check=True
+    )
+    for name in ("demo", "test", "proto", "bench", "lint", "wheel", "docs"):
+        assert re.search(rf"^    {name} ", done.stdout, re.MULTILINE), name
+
+
+def test_build_script_needs_only_the_standard_library():
+    tree = ast.parse((ROOT / "build.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        else:
+            continue
+        assert all(name.split(".")[0] in sys.stdlib_module_names for name in names)
+
+
+def test_every_package_is_listed():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = settings["tool"]["setuptools"]["packages"]
+    found = {"opscope"}
+    for name in listed[1:]:
+        layer = ROOT / name.split(".")[1]
+        for path in layer.rglob("*.py"):
+            found.add(".".join(["opscope", *path.parent.relative_to(ROOT).parts]))
+    assert sorted(listed) == sorted(found)
+
+
+def test_generated_code_knows_its_module():
+    from opscope import NetDesc
+
+    assert NetDesc.__module__ == "opscope.proto.net_pb2"
+    assert NetDesc.DESCRIPTOR.file.name == "opscope/proto/net.proto"
+
+
+@pytest.fixture(scope="module")
+def clean_copy(tmp_path_factory):
+    """The tree as a checkout has it: without environments, caches or anything built."""
+    copy = tmp_path_factory.mktemp("clean") / "tree"
+    made = (".git", ".venv", "build", "dist", "site", "*.egg-info", "*_pb2.py*", "__pycache__")
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*made, ".*_cache"))
+    return copy
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_wheel_works_away_from_the_tree(clean_copy):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    # A module that an earlier build left behind must not reach the wheel.
+    stale = clean_copy / "build" / "lib" / "opscope" / "framework" / "stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("")
+    done = subprocess.run(
+        [sys.executable, "build.py", "wheel"],
+        cwd=clean_copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"opscope {load_version()} works from its wheel" in done.stdout
+
+    (wheel,) = (clean_copy / "dist").glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.split("/")[0] for name in names} <= {
+        "opscope",
+        f"opscope-{load_version()}.dist-info",
+    }
+    files = [path for pattern in ("*.py", "*.bs") for path in clean_copy.rglob(pattern)]
+    sources = {path.relative_to(clean_copy).as_posix() for path in files}
+    layers = ("proto/", "framework/", "operators/", "nnet3/", "cntk/", "python_api/")
+    expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
+    expected |= {"opscope/__init__.py", "opscope/proto/net.proto", "opscope/proto/net_pb2.pyi"}
+    assert "opscope/proto/net_pb2.py" in expected
+    assert {name for name in names if name.startswith("opscope/")} == expected
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def load_version() -> str:
+    """The version written in the root `__init__.py`, the only place that states it."""
+    text = (ROOT / "__init__.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)[1]
