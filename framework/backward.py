@@ -398,16 +398,9 @@ def _default_target(builder: _Builder) -> str:
 def _root(builder: _Builder, name: str) -> Value:
     """Version 0 for what comes from outside, the last one for what the net computes."""
     writer = builder.writers.get((name, 1))
-    outside = (
-        writer is None
-        or name in builder.seen[writer]
-        or builder.vars[name].kind
-        in (
-            pb.VarDesc.PARAMETER,
-            pb.VarDesc.INPUT,
-            pb.VarDesc.STATE,
-        )
-    )
+    var = builder.vars.get(name)
+    given = var is not None and var.kind in (var.PARAMETER, var.INPUT, var.STATE)
+    outside = writer is None or name in builder.seen[writer] or given
     return (name, 0) if outside else builder.latest(name)
 
 

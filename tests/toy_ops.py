@@ -183,6 +183,46 @@ def _lookup() -> str:
     return lookup.type
 
 
+def _optimizers() -> list[str]:
+    """Two update operators: one without state, one with state and the step."""
+    common = [Slot("param", "any"), Slot("grad", "shape of param"), Slot("lr", "scalar")]
+    updated = Slot("param_out", "param", inplace="param")
+    factor = AttrSpec("lr_factor", "float", "of this parameter", 1.0)
+    plain = operator(
+        "toy_sgd",
+        doc="param - lr * grad",
+        inputs=[
+            *common,
+            Slot("rows", "row numbers of a sparse gradient", optional=True),
+            Slot("grad_scale", "scalar", optional=True),
+        ],
+        outputs=[updated],
+        attrs=[factor],
+        shape=same_as("param"),
+        no_gradient="it updates",
+    )
+
+    @plain.kernel
+    def _(k: Any) -> Any:
+        def run() -> None:
+            rate = k["lr"] * k.attrs["lr_factor"]
+            np.subtract(k["param"], rate * k["grad"], out=k["param_out"])
+
+        return run
+
+    heavy = operator(
+        "toy_heavy",
+        doc="param - lr * speed",
+        inputs=[*common, Slot("speed", "shape of param"), Slot("step", "scalar")],
+        outputs=[updated, Slot("speed_out", "shape of param", inplace="speed")],
+        attrs=[factor, AttrSpec("drag", "float", "of the speed", 0.5)],
+        shape=same_as("param"),
+        no_gradient="it updates",
+    )
+    heavy.kernel(lambda k: lambda: None)
+    return [plain.type, heavy.type]
+
+
 def _odd_ones() -> list[str]:
     """Operators that are special in one way each."""
     none = operator(
@@ -292,7 +332,7 @@ def toy_operators() -> Iterator[None]:
     try:
         for make in (_add, _mul, _relu, _square, _cat, _fork, _lookup):
             made.append(make())
-        made += _odd_ones()
+        made += [*_optimizers(), *_odd_ones()]
         yield
     finally:
         for op_type in made:
