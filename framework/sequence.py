@@ -32,32 +32,31 @@ class Sequences:
     levels: Levels
 
     @classmethod
-    def from_list(cls, items: Sequence[Any], dtype: Any = None) -> Sequences:
-        """Pack a list of sequences, or a list of lists of sequences (two levels).
+    def from_list(cls, items: Sequence[Any], dtype: Any = None, *, levels: int = 1) -> Sequences:
+        """Pack a list of sequences, or (levels=2) a list of lists of sequences.
 
-        Each sequence is an array [steps, ...] (or a list of numbers); empty ones are kept.
+        Each sequence is an array [steps, ...] or what makes one; empty ones are kept.
 
         Raises:
             ShapeError: the rows of two sequences have different shapes.
         """
         if not items:
             raise ShapeError("no sequences: a batch holds at least one, if only an empty one")
-        nested = any(_holds_sequences(item) for item in items)
-        groups = [[np.asarray(s, dtype) for s in item] for item in items] if nested else None
-        flat = [s for group in groups for s in group] if groups is not None else [
-            np.asarray(item, dtype) for item in items
-        ]
-        levels = [offsets_of([len(s) for s in flat])]
-        if groups is not None:
-            levels.insert(0, offsets_of([len(group) for group in groups]))
+        if levels not in (1, 2):
+            raise ShapeError(f"sequences have 1 or 2 levels, not {levels}")
+        inner = [part for item in items for part in item] if levels == 2 else items
+        flat = [np.asarray(item, dtype) for item in inner]
+        offsets = [offsets_of([len(s) for s in flat])]
+        if levels == 2:
+            offsets.insert(0, offsets_of([len(item) for item in items]))
         filled = [s for s in flat if len(s)] or flat[:1]
         if not filled:
-            return cls(np.empty((0,), dtype or np.float32), tuple(levels))
+            return cls(np.empty((0,), dtype or np.float32), tuple(offsets))
         shapes = {s.shape[1:] for s in filled}
         if len(shapes) > 1:
             shown = " and ".join(format_shape(shape) for shape in sorted(shapes)[:2])
             raise ShapeError(f"the rows of these sequences have different shapes: {shown}")
-        return cls(np.concatenate(filled), tuple(levels))
+        return cls(np.concatenate(filled), tuple(offsets))
 
     @classmethod
     def from_padded(cls, array: Any, mask: Any = None, lengths: Any = None) -> Sequences:
@@ -106,13 +105,6 @@ class Sequences:
         out = np.full(mask.shape + self.data.shape[1:], value, self.data.dtype)
         out[mask] = self.data
         return out, mask
-
-
-def _holds_sequences(item: Any) -> bool:
-    return isinstance(item, (list, tuple)) and any(
-        isinstance(part, (list, tuple)) or (isinstance(part, np.ndarray) and part.ndim > 0)
-        for part in item
-    )
 
 
 def offsets_of(lengths: Any) -> np.ndarray:
