@@ -26,6 +26,10 @@ from .shape import Meta
 _ALIGN = 64
 
 
+class CannotFuseError(Exception):
+    """A fused step cannot be bound here: the plan must be made again without fusion."""
+
+
 class RunState:
     """What a bound kernel may look at while running: the context of the run under way."""
 
@@ -143,12 +147,15 @@ class Frame:
     # -- binding -------------------------------------------------------------------------------
 
     def _bind(self, step: Step) -> Callable[[], Any]:
-        if len(step.operators) > 1:
+        """One callable for a step; a fused one where there is one.
+
+        Raises:
+            CannotFuseError: several operators that the arrays at hand do not let run as one.
+        """
+        if self._fused is not None and self.plan.options.fuse:
             call = self._fused(self, step)
             if call is not None:
                 return call
-            calls = [self._bind_one(op) for op in step.operators]
-            return _in_sequence(calls)
         return self._bind_one(step.operators[0])
 
     def _bind_one(self, op: Operator) -> Callable[[], Any]:
@@ -250,14 +257,6 @@ def _as_view(block: Any, meta: Meta) -> Any:
     shape, dtype = meta
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
-
-
-def _in_sequence(calls: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
-    def run() -> None:
-        for call in calls:
-            call()
-
-    return run
 
 
 def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..proto import net_pb2 as pb
 from . import settings
+from .backend import Place
 from .context import OpContext, default_context
 from .desc import FORWARD, PLAIN, SlotMap, clone, make_op, make_var
 from .errors import OpscopeError, VariableError
-from .executor import Frame, external_metas
+from .executor import CannotFuseError, Frame, external_metas
 from .infer import declared_meta, infer_one
 from .net import Net, register_net
 from .operation import Operator
-from .plan import Plan, PlanOptions, Range, analyse, make_plan
+from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
 from .scope import Scope, default_scope
 
 _tokens = itertools.count()
@@ -233,8 +236,7 @@ class PlainNet(Net):
         frame_key = (key, self._version, signature, options)
         frame = frames.pop(frame_key, None)
         if frame is None or not frame.accept_inputs():
-            plan = self._plan(span, known, (frame_key, str(place)), options)
-            frame = Frame(plan, scope, place, context.train, bind_chain)
+            frame = self._make_frame(span, known, frame_key, scope, place, options, context.train)
             frame.version = self._version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
@@ -242,6 +244,24 @@ class PlainNet(Net):
         frame.publish()
         scope.bound[key] = frame
         return frame
+
+    def _make_frame(
+        self,
+        span: Range,
+        known: Any,
+        key: tuple,
+        scope: Scope,
+        place: Place,
+        options: PlanOptions,
+        train: bool,
+    ) -> Frame:
+        plan = self._plan(span, known, (key, place), options, place)
+        try:
+            return Frame(plan, scope, place, train, bind_chain)
+        except CannotFuseError:
+            options = replace(options, fuse=False)
+            plan = self._plan(span, known, (key, place, "unfused"), options, place)
+            return Frame(plan, scope, place, train)
 
     def _check_range(self, begin: int, end: int) -> tuple[int, int]:
         count = len(self.operators)
@@ -261,11 +281,11 @@ class PlainNet(Net):
             self._ranges[key] = found
         return found
 
-    def _plan(self, span: Range, known: Any, key: Any, options: PlanOptions) -> Plan:
+    def _plan(self, span: Range, known: Any, key: Any, options: PlanOptions, place: Place) -> Plan:
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = make_plan(span, known, self.vars, options, group_chains)
+                plan = make_plan(span, known, self.vars, options, grouping(place))
                 while len(self._plans) >= _MAX_PLANS:
                     self._plans.pop(next(iter(self._plans)))
                 self._plans[key] = plan
@@ -306,5 +326,15 @@ def current_options() -> PlanOptions:
     )
 
 
-group_chains = None
-bind_chain = None
+def grouping(place: Place) -> Any:
+    """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
+    from .fuse import group_chains
+
+    return partial(group_chains, device=place.kind)
+
+
+def bind_chain(frame: Frame, step: Step) -> Any:
+    """See `fuse.bind_chain`."""
+    from . import fuse
+
+    return fuse.bind_chain(frame, step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..proto import net_pb2 as pb
 from .infer import declared_meta, infer_metas
@@ -116,13 +117,13 @@ def make_plan(
     known: Mapping[str, Meta],
     declared: Mapping[str, pb.VarDesc],
     options: PlanOptions,
-    group: object = None,
+    group: Any = None,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
 
     Args:
         known: shape and dtype of every external variable.
-        group: function (operators, metas, survivors) -> list of lists of operators to fuse.
+        group: function (operators, metas, survivors, views) -> lists of operators to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.
@@ -135,8 +136,8 @@ def make_plan(
                 metas[base] = meta
     groups = [[op] for op in span.operators]
     if group is not None and options.fuse:
-        groups = group(span.operators, metas, span.survivors)
-    steps = _steps(groups, span.survivors)
+        groups = group(span.operators, metas, span.survivors, span.views)
+    steps = _steps(groups, span.survivors, span.views)
     plan = Plan(
         span.operators, span.externals, span.survivors, metas, declared, steps, options=options
     )
@@ -144,20 +145,30 @@ def make_plan(
     return plan
 
 
-def _steps(groups: Sequence[Sequence[Operator]], survivors: set[str]) -> list[Step]:
-    readers: dict[str, set[int]] = {}
+def _steps(
+    groups: Sequence[Sequence[Operator]], survivors: set[str], views: Mapping[str, str]
+) -> list[Step]:
+    readers: dict[str, set[int]] = {}  # of a variable or of any view of it
     for number, ops in enumerate(groups):
         for op in ops:
             for name in op.value_reads():
-                readers.setdefault(name, set()).add(number)
+                readers.setdefault(views.get(name, name), set()).add(number)
     steps = []
     for number, ops in enumerate(groups):
         reads = [name for op in ops for name in op.value_reads()]
         writes = [name for op in ops for name in op.output_vars()]
         if len(ops) > 1:
-            inside = set(writes)
-            reads = list(dict.fromkeys(name for name in reads if name not in inside))
-            writes = [n for n in writes if n in survivors or readers.get(n, set()) - {number}]
+            reads, written = [], set()
+            for op in ops:
+                reads += [name for name in op.value_reads() if name not in written]
+                written.update(op.output_vars())
+            reads = list(dict.fromkeys(reads))
+            roots = {name: views.get(name, name) for name in writes}
+            writes = [
+                name
+                for name, root in roots.items()
+                if root in survivors or readers.get(root, set()) - {number}
+            ]
         steps.append(Step(tuple(ops), tuple(reads), tuple(writes)))
     return steps
 

@@ -1,0 +1,278 @@
+"""Source code of fused loops: one C function, or one CUDA elementwise operation, for each.
+
+A `Loop` is the structure of a chain without names and sizes: the same one serves every batch size.
+A C function takes one pointer to 64-bit words: rows, columns, then address and leading dimension
+(in elements) of each operand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .expression import Tree, cost, nodes, parts
+
+FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
+"""How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
+
+PARALLEL_WORK = 400_000
+"""Work (elements times cost) from which a loop is worth more than one thread; measured."""
+
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "int64": "int64_t",
+    "int32": "int32_t",
+}
+"""Dtypes that operands of C loops may have; the first two are those of elements."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Something a loop reads or writes."""
+
+    kind: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Structure of a fused loop.
+
+    Attributes:
+        dtype: of the elements.
+        operands: all of them; variables `x0`, `x1`, ... in trees are their values on entry.
+        values: expressions computed in order, known as `v0`, `v1`, ... to later ones.
+        stores: (operand, name of the value to store there).
+    """
+
+    dtype: str
+    operands: tuple[Operand, ...]
+    values: tuple[Tree, ...]
+    stores: tuple[tuple[int, str], ...]
+
+    def loads(self) -> list[int]:
+        """Operands whose values are read."""
+        mentioned = {node[1] for tree in self.values for node in nodes(tree) if node[0] == "var"}
+        mentioned.update(name for _, name in self.stores)
+        return [i for i in range(len(self.operands)) if f"x{i}" in mentioned]
+
+    def work(self) -> int:
+        """Rough work of one element, memory traffic included."""
+        return sum(map(cost, self.values)) + 2 * len(self.operands)
+
+    def key(self) -> str:
+        """A name that says what the loop computes: equal for equal structures."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:20]
+
+
+class _Printer:
+    """Prints a loop's values as statements, in the terms that C and CUDA share.
+
+    Calls become statements of their own: compilers turn `c ? a : b` into vector code only where
+    both sides are plain. What does not change inside the loop goes to the head, in double.
+    """
+
+    def __init__(self, loop: Loop, element: str, call: Callable[[str], str]) -> None:
+        self.element = element
+        self.suffix = "" if element == "double" else "f"
+        self.call = call
+        self.head: list[str] = []
+        self.body: list[str] = []
+        self._fixed = {f"x{i}" for i, o in enumerate(loop.operands) if o.kind == ONE}
+        self._hoisted: dict[Tree, str] = {}
+        for number, tree in enumerate(loop.values):
+            text = self.text(tree)
+            if self.is_fixed(tree):
+                self._fixed.add(f"v{number}")
+                self.head.append(f"const double h_v{number} = {self.fixed(tree)};")
+            self.body.append(f"const {element} v{number} = {text};")
+
+    def is_fixed(self, tree: Tree) -> bool:
+        if tree[0] == "var":
+            return tree[1] in self._fixed
+        return all(map(self.is_fixed, parts(tree)))
+
+    def fixed(self, tree: Tree) -> str:
+        """A tree of the head: in double."""
+        if tree[0] == "var":
+            return f"h_{tree[1]}"
+        if tree[0] == "call":
+            return f"{tree[1]}({', '.join(map(self.fixed, tree[2:]))})"
+        return _join(tree, self.fixed, "")
+
+    def text(self, tree: Tree) -> str:
+        if tree[0] in ("num", "var"):
+            return _join(tree, self.text, self.suffix)
+        if self.is_fixed(tree) and tree[0] != "num":
+            return self._hoist(tree, self.head, lambda: self.fixed(tree))
+        if tree[0] == "call":
+            args = ", ".join(map(self.text, tree[2:]))
+            return self._hoist(tree, self.body, lambda: f"{self.call(tree[1])}({args})")
+        return _join(tree, self.text, self.suffix)
+
+    def _hoist(self, tree: Tree, where: list[str], make: Callable[[], str]) -> str:
+        found = self._hoisted.get(tree)
+        if found is None:
+            text = make()
+            found = self._hoisted[tree] = f"t{len(self._hoisted)}"
+            where.append(f"const {self.element} {found} = ({self.element})({text});")
+        return found
+
+
+def _join(tree: Tree, text: Callable[[Tree], str], suffix: str) -> str:
+    kind = tree[0]
+    if kind == "var":
+        return tree[1]
+    if kind == "num":
+        return _literal(tree[1], suffix)
+    if kind == "unary":
+        return f"({tree[1]}{text(tree[2])})"
+    if kind == "binary":
+        return f"({text(tree[2])} {tree[1]} {text(tree[3])})"
+    return f"({text(tree[1])} ? {text(tree[2])} : {text(tree[3])})"
+
+
+def _literal(value: float, suffix: str) -> str:
+    if suffix:
+        with np.errstate(over="ignore"):
+            value = float(np.float32(value))
+    if not math.isfinite(value):  # NVRTC has no macros for these
+        plain = {"inf": "1.0 / 0.0", "-inf": "-1.0 / 0.0"}.get(str(value), "0.0 / 0.0")
+        return f"(({'float' if suffix else 'double'})({plain}))"
+    text = f"{value!r}{suffix}"
+    return text if math.copysign(1, value) > 0 else f"({text})"
+
+
+_PRELUDE = """\
+#include <math.h>
+#include <stdint.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT
+#endif
+typedef int64_t word;
+typedef void (*part)(const word *b, word r0, word r1, word c0, word c1);
+EXPORT int opscope_serial = 0;
+
+static void split(part f, const word *b, word work) {
+  const word rows = b[0], cols = b[1];
+#ifdef _OPENMP
+  if (rows * cols * work >= PARALLEL_WORK && !opscope_serial && omp_get_max_threads() > 1) {
+#pragma omp parallel
+    {
+      const word n = omp_get_num_threads(), t = omp_get_thread_num();
+      if (rows >= n) {
+        f(b, rows * t / n, rows * (t + 1) / n, 0, cols);
+      } else {
+        const word w = ((cols + n - 1) / n + 63) / 64 * 64;
+        const word c0 = w * t < cols ? w * t : cols, c1 = c0 + w < cols ? c0 + w : cols;
+        f(b, 0, rows, c0, c1);
+      }
+    }
+    return;
+  }
+#endif
+  f(b, 0, rows, 0, cols);
+}
+
+EXPORT void opscope_list(const word *b) {
+  for (word i = 0; i < b[0]; i++)
+    ((void (*)(const word *))b[2 * i + 1])((const word *)b[2 * i + 2]);
+}
+"""
+C_PRELUDE = _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
+"""What comes before the functions of a file, once."""
+
+
+def c_function_name(loop: Loop) -> str:
+    return f"chain_{loop.key()}"
+
+
+def c_source(loop: Loop) -> str:
+    """C functions of a loop; `C_PRELUDE` comes before the first."""
+    name, element = c_function_name(loop), C_TYPES[loop.dtype]
+    suffix = "" if element == "double" else "f"
+    macros = ("isnan", "isinf", "isfinite", "signbit")
+    printed = _Printer(loop, element, lambda f: f if f in macros else f + suffix)
+    loads = set(loop.loads())
+    stored = {operand for operand, _ in loop.stores}
+    head: list[str] = []
+    row: list[str] = []
+    inner: list[str] = []
+    for i, operand in enumerate(loop.operands):
+        held, word = C_TYPES[operand.dtype], 2 + 2 * i
+        pointer = f"({'' if i in stored else 'const '}{held} *)b[{word}]"
+        if operand.kind == ONE:
+            head.append(f"const double h_x{i} = (double)*({pointer});")
+            head.append(f"const {element} x{i} = ({element})h_x{i};")
+        elif operand.kind == COLUMN:
+            row.append(f"const {element} x{i} = ({pointer})[i * b[{word + 1}]];")
+        else:
+            const = "" if i in stored else "const "
+            offset = f" + i * b[{word + 1}]" if operand.kind == FULL else ""
+            row.append(f"{const}{element} *p{i} = {pointer}{offset};")
+            if i in loads:
+                inner.append(f"const {element} x{i} = p{i}[j];")
+    inner += printed.body
+    inner += [f"p{operand}[j] = {value};" for operand, value in loop.stores]
+    lines = [
+        f"static void {name}_part(const word *b, word r0, word r1, word c0, word c1) {{",
+        *(f"  {line}" for line in head + printed.head),
+        "  for (word i = r0; i < r1; i++) {",
+        *(f"    {line}" for line in row),
+        "#pragma omp simd",
+        "    for (word j = c0; j < c1; j++) {",
+        *(f"      {line}" for line in inner),
+        "    }",
+        "  }",
+        "}",
+        f"EXPORT void {name}(const word *b) {{ split({name}_part, b, {loop.work()}); }}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class GpuSource:
+    """Arguments of `cupy.ElementwiseKernel`, and which operands it takes in which order."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    in_params: str
+    out_params: str
+    operation: str
+    name: str
+
+
+def gpu_source(loop: Loop) -> GpuSource:
+    """A loop as an elementwise kernel; broadcasting is CuPy's. Half precision is computed in float.
+
+    Operands that are read and written are passed twice; all reads come before the first write.
+    """
+    element = "double" if loop.dtype == "float64" else "float"
+    printed = _Printer(loop, element, lambda f: f)
+    inputs = tuple(loop.loads())
+    outputs = tuple(operand for operand, _ in loop.stores)
+    lines = []
+    for i in inputs:
+        if loop.operands[i].kind == ONE:
+            lines.append(f"const double h_x{i} = (double)a{i};")
+        lines.append(f"const {element} x{i} = ({element})a{i};")
+    lines += printed.head + printed.body
+    lines += [f"o{operand} = {value};" for operand, value in loop.stores]
+    return GpuSource(
+        inputs,
+        outputs,
+        ", ".join(f"{loop.operands[i].dtype} a{i}" for i in inputs),
+        ", ".join(f"{loop.operands[i].dtype} o{i}" for i in outputs),
+        "\n".join(lines),
+        f"opscope_chain_{loop.key()}",
+    )

@@ -1,0 +1,409 @@
+"""Fusion: which neighbouring elementwise operators become one compiled loop, and binding them.
+
+Operators give scalar expressions (`registry.operator(scalar=...)`). Neighbours of one shape and
+dtype become one loop, whose inner temporaries stay in registers. Loops that write only to what
+outlives the run (updates of several parameters, say) share one call on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from . import compiler
+from .codegen import C_TYPES, COLUMN, FULL, ONE, ROW, Loop, Operand, gpu_source
+from .executor import CannotFuseError, Frame
+from .expression import ExpressionError, Tree, cost, names, parse, replace_names
+from .operation import Operator
+from .plan import Plan, Step
+from .shape import Meta, Shape
+
+_ABSENT = {"grad_scale": 1.0}
+"""Optional input slots, and what an expression takes for them where they are left out."""
+
+_WORTH = 2
+"""Cost from which a lone operator is compiled; below, its NumPy kernel is one pass as well."""
+
+_FLOATS = {"cpu": ("float32", "float64"), "gpu": ("float16", "float32", "float64")}
+
+
+@dataclass
+class Pointwise:
+    """An operator that can be part of a loop.
+
+    Attributes:
+        values: output slot -> tree, in the order of computation; also of outputs only mentioned.
+        reads: input variable -> how it meets the loop, and its dtype.
+        columns: where rows or columns are among the operands, the width of a row; else 0.
+    """
+
+    op: Operator
+    shape: Shape
+    dtype: np.dtype
+    values: dict[str, Tree]
+    reads: dict[str, Operand]
+    writes: list[str]
+    columns: int
+
+    def cost(self) -> int:
+        return sum(map(cost, self.values.values())) + 2 * (len(self.writes) - 1)
+
+
+def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise | None:
+    """What fusion needs to know of `op`; None where it cannot be part of a loop."""
+    scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
+    if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
+        return None
+    writes = [names[0] for names in op.outputs.values()]
+    if not writes or len({metas[name] for name in writes}) > 1:
+        return None
+    shape, dtype = metas[writes[0]]
+    if dtype.name not in _FLOATS[device]:
+        return None
+    try:
+        trees = {slot: parse(text) for slot, text in scalar.items()}
+    except ExpressionError:
+        return None
+    known = set().union(*map(names, trees.values()))
+    if any(slot not in known and not slots[slot].shape_only for slot in inputs):
+        return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
+    values = _needed(op, trees)
+    if values is None:
+        return None
+    reads: dict[str, Operand] = {}
+    widths = set()
+    for name in set().union(*map(names, values.values())) - values.keys():
+        if name not in inputs:
+            if name not in _ABSENT and not isinstance(op.attrs.get(name), (int, float)):
+                return None
+            continue
+        variable = inputs[name][0]
+        kind = _kind(metas[variable], shape, dtype)
+        if len(inputs[name]) > 1 or slots[name].shape_only or kind is None:
+            return None
+        reads[variable] = Operand(kind, metas[variable][1].name)
+        if kind == ROW:
+            widths.add(prod(metas[variable][0]))
+        elif kind == COLUMN:
+            widths.add(prod(shape) // max(prod(metas[variable][0]), 1))
+    if len(widths) > 1:
+        return None
+    return Pointwise(op, shape, dtype, values, reads, writes, widths.pop() if widths else 0)
+
+
+def _needed(op: Operator, trees: Mapping[str, Tree]) -> dict[str, Tree] | None:
+    """The expressions of present outputs, and of those that they mention.
+
+    None where an expression mentions an output that is computed after it.
+    """
+    wanted = set(op.outputs)
+    for slot in reversed(trees):
+        if slot in wanted:
+            wanted |= names(trees[slot]) - op.entry.input_slots.keys()
+    values = {slot: tree for slot, tree in trees.items() if slot in wanted}
+    slots = list(values)
+    late = (names(values[slot]) & set(slots[i:]) for i, slot in enumerate(slots))
+    return None if any(late) else values
+
+
+def _kind(meta: Meta, shape: Shape, dtype: np.dtype) -> str | None:
+    """How an operand meets a loop over `shape`; None where it does not."""
+    own, held = meta
+    rank = len(shape)
+    if len(own) > rank:
+        return None
+    if held != dtype:
+        return ONE if prod(own) == 1 and held.name in C_TYPES else None
+    if own == shape:
+        return FULL
+    if prod(own) == 1:
+        return ONE
+    own = (1,) * (rank - len(own)) + own
+    first = next(i for i, dim in enumerate(own) if dim != 1)
+    if own[first:] == shape[first:]:
+        return ROW
+    last = next(i for i in reversed(range(rank)) if own[i] != 1) + 1
+    return COLUMN if own[:last] == shape[:last] else None
+
+
+@dataclass
+class _Group:
+    """A group under construction: loops, each a list of operators."""
+
+    views: Mapping[str, str]
+    survivors: set[str]
+    device: str
+    loops: list[list[Pointwise]] = field(default_factory=list)
+
+    def take(self, new: Pointwise) -> bool:
+        """Make `new` part of the group if that is right."""
+        if self.loops and self._joins(self.loops[-1], new):
+            self.loops[-1].append(new)
+        elif not self.loops or (self.device == "cpu" and self._stands_beside(new)):
+            self.loops.append([new])
+        else:
+            return False
+        return True
+
+    def root(self, name: str) -> str:
+        return self.views.get(name, name)
+
+    def _joins(self, loop: list[Pointwise], new: Pointwise) -> bool:
+        """Whether `new` fits into a loop: every value is read and written at one place."""
+        first = loop[0]
+        if first.shape != new.shape or first.dtype != new.dtype:
+            return False
+        if len(self.loops) > 1 and not self._apart(new, self.loops[:-1]):
+            return False
+        members = [*loop, new]
+        written = {self.root(name): name for p in members for name in p.writes}
+        for p in members:
+            for name in (*p.reads, *p.writes):
+                if written.get(self.root(name), name) != name:
+                    return False  # another view of memory that the loop writes
+            if any(o.kind != FULL and self.root(name) in written for name, o in p.reads.items()):
+                return False
+        return len({p.columns for p in members if p.columns}) < 2
+
+    def _stands_beside(self, new: Pointwise) -> bool:
+        """Whether `new` may be a loop of its own in the same call."""
+        old = (p for loop in self.loops for p in loop)
+        return all(map(self._outlives, old)) and self._apart(new, self.loops)
+
+    def _outlives(self, p: Pointwise) -> bool:
+        return all(self.root(name) in self.survivors for name in p.writes)
+
+    def _apart(self, new: Pointwise, loops: Sequence[Sequence[Pointwise]]) -> bool:
+        """Whether nothing passes between `new` and `loops`, not even memory that is reused."""
+        old = [p for loop in loops for p in loop]
+        reads = {self.root(name) for p in old for name in p.reads}
+        writes = {self.root(name) for p in old for name in p.writes}
+        mine = {self.root(name) for name in new.writes}
+        touched = mine | {self.root(name) for name in new.reads}
+        return self._outlives(new) and not writes & touched and not reads & mine
+
+
+def group_chains(
+    operators: Sequence[Operator],
+    metas: Mapping[str, Meta],
+    survivors: set[str],
+    views: Mapping[str, str],
+    device: str = "cpu",
+) -> list[list[Operator]]:
+    """Cut a list of operators into groups that run as one step each.
+
+    Args:
+        metas: shape and dtype of every variable. survivors: what must be in memory after the run.
+        views: view variable -> its base. device: "cpu" or "gpu".
+    """
+    if device == "cpu" and not compiler.available():
+        return [[op] for op in operators]
+    return [ops for ops, _ in _grouped(operators, metas, survivors, views, device)]
+
+
+def _grouped(
+    operators: Sequence[Operator],
+    metas: Mapping[str, Meta],
+    survivors: set[str],
+    views: Mapping[str, str],
+    device: str,
+) -> list[tuple[list[Operator], list[list[Pointwise]]]]:
+    """Groups of operators with their loops; operators that do not fuse have none."""
+    groups: list[tuple[list[Operator], list[list[Pointwise]]]] = []
+    open_group: _Group | None = None
+    for op in operators:
+        found = pointwise(op, metas, device)
+        if found is None:
+            open_group = None
+            groups.append(([op], []))
+        elif open_group is not None and open_group.take(found):
+            groups[-1][0].append(op)
+        else:
+            open_group = _Group(views, survivors, device)
+            open_group.take(found)
+            groups.append(([op], open_group.loops))
+    return groups
+
+
+@dataclass(frozen=True)
+class BoundLoop:
+    """A loop and the variables that are its operands."""
+
+    loop: Loop
+    variables: tuple[str, ...]
+    columns: int
+
+
+def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
+    """The structure of a loop.
+
+    Args:
+        stored: variables that need their memory; others stay in registers.
+    """
+    operands: list[Operand] = []
+    variables: dict[str, int] = {}
+    values: list[Tree] = []
+    held: dict[str, Tree] = {}
+
+    def place(name: str, operand: Operand) -> int:
+        if name not in variables:
+            variables[name] = len(operands)
+            operands.append(operand)
+        return variables[name]
+
+    for p in members:
+        known: dict[str, Tree] = {
+            name: ("num", float(p.op.attrs[name]))
+            for name in p.op.attrs
+            if isinstance(p.op.attrs[name], (int, float))
+        }
+        known.update((name, ("num", value)) for name, value in _ABSENT.items())
+        for slot, (name, *_) in p.op.inputs.items():
+            if name not in p.reads:
+                continue
+            if name not in held:
+                held[name] = ("var", f"x{place(name, p.reads[name])}")
+            known[slot] = held[name]
+        for slot, tree in p.values.items():
+            known[slot] = ("var", f"v{len(values)}")
+            values.append(replace_names(tree, known))
+        held.update((names[0], known[slot]) for slot, names in p.op.outputs.items())
+    dtype = members[0].dtype.name
+    written = dict.fromkeys(name for p in members for name in p.writes if name in stored)
+    stores = tuple((place(name, Operand(FULL, dtype)), held[name][1]) for name in written)
+    loop = Loop(dtype, tuple(operands), tuple(values), stores)
+    columns = next((p.columns for p in members if p.columns), 0)
+    return BoundLoop(loop, tuple(variables), columns)
+
+
+def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
+    """One callable for a step; None for a lone operator that is better off with its kernel.
+
+    Raises:
+        CannotFuseError: several operators, but compiler or arrays do not allow it.
+    """
+    bound = plan_loops(frame.plan, step, frame.place.kind)
+    call = None
+    if bound:
+        call = _bind_cpu(frame, bound) if frame.place.kind == "cpu" else _bind_gpu(frame, bound)
+    if call is None and len(step.operators) > 1:
+        raise CannotFuseError
+    return call
+
+
+def plan_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
+    """The loops of a step; none for a lone operator that does not gain by being compiled."""
+    views = {
+        name: plan.declared[name].view.base
+        for name in (*step.reads, *step.writes)
+        if name in plan.declared and plan.declared[name].HasField("view")
+    }
+    groups = _grouped(step.operators, plan.metas, plan.survivors, views, device)
+    if len(groups) != 1:
+        return []
+    loops = groups[0][1]
+    if len(step.operators) == 1 and (not loops or loops[0][0].cost() < _WORTH):
+        return []
+    return [build_loop(members, set(step.writes)) for members in loops]
+
+
+def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
+    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
+    if not _no_overlap(bound, arrays):
+        return None
+    blocks = []
+    for b, operands in zip(bound, arrays, strict=True):
+        block = _words(b, operands)
+        if block is None:
+            return None
+        blocks.append(block)
+    if not compiler.loaded(b.loop for b in bound):
+        plan = frame.plan  # all loops of a plan go through the compiler together
+        everything = [b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu")]
+        compiler.compile_loops(everything)
+    found = compiler.functions([b.loop for b in bound])
+    if found is None:
+        return None
+    function, run_list = found[0]
+    words = blocks[0]
+    if len(bound) > 1:
+        function, words = run_list, [len(bound)]
+        for (one, _), block in zip(found, blocks, strict=True):
+            words += [compiler.address(one), block.ctypes.data]
+        words = np.array(words, np.int64)
+    call = partial(function, words.ctypes.data)
+    call.memory = (words, blocks, arrays)  # what the addresses point to lives as long as the call
+    return call
+
+
+def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The argument of a compiled loop; None where an array's strides do not suit it."""
+    shape = arrays[bound.loop.stores[0][0]].shape
+    total = prod(shape)
+    full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
+    if bound.columns:
+        columns = bound.columns
+    elif all(array.flags.c_contiguous for array in full):
+        columns = max(total, 1)
+    else:
+        columns = shape[-1]
+    words = [total // columns if columns else 0, columns]
+    for array, operand in zip(arrays, bound.loop.operands, strict=True):
+        if not array.flags.aligned:
+            return None
+        step = {FULL: columns, COLUMN: 1}.get(operand.kind, 0)
+        if operand.kind != ONE and not array.flags.c_contiguous:
+            steps = [stride // array.itemsize for stride in array.strides]
+            if operand.kind == ROW and array.size == array.shape[-1] and steps[-1] == 1:
+                step = 0
+            elif operand.kind == COLUMN and array.ndim == 2:
+                step = steps[0]
+            elif operand.kind == FULL and array.shape == (words[0], columns) and steps[1] == 1:
+                step = steps[0]
+            else:
+                return None
+        words += [array.ctypes.data, step]
+    return np.array(words, np.int64)
+
+
+def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[np.ndarray]]) -> bool:
+    """Whether arrays under different names that are written share no memory, or all of it."""
+    stored: list[tuple[int, str, np.ndarray]] = []
+    every: list[tuple[int, str, np.ndarray]] = []
+    for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
+        held = list(zip([number] * len(operands), b.variables, operands, strict=True))
+        every += held
+        stored += [held[operand] for operand, _ in b.loop.stores]
+    return not any(
+        a_name != b_name
+        and np.may_share_memory(a, b)
+        and not (a_loop == b_loop and _same_memory(a, b))
+        for a_loop, a_name, a in stored
+        for b_loop, b_name, b in every
+    )
+
+
+def _same_memory(a: np.ndarray, b: np.ndarray) -> bool:
+    same = a.ctypes.data == b.ctypes.data and a.nbytes == b.nbytes
+    both = a.flags.c_contiguous and b.flags.c_contiguous
+    return same and (both or (a.shape == b.shape and a.strides == b.strides))
+
+
+def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any]:
+    kernel, inputs, outputs = _gpu_kernel(frame.xp, bound[0].loop)
+    arrays = [frame.arrays[name] for name in bound[0].variables]
+    return partial(kernel, *(arrays[i] for i in inputs), *(arrays[i] for i in outputs))
+
+
+@cache
+def _gpu_kernel(xp: Any, loop: Loop) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    source = gpu_source(loop)
+    kernel = xp.ElementwiseKernel(
+        source.in_params, source.out_params, source.operation, source.name
+    )
+    return kernel, source.inputs, source.outputs
