@@ -156,6 +156,10 @@ class KernelArgs:
         """Memory for use within one call of the kernel; its contents do not last between calls."""
         return self.frame.scratch(shape, dtype)
 
+    def describe(self, why: str) -> str:
+        """An error message for data that the kernel refuses; see `Operator.describe`."""
+        return self.op.describe(why, self._metas)
+
     def offsets(self, slot: str) -> tuple[np.ndarray, ...]:
         """Sequence offsets of an input's variable; () for a plain array."""
         return self.frame.offsets(self.op.inputs[slot][0])
