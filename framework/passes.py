@@ -13,6 +13,7 @@ from typing import Protocol
 from ..proto import net_pb2 as pb
 from . import settings
 from .desc import clone
+from .operation import Operator
 from .registry import lookup
 
 
@@ -57,10 +58,15 @@ def run_passes(
 
 
 def expand_op(op: pb.OpDesc) -> list[pb.OpDesc]:
-    """The operators that a composite one stands for, all the way down; a plain one itself."""
+    """The operators that a composite one stands for, all the way down; a plain one itself.
+
+    Raises:
+        SlotError, AttributeTypeError: a composite one is wrongly used.
+    """
     expand = lookup(op.type).expand
     if expand is None:
         return [op]
+    Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
     made = []
     for inner in expand(op):
         inner.role = op.role

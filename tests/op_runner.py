@@ -150,7 +150,7 @@ def difference(found: np.ndarray, wanted: np.ndarray) -> float:
         return np.inf
     if special.all():
         return 0.0
-    gap = np.abs(found - wanted)[~special].max()
+    gap = np.abs(found[~special] - wanted[~special]).max()
     return float(gap / max(np.abs(wanted[~special]).max(), 1e-30))
 
 
@@ -225,7 +225,7 @@ class Setup:
 
     def check_metas(self, test: Any) -> None:
         """Assert that inferred shapes and dtypes are those of the reference."""
-        for slot, names in self.outputs.items():
+        for names in self.outputs.values():
             for name in names:
                 assert name in self.metas, f"{self}: the shape rule sets no {name!r}"
                 assert all(d >= 0 for d in self.metas[name][0]), f"{self}: {name!r} is not known"

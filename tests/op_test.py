@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from op_runner import Case, Setup, difference, run
 
+from op_runner import Case, Setup, difference, run
 from opscope.framework.backend import CPUPlace, GPUPlace, gpu_present
 from opscope.framework.context import OpContext
 from opscope.framework.errors import OpscopeError, ShapeError
