@@ -1,0 +1,71 @@
+"""Constants."""
+
+import numpy as np
+
+from op_test import Case, OpTest
+from opscope.framework.errors import AttributeTypeError
+
+
+class TestFillConstant(OpTest):
+    type = "fill_constant"
+    empty = False
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({})
+        yield Case({}, {"shape": [2, 3], "value": 1.5})
+        yield Case({}, {"shape": [4], "value": 7, "dtype": np.dtype("int64")})
+        yield Case({}, {"shape": [2], "value": 1, "dtype": np.dtype("bool")})
+        yield Case({}, {"shape": [0, 2], "value": -1, "dtype": np.dtype("float16")})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.full(attrs["shape"], attrs["value"], attrs["dtype"])}
+
+    def test_refuses(self):
+        self.refuses("below 0", {}, {"shape": [-1]}, AttributeTypeError)
+
+
+class TestFillLike(OpTest):
+    type = "fill_like"
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(2, 3))}, {"value": 2.5})
+        yield Case({"x": np.array(3.0)})
+        yield Case({"x": np.array([3, 4])}, {"value": 1.0})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.full_like(inputs["x"], attrs["value"])}
+
+
+class TestConstant(OpTest):
+    type = "constant"
+    empty = False
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({}, {"value": np.array([[1.5, -2.0]], np.float32)})
+        yield Case({}, {"value": np.array(3)})
+        yield Case({}, {"value": np.zeros((0, 2))})
+
+    def reference(self, inputs, attrs):
+        return {"out": attrs["value"]}
+
+
+class TestArange(OpTest):
+    type = "arange"
+    empty = False
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({}, {"stop": 5})
+        yield Case({}, {"start": 5, "stop": -1, "step": -2})
+        yield Case({}, {"start": 1, "stop": 1})
+        yield Case({}, {"stop": 1, "step": 0.25, "dtype": np.dtype("float32")})
+
+    def reference(self, inputs, attrs):
+        out = np.arange(attrs["start"], attrs["stop"], attrs["step"])
+        return {"out": out.astype(attrs["dtype"])}
+
+    def test_refuses(self):
+        self.refuses("step that is not 0", {}, {"stop": 3, "step": 0.0})
+        self.refuses("finite bounds", {}, {"stop": np.inf})

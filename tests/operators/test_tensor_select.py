@@ -1,0 +1,200 @@
+"""Operators that select by position or rank."""
+
+import numpy as np
+import pytest
+
+from op_test import Case, OpTest
+from opscope.framework.errors import AttributeTypeError, ShapeError
+
+
+class TestGather(OpTest):
+    type = "gather"
+    grad = ("x",)
+
+    def cases(self, rng):
+        x = rng.normal(size=(5, 3, 4))
+        ids = np.array([4, 0, 4, 1])
+        yield Case({"x": rng.normal(size=(5, 3)), "ids": ids})
+        yield Case({"x": rng.normal(size=7), "ids": ids})
+        yield Case({"x": x, "ids": np.array([[1, 1, 2], [0, 4, 0]], np.int32)})
+        yield Case({"x": x, "ids": np.array([[2], [0]])}, {"axis": 1})
+        yield Case({"x": x, "ids": np.array([3, 3], np.uint8)}, {"axis": -1})
+        yield Case({"x": x, "ids": np.array(2)})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.take(inputs["x"], inputs["ids"], attrs["axis"])}
+
+    def test_many_rows(self, rng=np.random.default_rng(3)):  # noqa: B008  more than one chunk
+        ids = rng.integers(0, 50, 3000)
+        setup = self.setup(Case({"x": rng.normal(size=(50, 30)), "ids": ids}), "float64")
+        gradient = setup.gradients(self.output(setup.case, "float64"), ("x",))["x"]
+        wanted = np.zeros((50, 30))
+        np.add.at(wanted, ids, setup.seed("out"))
+        np.testing.assert_allclose(gradient, wanted)
+
+    @pytest.mark.parametrize("bad", [-1, 5, 1 << 40])
+    def test_refuses_ids_out_of_range(self, bad):
+        inputs = {"x": np.zeros((5, 2)), "ids": np.array([[0, 4], [bad, 7]])}
+        with pytest.raises(ShapeError, match=rf"op .*gather.*'ids' holds {bad}, want 0 <= ids < 5"):
+            self.output(Case(inputs))
+
+    def test_refuses_negative_small_integers(self):
+        ids = np.array([0, -1], np.int8)
+        with pytest.raises(ShapeError, match="holds -1"):
+            self.output(Case({"x": np.zeros((300, 1)), "ids": ids}))
+
+    def test_refuses(self):
+        x = np.zeros((2, 3))
+        self.refuses("integer dtype", {"x": x, "ids": np.zeros(2)})
+        self.refuses("out of range", {"x": x, "ids": np.zeros(2, int)}, {"axis": 2})
+
+
+class TestScatterAdd(OpTest):
+    type = "scatter_add"
+    grad = ("x", "updates")
+
+    def cases(self, rng):
+        ids = np.array([4, 0, 4, 4])
+        draw = rng.normal
+        yield Case({"x": draw(size=(5, 3)), "ids": ids, "updates": draw(size=(4, 3))})
+        yield Case({"x": draw(size=6), "ids": ids, "updates": draw(size=4)})
+        ids = np.array([[1, 2], [1, 1], [0, 2]])
+        yield Case({"x": draw(size=(5, 2, 2)), "ids": ids, "updates": draw(size=(3, 2, 2, 2))})
+
+    def reference(self, inputs, attrs):
+        out = inputs["x"].copy()
+        np.add.at(out, inputs["ids"], inputs["updates"])
+        return {"out": out}
+
+    def test_refuses(self):
+        x, ids = np.zeros((2, 3)), np.array([0, 1])
+        self.refuses("one shape", {"x": x, "ids": ids, "updates": np.zeros((2, 4))})
+        self.refuses("integer dtype", {"x": x, "ids": np.zeros(2), "updates": np.zeros((2, 3))})
+        self.refuses("one dtype", {"x": x, "ids": ids, "updates": np.zeros((2, 3), int)})
+        self.refuses("one dimension", {"x": x[0, 0], "ids": ids, "updates": np.zeros(2)})
+        with pytest.raises(ShapeError, match="'ids' holds 2"):
+            self.output(Case({"x": x, "ids": ids + 1, "updates": x}))
+
+
+class TestOneHot(OpTest):
+    type = "one_hot"
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({"ids": np.array([0, 3, 1, 3])}, {"depth": 4})
+        yield Case({"ids": np.array([[0, 2]], np.int32)}, {"depth": 3, "dtype": np.dtype("int64")})
+        yield Case({"ids": np.array(1)}, {"depth": 2, "dtype": np.dtype("float64")})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.eye(attrs["depth"], dtype=attrs["dtype"])[inputs["ids"]]}
+
+    def test_refuses(self):
+        self.refuses("integer dtype", {"ids": np.zeros(2)}, {"depth": 3})
+        self.refuses("below 0", {"ids": np.zeros(2, int)}, {"depth": -1}, AttributeTypeError)
+        with pytest.raises(ShapeError, match="'ids' holds 3, want 0 <= ids < 3"):
+            self.output(Case({"ids": np.array([0, 3])}, {"depth": 3}))
+
+
+def distinct(rng, *shape):
+    return rng.permutation(int(np.prod(shape))).reshape(shape) * 0.5 - 2
+
+
+class TestTopK(OpTest):
+    type = "top_k"
+    grad = ("x",)
+
+    def cases(self, rng):
+        yield Case({"x": distinct(rng, 3, 6)}, {"k": 2})
+        yield Case({"x": distinct(rng, 3, 6)}, {"k": 1})
+        yield Case({"x": distinct(rng, 2, 5, 3)}, {"k": 3, "axis": 1})
+        yield Case({"x": distinct(rng, 7)}, {"k": 7})
+
+    def reference(self, inputs, attrs):
+        x, axis = inputs["x"], attrs["axis"]
+        ids = np.argsort(-x, axis, kind="stable").take(range(attrs["k"]), axis)
+        return {"values": np.take_along_axis(x, ids, axis), "ids": ids}
+
+    def test_ties_and_nan(self):
+        x = np.array([[1.0, 3.0, 3.0, np.nan], [2.0, 2.0, 2.0, 2.0]])
+        ids = self.output(Case({"x": x}, {"k": 3}))["ids"]
+        np.testing.assert_array_equal(ids, [[3, 1, 2], [0, 1, 2]])
+
+    def test_refuses(self):
+        x = np.zeros((2, 3))
+        self.refuses("does not have 4", {"x": x}, {"k": 4})
+        self.refuses("out of range", {"x": x}, {"k": 1, "axis": 2})
+        self.refuses("below 1", {"x": x}, {"k": 0}, AttributeTypeError)
+
+
+class TestSort(OpTest):
+    type = "sort"
+    grad = ("x",)
+
+    def cases(self, rng):
+        yield Case({"x": distinct(rng, 3, 5)})
+        yield Case({"x": distinct(rng, 4, 3)}, {"axis": 0, "descending": True})
+
+    def reference(self, inputs, attrs):
+        x, axis = inputs["x"], attrs["axis"]
+        ids = np.argsort(-x if attrs["descending"] else x, axis, kind="stable")
+        return {"out": np.take_along_axis(x, ids, axis), "ids": ids}
+
+    def test_equal_entries_keep_their_order(self):
+        for descending in (False, True):
+            case = Case({"x": np.zeros((1, 4))}, {"descending": descending})
+            np.testing.assert_array_equal(self.output(case)["ids"], [[0, 1, 2, 3]])
+
+    def test_refuses(self):
+        self.refuses("out of range", {"x": np.array(1.0)})
+
+
+class TestArgmax(OpTest):
+    type = "argmax"
+
+    def cases(self, rng):
+        yield Case({"x": distinct(rng, 3, 5)})
+        yield Case({"x": distinct(rng, 3, 5)}, {"axis": 0, "keepdims": True})
+        yield Case({"x": distinct(rng, 2, 3, 4)}, {"axis": 1})
+        yield Case({"x": distinct(rng, 4)})
+        yield Case({"x": np.array([[1, 7, 7], [2, 2, 0]])})
+
+    def reference(self, inputs, attrs):
+        find = getattr(np, self.type)
+        return {"out": np.asarray(find(inputs["x"], attrs["axis"], keepdims=attrs["keepdims"]))}
+
+    def test_refuses(self):
+        self.refuses("out of range", {"x": np.array(1.0)})
+        self.refuses("no element along axis 1", {"x": np.zeros((2, 0))})
+
+
+class TestArgmin(TestArgmax):
+    type = "argmin"
+
+
+class TestCumsum(OpTest):
+    type = "cumsum"
+    grad = ("x",)
+
+    def cases(self, rng):
+        for exclusive in (False, True):
+            for reverse in (False, True):
+                attrs = {"exclusive": exclusive, "reverse": reverse}
+                yield Case({"x": rng.normal(size=(3, 4))}, attrs)
+                yield Case({"x": rng.normal(size=(3, 2, 2))}, {**attrs, "axis": 0})
+
+    def reference(self, inputs, attrs):
+        x, axis = inputs["x"], attrs["axis"]
+        if attrs["reverse"]:
+            x = np.flip(x, axis)
+        out = np.cumsum(x, axis)
+        if attrs["exclusive"]:
+            out = out - x
+        return {"out": np.flip(out, axis) if attrs["reverse"] else out}
+
+    def test_integers_give_int64(self):
+        out = self.output(Case({"x": np.array([100, 100], np.int8)}))["out"]
+        assert out.dtype == np.int64
+        np.testing.assert_array_equal(out, [100, 200])
+
+    def test_refuses(self):
+        self.refuses("out of range", {"x": np.array(1.0)})
