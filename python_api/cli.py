@@ -1,0 +1,65 @@
+"""The command line `opscope`. Its commands are loaded when they are called: starting is quick."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from ..framework.errors import OpscopeError
+
+# command -> module of this package that holds it, function, one line of help
+_COMMANDS = {
+    "show": (".cli_look", "Print a net, one line an operator, or draw it."),
+    "verify": (".cli_look", "Check a net and list all that is wrong with it."),
+    "ops": (".cli_look", "List the operators, or tell all about one."),
+    "version": (".cli_look", "Versions of opscope and of what it runs on."),
+    "run": (".cli_run", "Run a saved net on arrays from files."),
+    "train": (".cli_train", "Train a saved net on arrays from files."),
+}
+
+
+class _Commands(click.Group):
+    """Finds commands by the table above; turns the package's errors into one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        return getattr(importlib.import_module(_COMMANDS[name][0], __package__), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        from ..framework.errors import nearest
+
+        if args and args[0] not in _COMMANDS:
+            ctx.fail(f"no command {args[0]!r}{nearest(args[0], _COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OpscopeError as error:
+            if ctx.params.get("debug"):
+                raise
+            click.echo(f"error: {'; '.join(str(error).splitlines())}", err=True)
+            ctx.exit(1)
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
+def main(debug: bool) -> None:
+    """Networks as lists of operators: look at them, check, run and train them."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What a training shows while it runs, and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from .history import Averages
+
+_SHOWN_EVERY = 0.2  # seconds between two updates of the numbers on the bar
+
+
+class Progress:
+    """A bar over all minibatches with the time left (on a terminal), and a line for each epoch.
+
+    Both go to stderr. Where the number of minibatches is unknown the bar counts without an end.
+    """
+
+    def __init__(self, shown: bool, epochs: int, first_epoch: int) -> None:
+        self._shown = shown
+        self._epochs = epochs
+        self._first = first_epoch
+        self._bar: Any = None
+        self._next = 0.0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def start_epoch(self, epoch: int, batches: int | None, done: int) -> None:
+        if not self._shown or not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            from tqdm import tqdm
+
+            total = None if batches is None else batches * self._epochs
+            initial = (batches or 0) * epoch + done
+            self._bar = tqdm(
+                total=total, initial=initial, unit=" minibatches", leave=False, dynamic_ncols=True
+            )
+        self._bar.set_description(f"epoch {epoch + 1}/{self._epochs}")
+
+    def step(self, averages: Averages) -> None:
+        if self._bar is None:
+            return
+        self._bar.update()
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SHOWN_EVERY
+            self._bar.set_postfix(_short(averages.means()), refresh=False)
+
+    def end_epoch(self, row: Mapping[str, float]) -> None:
+        if not self._shown:
+            return
+        numbers = {name: value for name, value in row.items() if name not in ("epoch", "seconds")}
+        told = "  ".join(f"{name} {value}" for name, value in _short(numbers).items())
+        line = f"epoch {row['epoch']}/{self._epochs}  {told}  ({row['seconds']:.1f} s)"
+        if self._bar is None:
+            print(line, file=sys.stderr)
+        else:
+            self._bar.write(line, file=sys.stderr)
+
+
+def _short(numbers: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{value:.4g}" for name, value in numbers.items()}
+
+
+class CtrlC:
+    """Within the block a first Ctrl-C only sets `pressed`; a second one interrupts as usual.
+
+    Signals reach the main thread alone: elsewhere this does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> CtrlC:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _press(self, number: int, frame: Any) -> None:
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        print("Ctrl-C: ending after this minibatch (again: at once)", file=sys.stderr)

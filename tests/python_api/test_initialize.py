@@ -1,0 +1,130 @@
+"""First values of parameters and states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope.framework.context import OpContext
+from opscope.framework.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.errors import ShapeError, VariableError
+from opscope.framework.initialize import initialize, persistent_vars
+from opscope.framework.scope import Scope
+
+
+def constant(value, shape=(2,), dtype="float32", out="ignored"):
+    attrs = {"shape": list(shape), "dtype": np.dtype(dtype), "value": float(value)}
+    return make_op("fill_constant", {}, {"out": out}, attrs)
+
+
+def net_of(*variables):
+    net = NetDesc(name="t")
+    net.vars.extend(variables)
+    return net
+
+
+def test_fills_what_holds_no_value():
+    net = net_of(
+        make_var("x", [-1], "float32", INPUT),
+        make_var("w", [2], "float32", PARAMETER, initializer=constant(3)),
+        make_var("s", [], "int64", STATE, initializer=constant(4, (), "int64")),
+        make_var("given", [2], "float32", PARAMETER, initializer=constant(5)),
+    )
+    scope = Scope()
+    scope.feed({"given": np.zeros(2, np.float32)})
+    assert initialize(net, scope) == ["w", "s"]
+    assert scope.numpy("w").tolist() == [3, 3]
+    assert scope.numpy("s") == 4 and scope.numpy("s").dtype == np.int64
+    assert scope.numpy("given").tolist() == [0, 0]
+    assert initialize(net, scope) == []
+
+
+def test_overwrite():
+    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=constant(3)))
+    scope = Scope()
+    scope.feed({"w": np.zeros(2, np.float32)})
+    held = scope.get("w").array
+    assert initialize(net, scope, overwrite=True) == ["w"]
+    assert scope.numpy("w").tolist() == [3, 3]
+    assert held.tolist() == [0, 0]
+
+
+def test_fills_a_variable_of_a_parent_scope():
+    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=constant(3)))
+    parent = Scope()
+    parent.var("w")
+    kid = parent.new_scope()
+    initialize(net, kid)
+    assert parent.numpy("w").tolist() == [3, 3]
+    assert kid.names() == []
+
+
+def test_names_all_that_are_lost():
+    net = net_of(
+        make_var("a", [2], "float32", PARAMETER),
+        make_var("b", [2], "float32", STATE),
+        make_var("w", [2], "float32", PARAMETER, initializer=constant(3)),
+    )
+    scope = Scope()
+    with pytest.raises(VariableError, match="neither value nor initialiser: 'a', 'b'"):
+        initialize(net, scope)
+    assert scope.names() == []
+
+
+@pytest.mark.parametrize(
+    "var",
+    [
+        make_var("w", [3], "float32", PARAMETER, initializer=constant(3)),
+        make_var("w", [2], "float64", PARAMETER, initializer=constant(3)),
+        make_var("w", [], "float32", PARAMETER, initializer=constant(3)),
+    ],
+)
+def test_wrong_shape_or_dtype_leaves_the_scope(var):
+    scope = Scope()
+    good = make_var("v", [2], "float32", PARAMETER, initializer=constant(1))
+    with pytest.raises(ShapeError, match="'w'"):
+        initialize(net_of(good, var), scope)
+    assert scope.names() == []
+
+
+def test_initializer_must_have_one_output():
+    two = make_op("top_k", {"x": "a"}, {"out": "b", "indices": "c"}, {"k": 1})
+    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=two))
+    with pytest.raises(VariableError, match="one output"):
+        initialize(net, Scope())
+
+
+def test_one_seed_gives_one_set_of_values():
+    attrs = {"shape": [8], "dtype": np.dtype("float32"), "low": -1.0, "high": 1.0}
+    random = make_op("uniform_random", {}, {"out": "w"}, attrs)
+    net = net_of(
+        make_var("v", [8], "float32", PARAMETER, initializer=random),
+        make_var("w", [8], "float32", PARAMETER, initializer=random),
+    )
+    scopes = [Scope(), Scope()]
+    for scope in scopes:
+        initialize(net, scope, OpContext(seed=3))
+    one, two = scopes
+    assert np.array_equal(one.numpy("w"), two.numpy("w"))
+    assert not np.array_equal(one.numpy("v"), one.numpy("w"))
+
+
+def test_an_initializer_may_read_what_is_there():
+    copy = make_op("assign", {"x": "source"}, {"out": "w"})
+    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=copy))
+    scope = Scope()
+    scope.feed({"source": np.array([1, 2], np.float32)})
+    initialize(net, scope)
+    assert scope.numpy("w").tolist() == [1, 2]
+
+
+def test_persistent_vars_of_inner_nets():
+    inner = net_of(
+        make_var("u", [2], "float32", PARAMETER),
+        make_var("w", [2], "float32", PARAMETER),
+        make_var("linked", [2], "float32", PARAMETER),
+    )
+    net = net_of(make_var("w", [2], "float32", PARAMETER))
+    step = net.steps.add(net=inner)
+    step.static_links.add(outer="w", inner="linked")
+    assert [var.name for var in persistent_vars(net)] == ["w", "u"]
