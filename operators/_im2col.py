@@ -5,10 +5,11 @@ A convolution relates a `large` array [N, C, *S], a `small` one [N, O, *P] and w
 convolution is the same with the two swapped.
 
 The large array is gathered into rows: one for each place along the first spatial axis, holding for
-every tap of the *other* axes a copy of the channels, already shifted (Chellapilla et al. 2006 gather
-all taps). Where stride and dilation of the first axis are 1, the matrix that belongs to output row
-`p` is then rows p .. p+K0-1, which lie side by side in memory: an overlapping view, no copy. The
-gathered data are K0 times smaller than a full im2col matrix. Otherwise all taps are gathered.
+every tap of the *other* axes a copy of the channels, already shifted (Chellapilla et al. 2006
+gather all taps). Where stride and dilation of the first axis are 1, the matrix that belongs to
+output row `p` is then rows p .. p+K0-1, which lie side by side in memory: an overlapping view, no
+copy. The gathered data are K0 times smaller than a full im2col matrix. Otherwise all taps are
+gathered.
 
     rows   [G, R, taps, C/G, inner]      inner = N and the spatial axes but the first
     windows[G, P0, K0*taps*C/G, inner]   a view of rows
@@ -137,7 +138,7 @@ class Correlation:
         return padded, padded[:, inside], view[:, inside]
 
     def _tap_views(self, rows: Any, large: Any) -> list[tuple[Any, Any]]:
-        """For each tap that reads anything: its part of the rows, and of the large array by rows."""
+        """For each tap that reads anything: its part of the rows and of the large array."""
         first, size = self.axes[0], self.large_dims[0]
         everything = (slice(None),) * 2
         pairs = []

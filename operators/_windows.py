@@ -70,7 +70,7 @@ class Axis:
     def span(self, tap: int, size: int, positions: int) -> tuple[slice, slice]:
         """Where `tap` falls inside the input: slices of the positions and of the `size` inputs."""
         shift = tap * self.dilation - self.before
-        first = max(0, -(-(-shift) // self.stride))
+        first = max(0, -(shift // self.stride))
         last = min(positions, (size - 1 - shift) // self.stride + 1)
         if last <= first:
             return slice(0, 0), slice(0, 0)
