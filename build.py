@@ -172,9 +172,7 @@ class Environment:
         shown = self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
         say(f"making the virtual environment {shown}")
         command = [sys.executable, "-m", "venv", "--clear", self.path]
-        try:
-            run(command, "making a virtual environment", quiet=True)
-        except StepError:
+        if subprocess.run(command, capture_output=True).returncode != 0:
             # Some systems ship venv without ensurepip: there, this Python's own pip serves it.
             say("pip could not be put into it: using the pip of this Python")
             run([*command, "--without-pip"], "making a virtual environment", quiet=True)
@@ -258,7 +256,10 @@ def test(arguments: argparse.Namespace) -> None:
     if arguments.torch or os.environ.get("CI"):
         environment.install_torch()
     pytest = [environment.python, "-P", "-m", "pytest", *pytest_arguments(arguments.rest)]
-    run(pytest, "pytest", env=with_defaults(TEST_ENV))
+    # Not by run: pytest's closing line says what failed, and stays the last one.
+    done = subprocess.run(pytest, cwd=ROOT, env=with_defaults(TEST_ENV))
+    if done.returncode:
+        raise SystemExit(done.returncode)
 
 
 def proto(arguments: argparse.Namespace) -> None:

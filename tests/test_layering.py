@@ -93,7 +93,7 @@ def violations(source: str, relative: str) -> list[str]:
         where = f"{relative}:{line}"
         if kind == "absolute":
             found.append(f"{where}: imports {target} absolutely, inside it is relative")
-        elif layer is None or target == layer or (relative, target) in DOORS:
+        elif layer is None or target in (layer, "__version__") or (relative, target) in DOORS:
             continue
         elif target not in LAYERS:
             found.append(f"{where}: imports {target!r} from the root, which is no layer")
@@ -129,7 +129,7 @@ def test_files_stay_short(path):
         ("operators/a.py", "from opscope.framework import net", "absolutely"),
         ("operators/a.py", "from ..build import compile_protos", "no layer"),
         ("operators/a.py", "from ... import numpy", "outside the package"),
-        ("operators/a.py", "from .. import __version__", "no layer"),
+        ("operators/a.py", "from .. import load", "no layer"),
     ],
 )
 def test_violations_are_found(relative, source, message):
@@ -144,6 +144,7 @@ def test_violations_are_found(relative, source, message):
         ("operators/__init__.py", "import_module(f'.{name}', __package__)"),
         ("operators/a.py", "from .b import c\nfrom . import b\nimport_module('.b', __package__)"),
         ("python_api/a.py", "from ..nnet3 import b\nfrom ..cntk import b\nfrom .. import proto"),
+        ("python_api/a.py", "from .. import __version__"),
         ("__init__.py", "from .python_api import io"),
     ],
 )
