@@ -21,7 +21,7 @@ from .operation import Operator
 from .plan import Plan, Step
 from .registry import KernelArgs
 from .scope import Scope
-from .shape import Meta
+from .shape import Levels, Meta
 
 _ALIGN = 64
 
@@ -83,7 +83,7 @@ class Frame:
             variable = self.scope.get(name)
             array = to_place(variable.array, self.place)
             if array is not variable.array:
-                variable.bind(array)
+                variable.bind(array, variable.offsets)
             self.arrays[name] = array
 
     def _allocate(self) -> None:
@@ -112,8 +112,8 @@ class Frame:
         return self._scratch.take(tuple(shape), np.dtype(dtype))
 
     def offsets(self, name: str) -> tuple[np.ndarray, ...]:
-        variable = self.scope.find(name)
-        return variable.offsets if variable is not None else ()
+        """Sequence offsets of a variable; () for a plain array."""
+        return self.plan.offsets.get(name, ())
 
     def array(self, name: str) -> Any:
         """Value of a variable as of now; None for one that lives only inside a fused chain."""
@@ -127,7 +127,7 @@ class Frame:
                 scope.var(name).clear()  # of an earlier run that kept what this one does not
         for name in self.plan.survivors:
             variable = scope.find(name) or scope.var(name)
-            variable.bind(self.arrays[name])
+            variable.bind(self.arrays[name], self.plan.offsets.get(name, ()))
         self.layout = scope.root.layout
 
     def accept_inputs(self) -> bool:
@@ -141,7 +141,7 @@ class Frame:
             if declared is None or declared.kind != declared.INPUT or name in self.plan.survivors:
                 return False
             copy_into(mine, variable.array)
-            variable.bind(mine)
+            variable.bind(mine, variable.offsets)
         return True
 
     # -- binding -------------------------------------------------------------------------------
@@ -292,14 +292,15 @@ class _on_device:  # noqa: N801  reads as what it does
 
 def external_metas(
     names: Sequence[str], scope: Scope, declared: Any, where: str
-) -> tuple[dict[str, Meta], tuple]:
-    """Shape and dtype of the variables that a run reads from the scope, and a hashable signature.
+) -> tuple[dict[str, Meta], dict[str, Levels], tuple]:
+    """What a run reads from the scope: shapes and dtypes, offsets, and a hashable signature of both.
 
     Raises:
         VariableError: one is not there or holds no value.
         ShapeError: one contradicts its declaration.
     """
     metas: dict[str, Meta] = {}
+    levels: dict[str, Levels] = {}
     signature = []
     for name in names:
         variable = scope.find(name)
@@ -314,8 +315,10 @@ def external_metas(
             _check_given(name, array, var, where)
         metas[name] = (array.shape, array.dtype)
         offsets = tuple(level.tobytes() for level in variable.offsets)
+        if offsets:
+            levels[name] = variable.offsets
         signature.append((array.shape, array.dtype, offsets))
-    return metas, tuple(signature)
+    return metas, levels, tuple(signature)
 
 
 def _check_given(name: str, array: Any, var: Any, where: str) -> None:

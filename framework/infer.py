@@ -9,7 +9,7 @@ from ..proto import net_pb2 as pb
 from .desc import var_dtype, var_shape
 from .errors import OpscopeError, ShapeError, VariableError, format_shape
 from .operation import Operator
-from .shape import Meta, Shape, ShapeArgs
+from .shape import Levels, Meta, Shape, ShapeArgs
 
 
 def declared_meta(var: pb.VarDesc) -> Meta | None:
@@ -22,7 +22,7 @@ def infer_metas(
     operators: Iterable[Operator],
     known: Mapping[str, Meta],
     declared: Mapping[str, pb.VarDesc],
-    offsets: Mapping[str, Any] | None = None,
+    offsets: dict[str, Levels] | None = None,
     *,
     partial: bool = False,
 ) -> dict[str, Meta]:
@@ -30,6 +30,8 @@ def infer_metas(
 
     Args:
         known: of the variables that come from outside.
+        offsets: of the sequences among `known`; those of other variables are added. None while
+            a net is built.
         declared: VarDescs, used for views and variables that are written piece by piece.
         partial: while a net is built: operators with inputs of unknown rank are passed over.
 
@@ -57,12 +59,12 @@ def infer_one(
     op: Operator,
     metas: dict[str, Meta],
     declared: Mapping[str, pb.VarDesc],
-    offsets: Mapping[str, Any] | None = None,
+    offsets: dict[str, Levels] | None = None,
 ) -> dict[str, Meta]:
     """Shape and dtype of one operator's outputs; see `infer_metas`."""
     if op.entry.shape is None:
         raise ShapeError(op.describe("this operator has no shape rule", metas))
-    args = ShapeArgs(op, metas, dict(offsets or {}))
+    args = ShapeArgs(op, metas, offsets)
     try:
         op.entry.shape(args)
     except OpscopeError:
@@ -73,6 +75,8 @@ def infer_one(
         var = declared.get(name)
         if var is not None and var.has_dims and var.kind in (var.PARAMETER, var.STATE, var.INPUT):
             args.results[name] = _check_declared(op, name, meta, var, metas)
+    if offsets is not None:
+        offsets.update(args.finish_offsets())
     return args.results
 
 

@@ -13,7 +13,7 @@ from ..proto import net_pb2 as pb
 from . import settings
 from .backend import Place
 from .context import OpContext, default_context
-from .desc import FORWARD, PLAIN, SlotMap, clone, make_op, make_var
+from .desc import FORWARD, PLAIN, SlotMap, caller_location, clone, make_op, make_var
 from .errors import OpscopeError, VariableError
 from .executor import CannotFuseError, Frame, external_metas
 from .infer import declared_meta, infer_one
@@ -97,22 +97,24 @@ class PlainNet(Net):
             OpscopeError: the net is left as it was.
         """
         if isinstance(desc, str):
-            desc = make_op(desc, inputs or {}, outputs or {}, attrs)
-        first = len(self.operators)
+            desc = make_op(desc, inputs or {}, outputs or {}, attrs, source=caller_location())
+        first, declared = len(self.operators), len(self.desc.vars)
         from .passes import expand_op
 
-        for op in expand_op(desc):
-            self._append(op, first)
+        try:
+            for op in expand_op(desc):
+                self._append(op)
+        except OpscopeError:
+            for var in self.desc.vars[declared:]:
+                del self.vars[var.name]
+            del self.desc.vars[declared:], self.desc.ops[first:], self.operators[first:]
+            self._forget()
+            raise
         return first
 
-    def _append(self, desc: pb.OpDesc, undo_to: int) -> None:
-        try:
-            op = Operator(desc, len(self.operators))
-            shapes = self._shapes_while_building(op)
-        except OpscopeError:
-            del self.operators[undo_to:]
-            del self.desc.ops[undo_to:]
-            raise
+    def _append(self, desc: pb.OpDesc) -> None:
+        op = Operator(desc, len(self.operators))
+        shapes = self._shapes_while_building(op)
         self.desc.ops.append(desc)
         for name in op.input_vars():
             if name not in self.vars:
@@ -180,8 +182,9 @@ class PlainNet(Net):
                 if var.name not in self.vars:
                     self.add_var(var)
             for op in ops:
-                self._append(op, first)
+                self._append(op)
         except OpscopeError:
+            del self.operators[first:]
             self.desc.CopyFrom(before)
             self.vars = {var.name: var for var in self.desc.vars}
             self._forget()
@@ -230,13 +233,14 @@ class PlainNet(Net):
         first, last = self._check_range(begin, end)
         span = self._range(first, last, context.keep)
         place = context.device or scope.place
-        known, signature = external_metas(span.externals, scope, self.vars, self._title())
+        known, offsets, signature = external_metas(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self._version, signature, options)
         frame = frames.pop(frame_key, None)
         if frame is None or not frame.accept_inputs():
-            frame = self._make_frame(span, known, frame_key, scope, place, options, context.train)
+            sources = (span, known, offsets)
+            frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
             frame.version = self._version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
@@ -247,20 +251,19 @@ class PlainNet(Net):
 
     def _make_frame(
         self,
-        span: Range,
-        known: Any,
+        sources: tuple,
         key: tuple,
         scope: Scope,
         place: Place,
         options: PlanOptions,
         train: bool,
     ) -> Frame:
-        plan = self._plan(span, known, (key, place), options, place)
+        plan = self._plan(sources, (key, place), options, place)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:
             options = replace(options, fuse=False)
-            plan = self._plan(span, known, (key, place, "unfused"), options, place)
+            plan = self._plan(sources, (key, place, "unfused"), options, place)
             return Frame(plan, scope, place, train)
 
     def _check_range(self, begin: int, end: int) -> tuple[int, int]:
@@ -281,11 +284,12 @@ class PlainNet(Net):
             self._ranges[key] = found
         return found
 
-    def _plan(self, span: Range, known: Any, key: Any, options: PlanOptions, place: Place) -> Plan:
+    def _plan(self, sources: tuple, key: Any, options: PlanOptions, place: Place) -> Plan:
+        span, known, offsets = sources
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
-                plan = make_plan(span, known, self.vars, options, grouping(place))
+                plan = make_plan(span, known, self.vars, options, grouping(place), offsets)
                 while len(self._plans) >= _MAX_PLANS:
                     self._plans.pop(next(iter(self._plans)))
                 self._plans[key] = plan
@@ -298,8 +302,8 @@ class PlainNet(Net):
             VariableError, ShapeError: as `run`; nothing in the scope has changed then.
         """
         span = self._range(0, len(self.operators), None)
-        known, _ = external_metas(span.externals, scope, self.vars, self._title())
-        plan = make_plan(span, known, self.vars, PlanOptions(fuse=False))
+        known, offsets, _ = external_metas(span.externals, scope, self.vars, self._title())
+        plan = make_plan(span, known, self.vars, PlanOptions(fuse=False), offsets=offsets)
         for op in self.operators:
             for name in op.output_vars():
                 shape, dtype = plan.metas[name]

@@ -14,7 +14,7 @@ from typing import Any
 from ..proto import net_pb2 as pb
 from .infer import declared_meta, infer_metas
 from .operation import Operator
-from .shape import Meta
+from .shape import Levels, Meta
 
 _PERSISTENT = (pb.VarDesc.PARAMETER, pb.VarDesc.STATE, pb.VarDesc.OUTPUT, pb.VarDesc.INPUT)
 
@@ -61,6 +61,7 @@ class Plan:
     metas: dict[str, Meta]
     declared: Mapping[str, pb.VarDesc]
     steps: list[Step]
+    offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)  # bytes of each
     placement: dict[str, int] = field(default_factory=dict)  # temporary -> block
     options: PlanOptions = PlanOptions()
@@ -118,17 +119,20 @@ def make_plan(
     declared: Mapping[str, pb.VarDesc],
     options: PlanOptions,
     group: Any = None,
+    offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
 
     Args:
         known: shape and dtype of every external variable.
+        offsets: of those that hold sequences.
         group: function (operators, metas, survivors, views) -> lists of operators to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.
     """
-    metas = infer_metas(span.operators, known, declared)
+    levels = dict(offsets or {})
+    metas = infer_metas(span.operators, known, declared, levels)
     for base in set(span.views.values()):
         if base not in metas:
             meta = declared_meta(declared[base]) if base in declared else None
@@ -139,7 +143,14 @@ def make_plan(
         groups = group(span.operators, metas, span.survivors, span.views)
     steps = _steps(groups, span.survivors, span.views)
     plan = Plan(
-        span.operators, span.externals, span.survivors, metas, declared, steps, options=options
+        span.operators,
+        span.externals,
+        span.survivors,
+        metas,
+        declared,
+        steps,
+        levels,
+        options=options,
     )
     _lay_out(plan, span)
     return plan

@@ -271,6 +271,8 @@ class OperatorDef:
         def shape(s: ShapeArgs) -> None:
             for name in wrt:
                 s.set(f"{name}_grad", *s.metas(name))
+                if s.has(name):
+                    s.set_offsets(f"{name}_grad", s.offsets(name))
 
         grad = operator(
             f"{self.type}_grad",

@@ -66,15 +66,23 @@ class Variable:
             held[...] = value
             return
         array = _as_array(value, self.name, dtype)
-        self._offsets = check_offsets(offsets, array.shape, self.name) if offsets else ()
+        levels = check_offsets(offsets, array.shape, self.name) if len(offsets) else ()
         if held is not None and held.shape == array.shape and held.dtype == array.dtype:
             copy_into(held, array)
+            array = held
         else:
-            self.bind(to_place(array, self.scope.place, copy=True))
+            array = to_place(array, self.scope.place, copy=True)
+        self.bind(array, levels)
 
-    def bind(self, array: Any) -> None:
+    def bind(self, array: Any, offsets: tuple[np.ndarray, ...] = ()) -> None:
         """Make `array` itself the tensor, without a copy (for executors and loaders)."""
-        if array is not self._array:
+        same = len(offsets) == len(self._offsets) and all(
+            new is old or np.array_equal(new, old)
+            for new, old in zip(offsets, self._offsets, strict=True)
+        )
+        if not same:
+            self._offsets = offsets
+        if array is not self._array or not same:
             self._array = array
             self.scope.touch()
 

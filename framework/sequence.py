@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ShapeError, format_shape
-
-Levels = tuple[np.ndarray, ...]
-"""Offsets, outermost level first; each an int64 array that starts at 0."""
+from .shape import Levels
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,6 +13,8 @@ from .errors import ShapeError, format_shape
 Shape = tuple[int, ...]
 Meta = tuple[Shape, np.dtype]
 """Shape and dtype of a variable."""
+Levels = tuple[np.ndarray, ...]
+"""Offsets of the sequences in a variable, outermost level first; () for a plain array."""
 
 
 class ShapeArgs:
@@ -22,12 +24,15 @@ class ShapeArgs:
     function of shapes, dtypes and attributes alone.
     """
 
-    def __init__(self, op: Any, metas: dict[str, Meta], offsets: dict[str, Any] | None = None):
+    def __init__(
+        self, op: Any, metas: dict[str, Meta], offsets: Mapping[str, Levels] | None = None
+    ) -> None:
         self.op = op
         self.attrs: dict[str, Any] = op.attrs
         self.results: dict[str, Meta] = {}
         self._metas = metas
-        self._offsets = offsets or {}
+        self.result_offsets: dict[str, Levels] = {}
+        self._offsets = offsets
 
     def has(self, slot: str) -> bool:
         """Whether a slot, input or output, holds a variable."""
@@ -47,9 +52,30 @@ class ShapeArgs:
     def dtype(self, slot: str) -> np.dtype:
         return self._metas[self.op.inputs[slot][0]][1]
 
-    def offsets(self, slot: str) -> tuple[np.ndarray, ...] | None:
+    def offsets(self, slot: str) -> Levels | None:
         """Sequence offsets of an input; None while a net is built, () for a plain array."""
-        return self._offsets.get(self.op.inputs[slot][0])
+        if self._offsets is None:
+            return None
+        return self._offsets.get(self.op.inputs[slot][0], ())
+
+    def set_offsets(self, slot: str, levels: Levels | None) -> None:
+        """Offsets of an output slot's variables.
+
+        Without this an output has those of the first input that has as many rows.
+        """
+        if levels is not None:
+            self.result_offsets.update((name, levels) for name in self.op.outputs.get(slot, ()))
+
+    def finish_offsets(self) -> dict[str, Levels]:
+        """Offsets of all outputs, inherited ones included."""
+        if self._offsets:
+            for name, (shape, _) in self.results.items():
+                if name not in self.result_offsets and shape:
+                    for source in self.op.input_vars():
+                        if source in self._offsets and self._metas[source][0][:1] == shape[:1]:
+                            self.result_offsets[name] = self._offsets[source]
+                            break
+        return self.result_offsets
 
     def rank(self, slot: str, *allowed: int) -> Shape:
         """The shape of `slot`, checked to have one of the `allowed` ranks."""
