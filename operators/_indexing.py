@@ -31,7 +31,7 @@ def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
         if greatest() >= limit:
             bad = int(ids[(ids < 0) | (ids >= bound)][0])
             why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want 0 <= {slot} < {bound}"
-            raise ShapeError(k.op.describe(why, {k.op.inputs[slot][0]: (ids.shape, ids.dtype)}))
+            raise ShapeError(k.describe(why))
 
     return check if ids.size else nothing
 

@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
-from ..framework.shape import ShapeArgs, same_as
+from ..framework.shape import ShapeArgs
 
 _FLOAT32 = np.dtype("float32")
 _NO_GRADIENT = "it reads no values"
+
+
+def check_value(s: ShapeArgs, dtype: np.dtype) -> None:
+    """Refuse an attribute `value` that an integer `dtype` cannot hold."""
+    value = s.attrs["value"]
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not (info.min <= value <= info.max and value == int(value)):
+            s.fail(f"value {value} is no {dtype}")
+
 
 fill_constant = operator(
     "fill_constant",
@@ -28,6 +38,7 @@ fill_constant = operator(
 
 @fill_constant.shape_rule
 def _(s: ShapeArgs) -> None:
+    check_value(s, s.attrs["dtype"])
     s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
 
 
@@ -37,9 +48,14 @@ fill_like = operator(
     inputs=[Slot("x", "any shape; its values are not read", shape_only=True)],
     outputs=[Slot("out", "shape of x")],
     attrs=[AttrSpec("value", "float", "of every element", 0.0)],
-    shape=same_as("x"),
     no_gradient=_NO_GRADIENT,
 )
+
+
+@fill_like.shape_rule
+def _(s: ShapeArgs) -> None:
+    check_value(s, s.dtype("x"))
+    s.set("out", (s["x"], s.dtype("x")))
 
 
 @fill_constant.kernel

@@ -73,9 +73,7 @@ def _gaussian(k: Any, out: Any, mean: float, std: float) -> Callable[[], None]:
     return run
 
 
-def _random(
-    op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "", **defaults: Any
-) -> OperatorDef:
+def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "") -> OperatorDef:
     """Register a fill of `shape` with random numbers of a floating `dtype`."""
     entry = operator(
         op_type,
@@ -96,6 +94,8 @@ def _random(
     def _(s: ShapeArgs) -> None:
         if s.attrs["dtype"].kind != "f":
             s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
+        if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
+            s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")
         s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
 
     return entry

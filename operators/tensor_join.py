@@ -10,6 +10,7 @@ from ..framework.names import EMPTY
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Shape, ShapeArgs
 from ._calls import in_order
+from .fill import check_value
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _PARTS = Slot("x", "one or more arrays of one dtype", duplicable=True, not_in_gradient=True)
@@ -253,6 +254,7 @@ def _(s: ShapeArgs) -> None:
     shape, paddings = s["x"], s.attrs["paddings"]
     if len(paddings) != 2 * len(shape):
         s.fail(f"paddings {list(paddings)} need a begin and an end for each axis of x")
+    check_value(s, s.dtype("x"))
     sums = map(sum, zip(paddings[::2], paddings[1::2], strict=True))
     out = [-1 if dim < 0 else dim + more for dim, more in zip(shape, sums, strict=True)]
     s.set("out", (out, s.dtype("x")))

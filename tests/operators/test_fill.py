@@ -23,6 +23,8 @@ class TestFillConstant(OpTest):
 
     def test_refuses(self):
         self.refuses("below 0", {}, {"shape": [-1]}, AttributeTypeError)
+        for value in (1.5, 300.0, np.nan, np.inf):
+            self.refuses("is no int8", {}, {"value": value, "dtype": np.dtype("int8")})
 
 
 class TestFillLike(OpTest):
@@ -35,6 +37,9 @@ class TestFillLike(OpTest):
 
     def reference(self, inputs, attrs):
         return {"out": np.full_like(inputs["x"], attrs["value"])}
+
+    def test_refuses(self):
+        self.refuses("0.5 is no int64", {"x": np.array([1])}, {"value": 0.5})
 
 
 class TestConstant(OpTest):

@@ -60,6 +60,10 @@ class TestUniformRandom(Random):
         assert 2 <= out.min() < 2.01 and 4.99 < out.max() < 5
         assert abs(out.mean() - 3.5) < 0.02 and abs(out.var() - 0.75) < 0.02
 
+    def test_refuses_bounds(self):
+        self.refuses("low 2.0 is above high 1.0", {}, {"shape": [2], "low": 2.0, "high": 1.0})
+        self.refuses("low nan", {}, {"shape": [2], "low": np.nan})
+
 
 class TestGaussianRandom(Random):
     type = "gaussian_random"

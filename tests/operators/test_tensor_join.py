@@ -131,3 +131,5 @@ class TestPad(OpTest):
         self.refuses("a begin and an end", {"x": np.zeros((2, 3))}, {"paddings": [1, 1]})
         paddings = {"paddings": [-1, 1]}
         self.refuses("below", {"x": np.zeros(3)}, paddings, AttributeTypeError)
+        paddings = {"paddings": [1, 1], "value": 0.5}
+        self.refuses("value 0.5 is no int64", {"x": np.zeros(3, int)}, paddings)

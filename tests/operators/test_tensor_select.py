@@ -108,16 +108,29 @@ class TestTopK(OpTest):
         yield Case({"x": distinct(rng, 3, 6)}, {"k": 1})
         yield Case({"x": distinct(rng, 2, 5, 3)}, {"k": 3, "axis": 1})
         yield Case({"x": distinct(rng, 7)}, {"k": 7})
+        yield Case({"x": distinct(rng, 2, 30)}, {"k": 12})
 
     def reference(self, inputs, attrs):
         x, axis = inputs["x"], attrs["axis"]
         ids = np.argsort(-x, axis, kind="stable").take(range(attrs["k"]), axis)
         return {"values": np.take_along_axis(x, ids, axis), "ids": ids}
 
-    def test_ties_and_nan(self):
-        x = np.array([[1.0, 3.0, 3.0, np.nan], [2.0, 2.0, 2.0, 2.0]])
-        ids = self.output(Case({"x": x}, {"k": 3}))["ids"]
-        np.testing.assert_array_equal(ids, [[3, 1, 2], [0, 1, 2]])
+    @pytest.mark.parametrize("wide", [0, 20])
+    def test_ties_nan_and_lowest(self, wide):
+        """By searching, and by sorting, which a larger k does."""
+        inf, nan = np.inf, np.nan
+        x = np.array([[1, 3, 3, nan], [2, 2, 2, 2], [-inf, -inf, 5, -inf], [-inf] * 4])
+        x = np.concatenate([x, np.full((4, wide), -inf)], 1)
+        out = self.output(Case({"x": x}, {"k": 4 + wide // 2}))
+        ids = out["ids"][:, :3]
+        np.testing.assert_array_equal(ids, [[3, 1, 2], [0, 1, 2], [2, 0, 1], [0, 1, 2]])
+        np.testing.assert_array_equal(out["values"], np.take_along_axis(x, out["ids"], 1))
+
+    def test_takes_integers(self):
+        x = np.array([[3, 0, 7, 0, 0]], np.uint8)
+        out = self.output(Case({"x": x}, {"k": 4}))
+        np.testing.assert_array_equal(out["values"], [[7, 3, 0, 0]])
+        np.testing.assert_array_equal(out["ids"], [[2, 0, 1, 3]])
 
     def test_refuses(self):
         x = np.zeros((2, 3))
