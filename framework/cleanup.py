@@ -23,10 +23,8 @@ Same = Callable[[Mapping[str, Any], bool | None], bool]
 IDENTITIES: dict[str, Same] = {
     "assign": lambda attrs, train: True,
     "scale": lambda attrs, train: attrs.get("scale", 1.0) == 1.0 and attrs.get("bias", 0.0) == 0.0,
-    # inverted dropout divides while training, so that testing changes nothing
-    "dropout": lambda attrs, train: (
-        attrs.get("p") == 0.0 or (train is False and attrs.get("mode", "upscale") == "upscale")
-    ),
+    # dropout is scaled while training, so that testing changes nothing
+    "dropout": lambda attrs, train: train is False or attrs["p"] == 0.0,
 }
 """Operator types that, with these attributes and this phase, hand `x` to `out` as it is."""
 

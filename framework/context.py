@@ -15,7 +15,8 @@ from .errors import OpscopeError
 class Hook:
     """Watches a run without touching operators. Override what you need; any hook slows the loop.
 
-    `frame` is the bound plan: `frame.operators[i]` is the operator, `frame.array(name)` a value.
+    `frame` is the bound plan: `frame.plan.steps[index].operators` are the operators of a step,
+    several where they are fused; `frame.array(name)` is a value, None inside a fused kernel.
     """
 
     def before_run(self, frame: Any) -> None: ...

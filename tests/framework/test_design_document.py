@@ -1,0 +1,245 @@
+"""The network design document, line by line: what it promises of Net, PlainNet and their use."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from opscope.framework.backend import CPUPlace
+from opscope.framework.context import OpContext, default_context
+from opscope.framework.desc import (
+    FORWARD,
+    INPUT,
+    PARAMETER,
+    RECURRENT,
+    RECURSIVE,
+    NetDesc,
+    make_op,
+    make_var,
+)
+from opscope.framework.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.net import Net
+from opscope.framework.optimizer import OptimizerAttrs
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope, default_scope
+
+
+def tiny(name="tiny"):
+    """h = relu(x * w), y = h + w."""
+    desc = NetDesc(name=name)
+    desc.vars.extend([make_var("x", (-1, 2), kind=INPUT), make_var("w", (-1, 2), kind=PARAMETER)])
+    desc.ops.append(make_op("toy_mul", {"x": "x", "y": "w"}, {"out": "m"}))
+    desc.ops.append(make_op("toy_relu", {"x": "m"}, {"out": "h"}))
+    desc.ops.append(make_op("toy_add", {"x": "h", "y": "w"}, {"out": "y"}))
+    return desc
+
+
+def f32(*rows):
+    return np.array(rows, np.float32)
+
+
+def test_network_is_built_from_a_protobuf_message_and_knows_its_operators():
+    net = Net.create(tiny())
+    assert [op.type for op in net.operators] == ["toy_mul", "toy_relu", "toy_add"]
+
+
+def test_variables_live_in_scopes_and_the_net_owns_no_data():
+    net = Net.create(tiny())
+    one, two = Scope(), Scope()
+    for scope, value in ((one, 1.0), (two, 2.0)):
+        scope.feed({"x": f32([value, value]), "w": f32([3, -3])})
+        net.run(scope)
+    assert one.numpy("y").tolist() == [[6, -3]]
+    assert two.numpy("y").tolist() == [[9, -3]]
+
+
+def test_create_is_a_factory_by_type():
+    """`Net::Create(const NetDesc &def = NetDesc())` dispatches on the net's type."""
+    assert isinstance(Net.create(), PlainNet)
+    assert isinstance(Net.create(tiny()), PlainNet)
+    for net_type in (RECURRENT, RECURSIVE):
+        try:
+            made = Net.create(NetDesc(type=net_type))
+        except OpscopeError:
+            continue  # without a step net, or not registered: refused, not taken for a plain net
+        assert not isinstance(made, PlainNet)
+    with pytest.raises((FormatError, ValueError)):
+        Net.create(NetDesc(type=7))
+
+
+def test_run_takes_scope_context_begin_and_end():
+    signature = inspect.signature(Net.run)
+    assert list(signature.parameters) == ["self", "scope", "context", "begin", "end"]
+    assert [p.default for p in list(signature.parameters.values())[1:]] == [None, None, -1, -1]
+
+
+def test_all_operators_run_without_positive_indexes_and_a_range_with_them():
+    net = Net.create(tiny())
+    scope = Scope()
+    scope.feed({"x": f32([1, 1]), "w": f32([2, -2])})
+    net.run(scope, None, 0, 2)
+    assert scope.numpy("h").tolist() == [[2, 0]] and "y" not in scope
+    scope.get("h").set(f32([5, 5]))
+    net.run(scope, None, 2, 3)
+    assert scope.numpy("y").tolist() == [[7, 3]], "only the last operator ran"
+    net.run(scope, begin=-1, end=-1)
+    assert scope.numpy("y").tolist() == [[4, -2]]
+    net.run(scope, None, 1, 1)  # an empty range is fine
+    for begin, end in ((0, 4), (3, 2), (5, -1)):
+        with pytest.raises(OpscopeError, match="do not lie within 0:3"):
+            net.run(scope, None, begin, end)
+
+
+def test_default_scope_and_default_context():
+    """`Run(Scope *scope = nullptr, OpContext *context = nullptr)`."""
+    scope = default_scope()
+    try:
+        scope.feed({"dd_x": f32([1, 2]), "dd_w": f32([3, 4])})
+        net = Net.create()
+        net.add_op("toy_mul", {"x": "dd_x", "y": "dd_w"}, {"out": "dd_y"})
+        net.run()
+        assert scope.numpy("dd_y").tolist() == [[3, 8]]
+    finally:
+        for name in ("dd_x", "dd_w", "dd_y"):
+            scope.erase(name)
+    assert default_context() is default_context()
+
+
+def test_add_op_by_description_returns_the_index():
+    """`OpIndex AddOp(const proto::OpDef &def)`."""
+    net = Net.create(tiny())
+    assert net.add_op(make_op("toy_relu", {"x": "y"}, {"out": "z"})) == 3
+    assert net.add_op(make_op("toy_relu", {"x": "z"}, {"out": "zz"})) == 4
+    assert net.operators[3].index == 3
+
+
+def test_add_op_by_type_inputs_outputs_attrs():
+    """`OpIndex AddOp(type, inputs, outputs, attrs)`; the index is the offset in `ops_`."""
+    net = Net.create()
+    first = net.add_op("toy_square", {"x": "a"}, {"out": "b"}, {"bias": 1.0})
+    second = net.add_op("toy_square", {"x": "b"}, {"out": "c"})
+    assert (first, second) == (0, 1)
+    scope = Scope(CPUPlace())
+    scope.feed({"a": f32([2, 3])})
+    net.run(scope, None, first, second)
+    assert scope.numpy("b").tolist() == [[5, 10]] and "c" not in scope
+
+
+def test_add_backward_and_optimizer_ops_go_into_the_same_list():
+    """`AddBackwardOps()` and `AddOptimizerOps(attrs)`."""
+    desc = tiny()
+    for var in desc.vars:
+        var.dims[:] = [1, 2]
+    net = Net.create(desc)
+    forward = net.last_forward_op
+    assert net.add_backward_ops() == {"w": "w@GRAD"}
+    names = net.add_optimizer_ops(OptimizerAttrs("toy_sgd", 0.5))
+    assert names == ["optimizer@LEARNING_RATE"]
+    roles = [op.role for op in net.operators]
+    assert roles == sorted(roles) and roles[: forward + 1] == [FORWARD] * 3
+    scope = Scope()
+    scope.feed({"x": f32([1, 1]), "w": f32([2, -2]), "optimizer@LEARNING_RATE": np.float32(0.5)})
+    net.run(scope, OpContext(keep=["w@GRAD"]))  # dy/dw = relu'(xw) x + 1
+    assert scope.numpy("w@GRAD").tolist() == [[2, 1]]
+    assert scope.numpy("w").tolist() == [[1, -2.5]]
+
+
+def test_run_forward_only_stops_at_the_last_forward_op():
+    """NetBuilder's `net_->Run(scope, context, 0, last_forward_op_)`; `end` is exclusive here."""
+    net = Net.create(tiny())
+    net.add_backward_ops()
+    scope = Scope()
+    scope.feed({"x": f32([1, 1]), "w": f32([2, -2])})
+    net.run(scope, None, 0, net.last_forward_op + 1)
+    assert "w@GRAD" not in scope and scope.numpy("y").tolist() == [[4, -2]]
+
+
+def test_infer_shape_mutates_the_scope():
+    """`InferShape(Scope *scope)`: shapes of all variables the operators require."""
+    net = Net.create(tiny())
+    scope = Scope()
+    scope.feed({"x": np.zeros((4, 2), np.float32), "w": np.zeros((4, 2), np.float32)})
+    net.infer_shape(scope)
+    assert {name: scope.get(name).shape for name in ("m", "h", "y")} == dict.fromkeys(
+        ("m", "h", "y"), (4, 2)
+    )
+
+
+def test_infer_shape_that_fails_leaves_the_scope():
+    net = Net.create(tiny())
+    scope = Scope()
+    scope.feed({"x": np.zeros((4, 2), np.float32), "w": np.zeros((3, 2), np.float32)})
+    with pytest.raises(ShapeError, match=r"op 0 \(toy_mul\)"):
+        net.infer_shape(scope)
+    assert scope.names() == ["x", "w"]
+
+
+def test_shapes_are_inferred_before_every_minibatch():
+    net = Net.create(tiny())
+    scope = Scope()
+    for rows in (3, 1, 5, 3):
+        x = np.arange(rows * 2, dtype=np.float32).reshape(rows, 2)
+        scope.feed({"x": x, "w": np.ones((rows, 2), np.float32)})
+        net.run(scope)
+        assert np.array_equal(scope.numpy("y"), x + 1)
+
+
+def test_running_is_const():
+    """`Run(...) const`: neither description nor operators change."""
+    net = Net.create(tiny())
+    before = net.desc.SerializeToString(deterministic=True)
+    scope = Scope()
+    scope.feed({"x": f32([1, 1]), "w": f32([2, -2])})
+    net.run(scope, OpContext(train=False))
+    assert net.desc.SerializeToString(deterministic=True) == before
+
+
+def copy(source: Scope, target: Scope, names: list[str]) -> None:
+    """`Copy(const Scope &source, Scope &target, const std::vector<std::string> &vars)`."""
+    for name in names:
+        target.var(name).set(source.numpy(name))
+
+
+def test_the_rnn_sketch_over_scopes():
+    """A recurrent net from a PlainNet and one scope a state, with copies between them."""
+    step = Net.create()
+    step.add_op("toy_mul", {"x": "previous_state", "y": "u"}, {"out": "carried"})
+    step.add_op("toy_add", {"x": "carried", "y": "inlink"}, {"out": "state"})
+
+    default = Scope()
+    sequence = np.random.default_rng(0).normal(size=(4, 1, 3)).astype(np.float32)
+    default.feed({"u": f32([0.5, 1, 2]), "inlinks": sequence})
+    count = len(sequence)
+    states = [default.new_scope() for _ in range(count + 1)]
+    for scope in states:
+        copy(default, scope, ["u"])
+    states[0].var("previous_state").set(np.zeros((1, 3), np.float32))
+    for number in range(count):
+        states[number].var("inlink").set(sequence[number])
+        step.run(states[number])
+        states[number + 1].var("previous_state").set(states[number].numpy("state"))
+    default.var("outlink").set(states[count].numpy("previous_state"))
+
+    expected = np.zeros((1, 3), np.float32)
+    for row in sequence:
+        expected = expected * f32([0.5, 1, 2]) + row
+    np.testing.assert_allclose(default.numpy("outlink"), expected, rtol=1e-6)
+
+
+def test_the_rnn_sketch_with_parameters_found_in_the_parent():
+    """Kids see the parent's parameters, so `rnn_related_vars` need no copy."""
+    step = Net.create()
+    step.add_op("toy_mul", {"x": "previous", "y": "u"}, {"out": "state"})
+    default = Scope()
+    default.feed({"u": f32([2, 3])})
+    value = f32([1, 1])
+    for _ in range(3):
+        kid = default.new_scope()
+        kid.var("previous").set(value)
+        step.run(kid)
+        value = kid.numpy("state")
+    assert value.tolist() == [[8, 27]]
+    default.drop_kids()
+    assert default.names() == ["u"]
