@@ -293,7 +293,7 @@ class _on_device:  # noqa: N801  reads as what it does
 def external_metas(
     names: Sequence[str], scope: Scope, declared: Any, where: str
 ) -> tuple[dict[str, Meta], dict[str, Levels], tuple]:
-    """What a run reads from the scope: shapes and dtypes, offsets, and a hashable signature of both.
+    """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
 
     Raises:
         VariableError: one is not there or holds no value.
