@@ -11,6 +11,9 @@ import numpy as np
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Shape, ShapeArgs, count
 
+Product = Callable[..., Callable[[], Any]]
+"""Something called as `product` below."""
+
 matmul = operator(
     "matmul",
     doc=(
@@ -51,22 +54,44 @@ def _sides(shape: Shape, as_vector: Shape, transposed: bool) -> Shape:
     return (shape[-1], shape[-2]) if transposed else shape[-2:]
 
 
+def product(
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None
+) -> Callable[[], Any]:
+    """A call that writes alpha * a b, plus `bias` in every row, for two 2-D arrays.
+
+    `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
+    """
+    if out.flags.c_contiguous:
+        calls = [partial(xp.dot, a, b, out)]
+    else:
+        calls = [partial(xp.matmul, a, b, out=out)]
+    if alpha != 1.0:
+        calls.append(_scaling(xp, out, alpha))
+    if bias is not None:
+        calls.append(partial(xp.add, out, bias, out))
+    return in_sequence(calls)
+
+
+def _scaling(xp: Any, out: Any, alpha: float) -> Callable[[], Any]:
+    return partial(xp.multiply, out, out.dtype.type(alpha), out=out)
+
+
 @matmul.kernel
-def _(k: Any) -> Callable[[], Any]:
+def bind_matmul(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `matmul` on top of a product of two matrices."""
     x, y = _matrices(k, k["x"], k["y"])
     out = _as_matrices(k, k["out"])
     alpha = k.attrs["alpha"]
     if x.ndim == y.ndim == 2:
-        multiply = product(k.xp, x, y, out)
-    elif y.ndim == 2 and _contiguous(x, out):
-        multiply = product(k.xp, _flat(x), y, _flat(out))  # one large product for all batches
-    else:
-        multiply = partial(k.xp.matmul, x, y, out=out)
-    return _scaled(k, multiply, out, alpha)
+        return product(k.xp, x, y, out, alpha=alpha)
+    if y.ndim == 2 and _contiguous(x, out):  # one large product for all batches
+        return product(k.xp, _flat(x), y, _flat(out), alpha=alpha)
+    return _scaled(k, partial(k.xp.matmul, x, y, out=out), out, alpha)
 
 
 @matmul.backward("x", "y")
-def _(k: Any) -> Callable[[], Any]:
+def bind_matmul_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `matmul_grad` on top of a product of two matrices."""
     x, y = _matrices(k, k["x"], k["y"])
     grad = _as_matrices(k, k["out_grad"])
     calls = []
@@ -81,15 +106,15 @@ def _(k: Any) -> Callable[[], Any]:
             target = target[None, :] if slot == "x" else target[:, None]
         elif transposed:  # the gradient of the matrix as it is stored
             left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
-        calls.append(_gradient(k, left, right, target))
+        calls.append(_gradient(k, product, left, right, target))
     return in_sequence(calls)
 
 
-def _gradient(k: Any, left: Any, right: Any, target: Any) -> Callable[[], Any]:
+def _gradient(k: Any, product: Product, left: Any, right: Any, target: Any) -> Callable[[], Any]:
     """target = alpha * left right, summed over the batches that `target` was broadcast along."""
     xp, alpha = k.xp, k.attrs["alpha"]
     if left.ndim == right.ndim == 2:
-        return _scaled(k, product(xp, left, right, target), target, alpha)
+        return product(xp, left, right, target, alpha=alpha)
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     kept = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
     axes = tuple(axis for axis, size in enumerate(batch) if kept[axis] != size)
@@ -98,7 +123,7 @@ def _gradient(k: Any, left: Any, right: Any, target: Any) -> Callable[[], Any]:
     if target.ndim == 2 and _rows_stacked(left, right):
         # Of a matrix shared by all batches: the sum over batches is one more inner dimension.
         left, right = _flat(left.swapaxes(-1, -2)).T, _flat(right)
-        return _scaled(k, product(xp, left, right, target), target, alpha)
+        return product(xp, left, right, target, alpha=alpha)
     whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
     multiply = partial(xp.matmul, left, right, out=whole)
     summed = target[(None,) * (len(kept) + 2 - target.ndim)]
@@ -144,17 +169,7 @@ def _flat(array: Any) -> Any:
 def _scaled(k: Any, multiply: Callable[[], Any], out: Any, alpha: float) -> Callable[[], Any]:
     if alpha == 1.0:
         return multiply
-    return in_sequence([multiply, partial(k.xp.multiply, out, out.dtype.type(alpha), out=out)])
-
-
-def product(xp: Any, a: Any, b: Any, out: Any) -> Callable[[], Any]:
-    """A call that writes the matrix product of two 2-D arrays.
-
-    `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
-    """
-    if out.flags.c_contiguous:
-        return partial(xp.dot, a, b, out)
-    return partial(xp.matmul, a, b, out=out)
+    return in_sequence([multiply, _scaling(k.xp, out, alpha)])
 
 
 def in_sequence(calls: list[Callable[[], Any]]) -> Callable[[], Any]:
@@ -221,19 +236,18 @@ def _(s: ShapeArgs) -> None:
 
 
 @affine.kernel
-def _(k: Any) -> Callable[[], Any]:
-    xp, w, b, out = k.xp, k["w"], k.get("b"), k["out"]
+def bind_affine(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `affine` on top of a product of two matrices."""
+    xp, w, out = k.xp, k["w"], k["out"]
     rows = count(out.shape[:-1])
     x, load = as_rows(k, k["x"], rows, w.shape[0])
     out, store = as_rows(k, out, rows, w.shape[1], write=True)
-    calls = [*load, product(xp, x, w, out)]
-    if b is not None:
-        calls.append(partial(xp.add, out, b, out))
-    return in_sequence(calls + store)
+    return in_sequence([*load, product(xp, x, w, out, bias=k.get("b")), *store])
 
 
 @affine.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def bind_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `affine_grad` on top of a product of two matrices."""
     xp, w = k.xp, k["w"]
     rows = count(k.shape("out_grad")[:-1])
     grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])

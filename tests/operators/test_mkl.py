@@ -1,0 +1,147 @@
+"""Products by MKL: they equal NumPy's for every layout, and MKL may be missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.context import OpContext
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
+from opscope.operators import _mkl
+
+with_mkl = pytest.mark.skipif(_mkl.library() is None, reason="the package mkl is not installed")
+
+LAYOUTS = {
+    "rows": lambda m, n, make: make(m, n),
+    "columns": lambda m, n, make: make(n, m).T,
+    "part of rows": lambda m, n, make: make(m, n + 5)[:, 2 : n + 2],
+    "part of columns": lambda m, n, make: make(n, m + 5).T[2 : m + 2],
+    "every other row": lambda m, n, make: make(2 * m, n)[::2],
+    "every other element": lambda m, n, make: make(m, 2 * n)[:, ::2],
+    "backwards": lambda m, n, make: make(m, n)[::-1],
+    "one row for all": lambda m, n, make: np.broadcast_to(make(1, n), (m, n)),
+}
+
+
+def _maker(dtype: Any) -> Any:
+    rng = np.random.default_rng(7)
+    return lambda *shape: rng.normal(size=shape).astype(dtype)
+
+
+@with_mkl
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_layouts(layout_a: str, layout_b: str, dtype: Any) -> None:
+    make = _maker(dtype)
+    for m, n, k in ((5, 7, 3), (1, 4, 3), (4, 1, 3), (4, 3, 1), (1, 1, 1), (40, 30, 200)):
+        a, b = LAYOUTS[layout_a](m, k, make), LAYOUTS[layout_b](k, n, make)
+        for layout in ("rows", "part of rows", "columns", "every other element"):
+            out = LAYOUTS[layout](m, n, lambda *shape: np.full(shape, np.nan, dtype))
+            for alpha, bias in ((1.0, None), (1.0, make(n)), (-0.5, None), (2.0, make(n))):
+                _mkl.product(np, a, b, out, alpha=alpha, bias=bias)()
+                wanted = alpha * (a @ b) + (0 if bias is None else bias)
+                np.testing.assert_allclose(out, wanted, rtol=0, atol=1e4 * np.finfo(dtype).eps)
+
+
+@with_mkl
+@pytest.mark.parametrize("shape", [(0, 3, 2), (3, 0, 2), (3, 2, 0), (0, 0, 0)])
+def test_no_elements(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    out = np.full((m, n), np.nan, np.float32)
+    bias = np.arange(n, dtype=np.float32)
+    _mkl.product(np, np.ones((m, k), "f"), np.ones((k, n), "f"), out, bias=bias)()
+    np.testing.assert_array_equal(out, np.broadcast_to(bias, (m, n)))
+
+
+@with_mkl
+def test_neighbours_of_a_view_are_untouched() -> None:
+    whole = np.full((6, 9), np.nan, np.float32)
+    _mkl.product(np, np.ones((6, 2), "f"), np.ones((2, 4), "f"), whole[:, 3:7])()
+    assert (whole[:, 3:7] == 2).all()
+    assert np.isnan(whole[:, :3]).all() and np.isnan(whole[:, 7:]).all()
+
+
+@with_mkl
+def test_nan_in_and_nan_out() -> None:
+    a, out = np.ones((3, 2), "f"), np.empty((3, 4), "f")
+    a[1, 0] = np.nan
+    _mkl.product(np, a, np.ones((2, 4), "f"), out)()
+    assert np.isnan(out).any(axis=1).tolist() == [False, True, False]
+
+
+@with_mkl
+def test_code_outlives_the_cache() -> None:
+    make = _maker(np.float64)
+    a, b, out = make(4, 6), make(6, 5), np.empty((4, 5))
+    call = _mkl.product(np, a, b, out)
+    _mkl._gemm.cache_clear()
+    call()
+    np.testing.assert_allclose(out, a @ b)
+
+
+def _layer(dtype: Any) -> tuple[PlainNet, Scope]:
+    net, scope, make = PlainNet(), Scope(), _maker(dtype)
+    net.add_op("affine", {"x": ["x"], "w": ["w"], "b": ["b"]}, {"out": ["h"]})
+    net.add_op("matmul", {"x": ["h"], "y": ["w"]}, {"out": ["y"]}, {"transpose_y": True})
+    scope.feed({"x": make(8, 6), "w": make(6, 5), "b": make(5)})
+    return net, scope
+
+
+@with_mkl
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_kernels_in_a_net(dtype: Any, monkeypatch: Any) -> None:
+    results = []
+    for libraries in ("mkl,xp", "xp"):
+        monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
+        net, scope = _layer(dtype)
+        frame = net.frame(scope, OpContext())
+        uses_mkl = libraries != "xp" and dtype != np.float16
+        assert hasattr(frame.calls[1], "memory") is uses_mkl
+        net.run(scope)
+        results.append(scope.numpy("y"))
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """MKL is looked for anew, and again afterwards."""
+    _mkl.library.cache_clear()
+    yield
+    _mkl.library.cache_clear()
+
+
+def _missing(name: str) -> Any:
+    raise importlib.metadata.PackageNotFoundError(name)
+
+
+class _Damaged(PurePosixPath):
+    def locate(self) -> PurePosixPath:
+        return self
+
+
+@pytest.mark.parametrize(
+    "files", [_missing, lambda name: None, lambda name: [_Damaged("/nowhere/libmkl_rt.so.9")]]
+)
+def test_without_mkl(files: Any, forgotten: None, monkeypatch: Any) -> None:
+    monkeypatch.setattr(importlib.metadata, "files", files)
+    net, scope = _layer(np.float32)
+    net.run(scope)
+    wanted = (scope.numpy("x") @ scope.numpy("w") + scope.numpy("b")) @ scope.numpy("w").T
+    np.testing.assert_allclose(scope.numpy("y"), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_mkl_is_not_loaded_by_importing() -> None:
+    code = (
+        "import opscope.operators.mkl as m; from opscope.operators import _mkl;"
+        "assert _mkl.library.cache_info().currsize == 0"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
