@@ -62,6 +62,9 @@ from .variable import Var
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
+_PARTS, _SECTIONS = "num", "sections"
+"""How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
+
 
 class NetBuilder(Layers, OpMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
@@ -259,9 +262,12 @@ class NetBuilder(Layers, OpMethods):
         outputs: Mapping[str, str] | None = None,
     ) -> Any:
         """`add_op` without layers; `outputs` names variables for slots that exist already."""
+        given = dict(given)
+        parts = given.pop(_PARTS, 1) if _takes_parts(entry) else 1
         slots, attrs = self._split(entry, inputs, given)
         name = name or self.unique_name(entry.type)
-        names = self._output_names(entry, name, attrs, outputs or {})
+        parts = len(attrs[_SECTIONS]) if attrs.get(_SECTIONS) else parts
+        names = _output_names(entry, name, parts, outputs or {})
         encoded = {
             key: encode_attr(
                 value, None if key not in entry.attr_specs else _kind(entry, key, value)
@@ -329,24 +335,6 @@ class NetBuilder(Layers, OpMethods):
                 raise SlotError(
                     f"{_where()}: {entry.type}: slot {slot!r} wants a variable, not {item!r}"
                 )
-        return names
-
-    def _output_names(
-        self, entry: OperatorDef, name: str, attrs: Mapping[str, Any], fixed: Mapping[str, str]
-    ) -> dict[str, Any]:
-        names: dict[str, Any] = dict(fixed)
-        first = True
-        for slot in entry.outputs:
-            if slot.name in names:
-                continue
-            own = name if first else f"{name}.{slot.name}"
-            first = False
-            if slot.duplicable:
-                sections = attrs.get("sections", attrs.get("num", 1))
-                number = sections if isinstance(sections, int) else len(sections)
-                names[slot.name] = [f"{own}.{index}" for index in range(number)]
-            else:
-                names[slot.name] = own
         return names
 
     # -- gradients and updates -----------------------------------------------------------------
@@ -516,6 +504,25 @@ class NetBuilder(Layers, OpMethods):
 
     def __repr__(self) -> str:
         return f"<NetBuilder {self.name or '?'}: {len(self._forward.operators)} operators>"
+
+
+def _takes_parts(entry: OperatorDef) -> bool:
+    return _PARTS not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
+
+
+def _output_names(
+    entry: OperatorDef, name: str, parts: int, fixed: Mapping[str, str]
+) -> dict[str, Any]:
+    """Slot -> variable name, or names where the slot holds several."""
+    names: dict[str, Any] = dict(fixed)
+    first = True
+    for slot in entry.outputs:
+        if slot.name in names:
+            continue
+        own = name if first else f"{name}.{slot.name}"
+        first = False
+        names[slot.name] = [f"{own}.{n}" for n in range(parts)] if slot.duplicable else own
+    return names
 
 
 def _kind(entry: OperatorDef, key: str, value: Any) -> str | None:
