@@ -199,8 +199,7 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
 
 def _draw_panel(panel: _Panel, left: float, top: float) -> tuple[list[str], tuple[float, float]]:
     parts = [
-        f'<text x="{left:.1f}" y="{top + _FONT:.1f}" font-weight="bold">'
-        f"{escape(panel.title)}</text>"
+        f'<text x="{left:.1f}" y="{top + _FONT:.1f}" font-weight="bold">{_xml(panel.title)}</text>'
     ]
     top += _GAP
     x, y, row_height, widest = 0.0, 0.0, 0.0, 0.0
@@ -257,7 +256,7 @@ def _draw_component(
             path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
         parts.append(
             f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#tip)">'
-            f"<title>{escape(slot)}</title></path>"
+            f"<title>{_xml(slot)}</title></path>"
         )
     for box, node in zip(placed.boxes, nodes, strict=True):
         x, y = left + box.x - box.width / 2, top + box.y - box.height / 2
@@ -270,7 +269,7 @@ def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> l
     rounded = 2 if node.operator else 11
     stroke = "#333" if node.operator else "#888"
     parts = [
-        f'<g><title>{escape(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+        f'<g><title>{_xml(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
         f' height="{height:.1f}" rx="{rounded}" fill="{node.colour}" stroke="{stroke}"{dash}/>'
     ]
     for number, line in enumerate(node.lines):
@@ -278,7 +277,7 @@ def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> l
         colour = "#666" if number else "#000"
         parts.append(
             f'<text x="{x + width / 2:.1f}" y="{baseline:.1f}" text-anchor="middle"'
-            f' fill="{colour}">{escape(line)}</text>'
+            f' fill="{colour}">{_xml(line)}</text>'
         )
     return [*parts, "</g>"]
 
@@ -305,6 +304,11 @@ def _text_width(text: str) -> float:
 def _short(text: str) -> str:
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
+
+
+def _xml(text: str) -> str:
+    """Escaped, without the control characters that XML cannot hold."""
+    return escape("".join(char if char.isprintable() else " " for char in text))
 
 
 def _quote(text: str) -> str:

@@ -42,7 +42,7 @@ def op_text(op: pb.OpDesc, index: int = -1, *, locations: bool = False) -> str:
     line = f"{number}{_name(op.type)}({_slots(op.inputs)}) -> {_slots(op.outputs) or '()'}"
     if op.attrs:
         line += f"  {{{_attrs(op.attrs)}}}"
-    line += f"  #{_enum(pb.OpDesc.Role, op.role).lower()}"
+    line += f"  #{_enum(pb.OpDesc.Role, op.role).lower().lstrip('#')}"
     if op.device:
         line += f" on {op.device}"
     return line + _location(op.source, locations)

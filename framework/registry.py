@@ -335,6 +335,7 @@ class OperatorDef:
 
 _operators: dict[str, OperatorDef] = {}
 _load_state = "no"
+_load_error: Exception | None = None
 _lock = threading.RLock()
 
 
@@ -397,16 +398,22 @@ def unregister(op_type: str) -> None:
 
 def load_operators() -> None:
     """Register the operators of this package and of every installed plug-in, once."""
-    global _load_state
+    global _load_state, _load_error
     if _load_state == "done":
         return
     with _lock:  # other threads wait here; the loading thread itself may come by again
+        if _load_error is not None:
+            raise _load_error  # half a registry would only give misleading errors
         if _load_state != "no":
             return
         _load_state = "loading"
-        importlib.import_module(BUILTIN_OPERATORS, __package__)
-        for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
-            entry_point.load()
+        try:
+            importlib.import_module(BUILTIN_OPERATORS, __package__)
+            for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+                entry_point.load()
+        except Exception as error:
+            _load_error = error
+            raise
         _load_state = "done"
 
 
