@@ -108,29 +108,33 @@ def erfc_call(k: Any, x: Any, out: Any) -> Call:
         partial(xp.negative, z, z),
         partial(xp.exp, z, z),
         partial(xp.multiply, out, z, out),
-        # erfc(-z) = 2 - erfc(z)
-        partial(xp.subtract, real(2), out, z),
+        # erfc(-z) = 2 - erfc(z), chosen by arithmetic as masked copies are slow: |0 - e| is e.
         partial(xp.less, x, real(0), negative),
-        partial(xp.copyto, out, z, where=negative),
+        partial(xp.multiply, negative, real(2), z),
+        partial(xp.subtract, z, out, out),
+        partial(xp.absolute, out, out),
     )
 
 
 def erf_call(k: Any, x: Any, out: Any) -> Call:
     """A call that puts erf(x) into `out`, which may be `x`."""
     xp, real = k.xp, x.dtype.type
-    tail, near, u = (k.scratch(x.shape, x.dtype) for _ in range(3))
+    tail, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))
     outside = k.scratch(x.shape, bool)
     coefficients = _ERF_LONG if x.dtype.itemsize == 8 else _ERF_SHORT
     return in_order(
         erfc_call(k, x, tail),
         partial(xp.subtract, real(1), tail, tail),
-        partial(xp.absolute, x, u),
-        partial(xp.greater, u, real(1), outside),
-        partial(xp.minimum, u, real(1), out=u),
-        partial(xp.multiply, u, u, u),
+        partial(xp.minimum, x, real(1), out=inner),
+        partial(xp.maximum, inner, real(-1), out=inner),
+        partial(xp.not_equal, x, inner, outside),
+        partial(xp.multiply, inner, inner, u),
         partial(xp.add, u, u, u),
         partial(xp.subtract, u, real(1), u),
         *_horner(xp, u, coefficients, near),
-        partial(xp.multiply, x, near, out),
-        partial(xp.copyto, out, tail, where=outside),
+        partial(xp.multiply, inner, near, near),
+        # near + outside * (tail - near)
+        partial(xp.subtract, tail, near, tail),
+        partial(xp.multiply, tail, outside, tail),
+        partial(xp.add, near, tail, out),
     )
