@@ -16,7 +16,9 @@ def data(shape: Sequence[int], classes: int = 10) -> tuple[np.ndarray, np.ndarra
     return x, rng.integers(0, classes, shape[0])
 
 
-def ours(build: Callable[[Any, Any], Any], shape: Sequence[int], optimizer: Any, train: bool) -> Step:
+def ours(
+    build: Callable[[Any, Any], Any], shape: Sequence[int], optimizer: Any, train: bool
+) -> Step:
     """One step (or forward pass) of opscope: inputs are given anew each time, as in training."""
     from opscope import NetBuilder, OpContext, Scope
 

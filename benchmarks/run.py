@@ -61,9 +61,8 @@ def compare(ours: Callable[[], object], peer: Callable[[], object]) -> dict[str,
 
 
 def run_cases(chosen: list[str], threads: int) -> dict[str, dict[str, float]]:
-    import torch
-
     import cases
+    import torch
 
     torch.set_num_threads(threads)
     results = {}
@@ -125,7 +124,9 @@ def main() -> None:
     }
     print(f"import opscope: {results['import_ms']:.1f} ms (target under 50)")
     ours, peer = results["peak_mb"]["ours"], results["peak_mb"]["peer"]
-    print(f"peak memory of (a): ours {ours:.0f} MB, peer {peer:.0f} MB (target: at most the peer's)")
+    print(
+        f"peak memory of (a): ours {ours:.0f} MB, peer {peer:.0f} MB (target: at most the peer's)"
+    )
     pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n")
 
 

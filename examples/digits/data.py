@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits (8x8 pixels) that scikit-learn ships, split 80/20 by a fixed seed."""
+"""The 1,797 handwritten digits (8x8) that scikit-learn ships, split 80/20 by a fixed seed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches(data: dict[str, np.ndarray], size: int) -> Batches:
 def shuffled(
     data: dict[str, np.ndarray], size: int
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-    """Epoch number -> minibatches in an order that depends on it alone, so that a run can resume."""
+    """Epoch number -> minibatches in an order that depends on it alone: a run can resume."""
 
     def epoch(number: int) -> Iterator[dict[str, np.ndarray]]:
         order = np.random.default_rng(1000 + number).permutation(len(data["label"]))

@@ -1,6 +1,6 @@
 """Load the saved network in a fresh process and predict the test set.
 
-    python examples/digits/predict.py [--out build/digits]
+python examples/digits/predict.py [--out build/digits]
 """
 
 from __future__ import annotations

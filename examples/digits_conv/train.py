@@ -1,6 +1,6 @@
 """Train a small convolutional network on the same handwritten digits.
 
-    python examples/digits_conv/train.py [--out build/digits_conv]
+python examples/digits_conv/train.py [--out build/digits_conv]
 """
 
 from __future__ import annotations
