@@ -1,0 +1,311 @@
+"""Optimizers: formulas, PyTorch step for step, sparse rows, and the global norm."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from op_test import Case, OpTest
+from opscope.framework.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.errors import AttributeTypeError, RunError
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.registry import lookup
+from opscope.framework.scope import Scope
+from opscope.proto import net_pb2 as pb
+
+CHUNK = 8
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr("opscope.operators._updates._CHUNK", CHUNK)
+
+
+class OptimizerTest(OpTest):
+    """Cases that every optimizer shares.
+
+    `update(p, g, lr, s, a, step)` gives the new parameter and the new states by name; g holds
+    grad_scale already, and weight decay except where `decoupled`.
+    """
+
+    states: ClassVar[tuple[str, ...]] = ()
+    attrs: ClassVar[tuple[dict, ...]] = ({},)
+    step_slot = False
+    decoupled = False
+
+    def inputs(self, rng, shape):
+        inputs = {"param": rng.normal(size=shape), "grad": rng.normal(size=shape)}
+        inputs["lr"] = np.array(0.1)
+        if self.step_slot:
+            inputs["step"] = np.array(3)
+        for state in self.states:
+            inputs[state] = rng.uniform(0.5, 1.5, shape)
+        return inputs
+
+    def case(self, inputs, attrs=None):
+        return Case(inputs, attrs or {}, outputs=tuple(f"{state}_out" for state in self.states))
+
+    def share(self):
+        return {f"{slot}_out": slot for slot in ("param", *self.states)}
+
+    def cases(self, rng):
+        for attrs in ({}, {"weight_decay": 0.3, "lr_factor": 0.5}, *self.attrs):
+            for shape in ((3, 4), (2 * CHUNK + 3,), ()):
+                inputs = self.inputs(rng, shape)
+                yield Case(inputs, attrs)
+                yield Case(inputs | {"grad_scale": np.array(0.25)}, attrs, share=self.share())
+            inputs = self.inputs(rng, (6, 2))
+            for rows in ([4, 1], [4, 1, 4, 4, -1, 0], [-1, -1]):
+                inputs |= {"rows": np.array(rows), "grad": rng.normal(size=(len(rows), 2))}
+                yield Case(inputs, attrs)
+                yield Case(inputs | {"grad_scale": np.array(0.25)}, attrs, share=self.share())
+
+    def reference(self, inputs, attrs):
+        grad, touched = inputs["grad"], ...
+        if "rows" in inputs:
+            rows = inputs["rows"]
+            touched = np.unique(rows[rows >= 0])
+            grad = np.stack([*(grad[rows == r].sum(0) for r in touched), grad[0]])[:-1]
+        old = {slot: inputs[slot] for slot in ("param", *self.states)}
+        new = {slot: value.copy() for slot, value in old.items()}
+        p, states = old["param"][touched], {name: old[name][touched] for name in self.states}
+        g = grad * inputs.get("grad_scale", 1)
+        if not self.decoupled:
+            g = g + attrs["weight_decay"] * p
+        rate = inputs["lr"] * attrs["lr_factor"]
+        results = self.update(p, g, rate, states, attrs, inputs.get("step"))
+        for slot, value in zip(("param", *self.states), results, strict=True):
+            new[slot][touched] = value
+        return {f"{slot}_out": value for slot, value in new.items()}
+
+    # -- beside PyTorch ----------------------------------------------------------------------------
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        raise AssertionError
+
+    def test_equals_torch_step_for_step(self):
+        torch = pytest.importorskip("torch")
+        for attrs in ({}, {"weight_decay": 0.1}, *self.attrs):
+            rng = np.random.default_rng(0)
+            start, grads = rng.normal(size=(3, 4)), rng.normal(size=(12, 3, 4))
+            tensor = torch.tensor(start.copy(), requires_grad=True)
+            peer = self.torch_optimizer(torch, [tensor], attrs)
+            net, scope = self.one_update(attrs), Scope()
+            scope.feed({"p": start, "lr": np.array(0.1), "step": np.array(0)})
+            scope.feed({f"p_{state}": np.zeros((3, 4)) for state in self.states})
+            for step, grad in enumerate(grads, 1):
+                tensor.grad = torch.tensor(grad)
+                peer.step()
+                scope.feed({"grad": grad, "step": np.array(step)})
+                net.run(scope)
+                np.testing.assert_allclose(
+                    scope.numpy("p"), tensor.detach().numpy(), rtol=1e-11, atol=1e-13
+                )
+
+    def one_update(self, attrs):
+        desc = pb.NetDesc()
+        states = {state: f"p_{state}" for state in self.states}
+        inputs = {"param": "p", "grad": "grad", "lr": "lr"} | states
+        if self.step_slot:
+            inputs["step"] = "step"
+        outputs = {"param_out": "p"} | {f"{s}_out": name for s, name in states.items()}
+        desc.vars.append(make_var("p", (3, 4), "float64", PARAMETER))
+        desc.vars.append(make_var("grad", (3, 4), "float64", INPUT))
+        desc.vars.append(make_var("lr", (), "float64", STATE))
+        desc.vars.append(make_var("step", (), "int64", STATE))
+        desc.vars.extend(make_var(name, (3, 4), "float64", STATE) for name in states.values())
+        desc.ops.append(make_op(self.type, inputs, outputs, attrs))
+        return PlainNet(desc)
+
+    # -- refusals ----------------------------------------------------------------------------------
+
+    def test_refuses(self):
+        good = self.inputs(np.random.default_rng(0), (3, 2))
+        self.refuses("param and grad", good | {"grad": np.zeros((2, 3))})
+        self.refuses("lr wants 0 dimensions", good | {"lr": np.zeros(1)})
+        self.refuses("one floating dtype", good | {"grad": np.zeros((3, 2), "float32")})
+        self.refuses("integer dtype", good | {"rows": np.zeros(3)})
+        self.refuses("length of rows", good | {"rows": np.zeros(2, int)})
+        rows = {"rows": np.zeros(4, int)}
+        self.refuses("rows of param and grad", good | rows | {"grad": np.zeros((4, 3))})
+        self.refuses("is below", good, {"weight_decay": -1.0}, AttributeTypeError)
+        for state in self.states:
+            self.refuses(f"param and {state}", good | {state: np.zeros((2, 2))})
+
+    def test_row_out_of_range(self):
+        inputs = self.inputs(np.random.default_rng(0), (3, 2)) | {"rows": np.array([0, 7, 1])}
+        with pytest.raises(RunError, match="rows 'rows' holds 7, want below 3"):
+            self.output(self.case(inputs))
+
+    def test_learning_rate_of_another_dtype(self):
+        inputs = self.inputs(np.random.default_rng(0), (3, 2))
+        wanted = self.output(self.case(inputs), "float64")["param_out"]
+        setup = self.setup(self.case(inputs), "float64", want=False)
+        net = PlainNet(setup.net(tails=False)[0])
+        net.desc.vars[list(net.vars).index("lr")].dtype = pb.FLOAT32
+        scope = Scope()
+        scope.feed(setup.arrays | {"lr": np.float32(0.1)})
+        net.run(scope)
+        np.testing.assert_allclose(scope.numpy("param_out"), wanted, rtol=1e-6)
+
+
+class TestSgd(OptimizerTest):
+    type = "sgd"
+
+    def update(self, p, g, lr, s, a, step):
+        return (p - lr * g,)
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.SGD(parameters, lr=0.1, **attrs)
+
+
+class TestMomentum(OptimizerTest):
+    type = "momentum"
+    states = ("velocity",)
+    attrs = ({"momentum": 0.5},)
+
+    def update(self, p, g, lr, s, a, step):
+        v = a["momentum"] * s["velocity"] + g
+        return p - lr * v, v
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.SGD(parameters, lr=0.1, **{"momentum": 0.9, **attrs})
+
+
+class TestNesterov(TestMomentum):
+    type = "nesterov"
+
+    def update(self, p, g, lr, s, a, step):
+        v = a["momentum"] * s["velocity"] + g
+        return p - lr * (g + a["momentum"] * v), v
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.SGD(parameters, lr=0.1, nesterov=True, **{"momentum": 0.9, **attrs})
+
+
+class TestAdagrad(OptimizerTest):
+    type = "adagrad"
+    states = ("moment",)
+    attrs = ({"epsilon": 1e-3},)
+
+    def update(self, p, g, lr, s, a, step):
+        m = s["moment"] + g * g
+        return p - lr * g / (np.sqrt(m) + a["epsilon"]), m
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.Adagrad(parameters, lr=0.1, **torch_names(attrs))
+
+
+class TestAdadelta(OptimizerTest):
+    type = "adadelta"
+    states = ("square_average", "update_average")
+    attrs = ({"epsilon": 1e-3, "rho": 0.5},)
+
+    def update(self, p, g, lr, s, a, step):
+        rho, epsilon = a["rho"], a["epsilon"]
+        squares = rho * s["square_average"] + (1 - rho) * g * g
+        d = g * np.sqrt(s["update_average"] + epsilon) / np.sqrt(squares + epsilon)
+        return p - lr * d, squares, rho * s["update_average"] + (1 - rho) * d * d
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.Adadelta(parameters, lr=0.1, **torch_names(attrs))
+
+
+class TestRmsprop(OptimizerTest):
+    type = "rmsprop"
+    states = ("square_average", "gradient_average", "velocity")
+    attrs = ({"momentum": 0.9}, {"centered": True}, {"centered": True, "momentum": 0.5})
+
+    def inputs(self, rng, shape):
+        made = super().inputs(rng, shape)
+        return made | {"gradient_average": 0.1 * made["gradient_average"]}
+
+    def update(self, p, g, lr, s, a, step):
+        alpha, mean, v = a["alpha"], s["gradient_average"], s["velocity"]
+        squares = alpha * s["square_average"] + (1 - alpha) * g * g
+        if a["centered"]:
+            mean = alpha * mean + (1 - alpha) * g
+        spread = squares - mean**2 if a["centered"] else squares
+        d = g / (np.sqrt(spread) + a["epsilon"])
+        if a["momentum"]:
+            d = v = a["momentum"] * v + d
+        return p - lr * d, squares, mean, v
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.RMSprop(parameters, lr=0.1, **torch_names(attrs))
+
+    def test_states_that_are_not_needed_may_be_left_out(self):
+        whole = self.inputs(np.random.default_rng(0), (3, 2))
+        alone = {s: v for s, v in whole.items() if s not in ("gradient_average", "velocity")}
+        wanted = self.output(self.case(whole))
+        found = self.output(Case(alone))
+        np.testing.assert_array_equal(found["param_out"], wanted["param_out"])
+        self.refuses("momentum wants the state velocity", alone, {"momentum": 0.5})
+        self.refuses("must be given together", whole)
+
+
+class TestAdam(OptimizerTest):
+    type = "adam"
+    states = ("moment1", "moment2")
+    attrs = ({"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},)
+    step_slot = True
+
+    def update(self, p, g, lr, s, a, step):
+        b1, b2 = a["beta1"], a["beta2"]
+        m, v = b1 * s["moment1"] + (1 - b1) * g, b2 * s["moment2"] + (1 - b2) * g * g
+        d = m / (1 - b1**step) / (np.sqrt(v / (1 - b2**step)) + a["epsilon"])
+        return p - lr * d, m, v
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.Adam(parameters, lr=0.1, **torch_names(attrs))
+
+
+class TestAdamw(TestAdam):
+    type = "adamw"
+    decoupled = True
+
+    def update(self, p, g, lr, s, a, step):
+        return super().update(p * (1 - lr * a["weight_decay"]), g, lr, s, a, step)
+
+    def torch_optimizer(self, torch, parameters, attrs):
+        return torch.optim.AdamW(parameters, lr=0.1, **torch_names(attrs))
+
+
+def torch_names(attrs):
+    named = dict(attrs)
+    if "epsilon" in named:
+        named["eps"] = named.pop("epsilon")
+    if "beta1" in named:
+        named["betas"] = (named.pop("beta1"), named.pop("beta2"))
+    return named
+
+
+class TestGlobalNormScale(OpTest):
+    type = "global_norm_scale"
+    exact_dtype = ()
+
+    def cases(self, rng):
+        arrays = [rng.normal(size=(3, 4)), rng.normal(size=5), rng.normal(size=())]
+        for clip_norm in (0.0, 0.5, 100.0):
+            yield Case({"x": arrays}, {"clip_norm": clip_norm})
+        yield Case({"x": [np.zeros((2, 2))]}, {"clip_norm": 1.0})
+
+    def reference(self, inputs, attrs):
+        norm = np.sqrt(sum((x**2).sum() for x in inputs["x"]))
+        return {"scale": np.array(min(1.0, attrs["clip_norm"] / norm) if norm else 1.0)}
+
+    def test_half_precision_does_not_overflow(self):
+        x = np.full(100, 600, "float16")
+        out = self.output(Case({"x": [x]}, {"clip_norm": 60.0}), "float16")["scale"]
+        assert out.dtype == np.float32
+        np.testing.assert_allclose(out, 0.01, rtol=1e-3)
+
+    def test_refuses(self):
+        self.refuses("floating dtype", {"x": [np.zeros(2), np.zeros(2, int)]}, {"clip_norm": 1.0})
+        self.refuses("missing", {"x": [np.zeros(2)]}, {}, AttributeTypeError)
+
+
+def test_every_optimizer_gives_expressions_for_all_its_outputs():
+    for name in ("sgd", "momentum", "nesterov", "adagrad", "adadelta", "rmsprop", "adam", "adamw"):
+        entry = lookup(name)
+        assert set(entry.scalar) == set(entry.output_slots)
