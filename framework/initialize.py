@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..proto import net_pb2 as pb
 from .context import OpContext, default_context
-from .desc import PARAMETER, STATE, clone, var_dtype, var_shape
+from .desc import PARAMETER, STATE, clone, output_names, var_dtype, var_shape
 from .errors import ShapeError, VariableError, format_shape
 from .infer import fits
 from .plain_net import PlainNet
@@ -94,7 +94,7 @@ def _run(variables: list[pb.VarDesc], work: Scope, context: OpContext) -> None:
         net.add_var(declared)
         work.var(var.name)  # local: results must not reach the caller's variables before the end
     for var in variables:
-        net.add_op(_writing_to(var))
+        net.add_op(_initializer(var))
     quiet = context.derive(train=True, keep=None)
     quiet.hooks = []  # they watch the net, not its initialisers
     net.run(work, quiet)
@@ -110,15 +110,15 @@ def _run(variables: list[pb.VarDesc], work: Scope, context: OpContext) -> None:
             )
 
 
-def _writing_to(var: pb.VarDesc) -> pb.OpDesc:
-    """The initialiser of `var`, its one output set to the variable itself."""
+def _initializer(var: pb.VarDesc) -> pb.OpDesc:
+    """The operator that fills `var`, with the variable's place in the source."""
     op = clone(var.initializer)
-    outputs = [slot for slot in op.outputs if slot.vars]
-    if len(outputs) != 1 or len(outputs[0].vars) != 1:
+    written = list(output_names(op))
+    if written != [var.name]:
         raise VariableError(
-            f"variable {var.name!r}: its initialiser {op.type} must have one output"
+            f"the initialiser of {var.name!r} must write it and nothing else;"
+            f" {op.type} writes {', '.join(written) or 'nothing'}"
         )
-    outputs[0].vars[:] = [var.name]
     if not op.source.file:
         op.source.CopyFrom(var.source)
     return op

@@ -55,7 +55,7 @@ def verify(file: str) -> None:
 
     desc = read_desc(file)
     found = problems(desc)
-    lines = [str(problem) for problem in found]
+    lines = [f"{problem.severity}: {problem.message}" for problem in found]
     errors = sum(problem.severity == ERROR for problem in found)
     if not file.endswith(SUFFIX):
         beside = verify_parameters(file, desc)

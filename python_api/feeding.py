@@ -13,6 +13,7 @@ from ..framework.net import Net
 from ..framework.scope import Scope
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def not_finite(array: Any) -> int:
     """Elements of a host array that are NaN or infinite. Cheap where there are none."""
     if array.dtype.kind != "f" or np.isfinite(np.add.reduce(array, axis=None)):

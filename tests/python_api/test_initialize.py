@@ -12,7 +12,7 @@ from opscope.framework.initialize import initialize, persistent_vars
 from opscope.framework.scope import Scope
 
 
-def constant(value, shape=(2,), dtype="float32", out="ignored"):
+def constant(value, shape=(2,), dtype="float32", out="w"):
     attrs = {"shape": list(shape), "dtype": np.dtype(dtype), "value": float(value)}
     return make_op("fill_constant", {}, {"out": out}, attrs)
 
@@ -27,8 +27,8 @@ def test_fills_what_holds_no_value():
     net = net_of(
         make_var("x", [-1], "float32", INPUT),
         make_var("w", [2], "float32", PARAMETER, initializer=constant(3)),
-        make_var("s", [], "int64", STATE, initializer=constant(4, (), "int64")),
-        make_var("given", [2], "float32", PARAMETER, initializer=constant(5)),
+        make_var("s", [], "int64", STATE, initializer=constant(4, (), "int64", "s")),
+        make_var("given", [2], "float32", PARAMETER, initializer=constant(5, out="given")),
     )
     scope = Scope()
     scope.feed({"given": np.zeros(2, np.float32)})
@@ -81,26 +81,28 @@ def test_names_all_that_are_lost():
 )
 def test_wrong_shape_or_dtype_leaves_the_scope(var):
     scope = Scope()
-    good = make_var("v", [2], "float32", PARAMETER, initializer=constant(1))
+    good = make_var("v", [2], "float32", PARAMETER, initializer=constant(1, out="v"))
     with pytest.raises(ShapeError, match="'w'"):
         initialize(net_of(good, var), scope)
     assert scope.names() == []
 
 
-def test_initializer_must_have_one_output():
-    two = make_op("top_k", {"x": "a"}, {"out": "b", "indices": "c"}, {"k": 1})
-    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=two))
-    with pytest.raises(VariableError, match="one output"):
+@pytest.mark.parametrize(
+    "outputs", [{"out": "b"}, {"out": "w", "indices": "c"}, {}], ids=["other", "two", "none"]
+)
+def test_an_initializer_writes_its_variable_and_nothing_else(outputs):
+    op = make_op("top_k", {"x": "a"}, outputs, {"k": 1})
+    net = net_of(make_var("w", [2], "float32", PARAMETER, initializer=op))
+    with pytest.raises(VariableError, match="'w' must write it and nothing else"):
         initialize(net, Scope())
 
 
 def test_one_seed_gives_one_set_of_values():
     attrs = {"shape": [8], "dtype": np.dtype("float32"), "low": -1.0, "high": 1.0}
-    random = make_op("uniform_random", {}, {"out": "w"}, attrs)
-    net = net_of(
-        make_var("v", [8], "float32", PARAMETER, initializer=random),
-        make_var("w", [8], "float32", PARAMETER, initializer=random),
-    )
+    net = net_of()
+    for name in "vw":
+        random = make_op("uniform_random", {}, {"out": name}, attrs)
+        net.vars.add().CopyFrom(make_var(name, [8], "float32", PARAMETER, initializer=random))
     scopes = [Scope(), Scope()]
     for scope in scopes:
         initialize(net, scope, OpContext(seed=3))
