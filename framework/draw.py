@@ -28,6 +28,7 @@ KIND_COLOURS = {
     pb.VarDesc.STATE: "#e4e4e4",
     pb.VarDesc.OUTPUT: "#f8c8d0",
 }
+_GIVEN = (pb.VarDesc.INPUT, pb.VarDesc.PARAMETER, pb.VarDesc.STATE)
 _FONT = 12.0
 _CHAR = 7.4  # a monospace character of that size; the widest common font has 0.61 em
 _LINE = 15.0
@@ -161,7 +162,7 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
             KIND_COLOURS.get(kind, "#ffffff"),
             operator=False,
             tip=tip,
-            dashed=source and name in made_elsewhere,
+            dashed=source and name in made_elsewhere and kind not in _GIVEN,
         )
         panel.nodes.append(node)
         return len(panel.nodes) - 1

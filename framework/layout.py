@@ -125,6 +125,8 @@ class _Graph:
             height = max(self.boxes[node].height for node in layer)
             for node in layer:
                 self.boxes[node].y = top + height / 2
+                if node >= self.count:  # a line runs straight through the layer
+                    self.boxes[node].height = height
             top += height + LAYER_GAP
             self._separate(layer, [0.0] * len(layer))
         # a side input follows its reader, so that the main chain stays straight
@@ -170,7 +172,9 @@ class _Graph:
         for path in self.paths:
             first, last = self.boxes[path[0]], self.boxes[path[-1]]
             points = [(first.x, first.y + first.height / 2)]
-            points += [(self.boxes[node].x, self.boxes[node].y) for node in path[1:-1]]
+            for node in path[1:-1]:
+                box = self.boxes[node]
+                points += [(box.x, box.y - box.height / 2), (box.x, box.y + box.height / 2)]
             routes.append([*points, (last.x, last.y - last.height / 2)])
         width = max(box.x + box.width / 2 for box in self.boxes)
         height = max(box.y + box.height / 2 for box in self.boxes)
