@@ -62,8 +62,11 @@ def compare(ours: Callable[[], object], peer: Callable[[], object]) -> dict[str,
 
 def run_cases(chosen: list[str], threads: int) -> dict[str, dict[str, float]]:
     import cases
-    import torch
 
+    try:
+        import torch
+    except ImportError:
+        sys.exit("the benchmarks compare with PyTorch: python build.py bench installs it")
     torch.set_num_threads(threads)
     results = {}
     for key in chosen:

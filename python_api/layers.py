@@ -74,9 +74,12 @@ class Layers:
             x: [..., K], or several inputs whose products are summed.
             size: width N of the output.
             activation: an activation operator (`relu`, `sigmoid`, ...), any case; "" = none.
-            w, b: existing parameters [K, N] (one for each input) and [N].
+            w: existing parameter [K, N], one for each input.
+            b: existing parameter [N].
             bias: make a bias where `b` is not given.
-            init, bias_init: see `initializers.initializer`.
+            init: of the weights; see `initializers.initializer`.
+            bias_init: of the bias.
+            lr_factor: multiplies the learning rate of both.
 
         Returns:
             [..., N]
