@@ -274,13 +274,13 @@ class Correlation:
             total.reshape([weights.shape[axis] for axis in order]),
             weights.transpose(order),
         )
-        matmul, add, reduce = xp.matmul, xp.add, xp.add.reduce
+        matmul, add, total_of = xp.matmul, xp.add, xp.sum
 
         def run() -> None:
             target = total
             for x, y, product in pieces:
                 matmul(x, y, out=product)
-                reduce(product, axis=1, out=target)
+                total_of(product, axis=1, out=target)
                 if target is part:
                     add(total, part, out=total)
                 target = part
@@ -294,10 +294,10 @@ class Correlation:
         ones = xp.ones((self.inner, 1), self.dtype)
         sums = self.k.scratch((self.groups, self.positions, self.filters, 1), self.dtype)
         target = out.reshape(self.groups, self.filters, 1)
-        matmul, reduce = xp.matmul, xp.add.reduce
+        matmul, total_of = xp.matmul, xp.sum
 
         def run() -> None:
             matmul(rows, ones, out=sums)
-            reduce(sums, axis=1, out=target)
+            total_of(sums, axis=1, out=target)
 
         return run

@@ -24,8 +24,8 @@ _OUTPUT_PADDING = AttrSpec(
 )
 _DOC = """{rank}-D transposed convolution with bias.
 
-Each x[n, c, p] adds x[n, c, p] * w[c, o, k] to out[n, o, p*stride + k*dilation - padding]. An axis of
-size P becomes (P-1)*stride + dilation*(k-1) + 1 + output_padding - padding at both ends."""
+Each x[n, c, p] adds x[n, c, p] * w[c, o, k] to out[n, o, p*stride + k*dilation - padding]. An axis
+of size P becomes (P-1)*stride + dilation*(k-1) + 1 + output_padding - padding at both ends."""
 
 
 def _rule(s: ShapeArgs) -> None:
@@ -83,7 +83,7 @@ def _backward(k: Any) -> Callable[[], Any]:
         calls.append(plan.make_small(k["w"], None, x_grad))
     if b_grad is not None:
         axes = (0, *range(2, out_grad.ndim))
-        calls.append(partial(k.xp.add.reduce, out_grad, axis=axes, out=b_grad))
+        calls.append(partial(k.xp.sum, out_grad, axis=axes, out=b_grad))
     return in_order(*calls)
 
 

@@ -61,15 +61,15 @@ def _stat(k: Any, view: _View, slot: str, dtype: Any) -> Any:
 
 def _mean(k: Any, view: _View, source: Any, target: Any) -> Call:
     """target = mean of source; halves are added up in float32, where their sums fit."""
-    scale, reduce = 1 / view.size, k.xp.add.reduce
+    scale, total_of = 1 / view.size, k.xp.sum
     if source.dtype != np.float16:
         return in_order(
-            partial(reduce, source, axis=view.axes, keepdims=True, out=target),
+            partial(total_of, source, axis=view.axes, keepdims=True, out=target),
             partial(k.xp.multiply, target, target.dtype.type(scale), out=target),
         )
     total = k.scratch(target.shape, np.float32)
     return in_order(
-        partial(reduce, source, axis=view.axes, dtype=np.float32, keepdims=True, out=total),
+        partial(total_of, source, axis=view.axes, dtype=np.float32, keepdims=True, out=total),
         partial(k.xp.multiply, total, np.float32(scale), out=total),
         partial(k.xp.copyto, target, total, casting="unsafe"),
     )
