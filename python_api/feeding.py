@@ -15,8 +15,8 @@ from ..framework.scope import Scope
 
 @np.errstate(over="ignore", invalid="ignore")
 def not_finite(array: Any) -> int:
-    """Elements of a host array that are NaN or infinite. Cheap where there are none."""
-    if array.dtype.kind != "f" or np.isfinite(np.add.reduce(array, axis=None)):
+    """Numbers in a host array of floats that are NaN or infinite. Cheap where there are none."""
+    if np.isfinite(np.add.reduce(array, axis=None)):
         return 0
     return array.size - int(np.count_nonzero(np.isfinite(array)))  # a sum may just overflow
 
@@ -44,7 +44,7 @@ class Feeder:
             ShapeError: numbers of the wrong kind, or no array.
             NotFiniteError: NaN or infinity in an array; the scope is as before.
         """
-        if not isinstance(batch, Mapping):
+        if type(batch) is not dict and not isinstance(batch, Mapping):
             raise VariableError(
                 f"{where()}: a minibatch maps names to arrays; this is a {type(batch).__name__}"
             )
@@ -74,7 +74,7 @@ class Feeder:
                     f"{where()}: variable {name!r} wants {wanted} and was given {value.dtype}"
                 )
             value = value.astype(wanted)
-        if isinstance(value, np.ndarray):
+        if value.dtype.kind == "f" and isinstance(value, np.ndarray):
             bad = not_finite(value)
             if bad:
                 raise NotFiniteError(

@@ -332,7 +332,10 @@ class _Trainer:
         return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
 
     def _why_not_finite(self, value: float) -> str:
-        bad = [n for n, a in persistent_values(self.desc, self.scope).items() if not_finite(a)]
+        held = persistent_values(self.desc, self.scope)
+        bad = [
+            name for name, array in held.items() if array.dtype.kind == "f" and not_finite(array)
+        ]
         why = f"{self._position()}: the loss {self.loss!r} is {value}"
         if bad:
             why += f"; no longer finite: {', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"

@@ -47,6 +47,7 @@ def make_net():
     for name, value in VALUES.items():
         kind = PARAMETER if value.dtype.kind == "f" else STATE
         net.vars.add().CopyFrom(make_var(name, value.shape, value.dtype, kind))
+    net.vars.add().CopyFrom(make_var("y", [2, 3]))
     net.ops.add().CopyFrom(make_op("relu", {"x": "w"}, {"out": "y"}))
     return net
 

@@ -592,3 +592,56 @@ def test_a_bar_on_a_terminal(capsys, monkeypatch):
         train(classifier(), batches, epochs=2, scope=Scope(), seed=1)
         shown = capsys.readouterr().err
         assert "epoch 2/2" in shown and "minibatches" in shown
+
+
+# -- with NetBuilder -------------------------------------------------------------------------------
+
+
+def build():
+    b = opscope.NetBuilder("built")
+    x, label = b.input("x", [-1, 6]), b.input("label", [-1], "int64")
+    w = b.parameter("w0", [6, 12]), b.parameter("b0", [12], 0.0)
+    hidden = b.dropout(b.relu(b.add_op("affine", x, *w)), p=0.3)
+    w = b.parameter("w1", [12, 3]), b.parameter("b1", [3], 0.0)
+    losses = b.softmax_cross_entropy(b.add_op("affine", hidden, *w, name="scores"), label)
+    cost = b.mean(losses, name="cost")
+    return b, cost
+
+
+def build_and_optimize():
+    """The same net again, from other lines: a resume does not mind."""
+    b, cost = build()
+    b.backward_from(cost)
+    b.add_optimization(0.01, "adam", clip_norm=1.0)
+    return b
+
+
+def test_a_builder_with_adam_resumes_bit_for_bit(tmp_path):
+    b, cost = build()
+    b.backward_from(cost)
+    b.add_optimization(0.01, "adam", clip_norm=1.0)
+    straight, again = Scope(), Scope()
+    options = {"loss": cost, "metrics": (), "evaluate": HELD_OUT}
+    whole = run(straight, b, epochs=5, **options)
+    assert whole["eval_cost"][-1] < whole["eval_cost"][0]
+    part = InterruptAfter(2, 1)
+    run(Scope(), b, batches=part, epochs=5, checkpoint=tmp_path / "run", **options)
+    options["loss"] = "cost"
+    other = build_and_optimize()
+    resumed = run(again, other, epochs=5, checkpoint=tmp_path / "run", resume=True, **options)
+    assert numbers(resumed) == numbers(whole)
+    assert same(values(again, other), values(straight, b))
+
+
+def test_a_builder_saves_loads_and_predicts_the_same(tmp_path):
+    b, scope = build_and_optimize(), Scope()
+    run(scope, b, loss="cost", metrics=())
+    feed = {"x": data(9)["x"]}
+    before = b.run(scope, feed=feed, fetch=["scores"], need_backward=False)["scores"]
+    opscope.save(b, scope, tmp_path / "n")
+    net, loaded = opscope.load(tmp_path / "n")
+    again = opscope.NetBuilder.from_desc(net.desc)
+    after = again.run(loaded, feed=feed, fetch=["scores"], need_backward=False)["scores"]
+    assert np.array_equal(before, after)
+    more = train(net, BATCHES, epochs=1, scope=loaded, loss="cost", progress=False)
+    assert more.last["cost"] < 1.5
