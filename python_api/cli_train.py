@@ -88,7 +88,8 @@ def train(file: str, **options: Any) -> None:
     )
     save(net, scope, options["out"])
     row = {name: value for name, value in history.last.items() if name != "seconds"}
-    click.echo("  ".join(f"{name} {value:.6g}" for name, value in row.items()))
+    if row:
+        click.echo("  ".join(f"{name} {value:.6g}" for name, value in row.items()))
     click.echo(f"saved {options['out']}" + (" (interrupted)" if history.interrupted else ""))
 
 
