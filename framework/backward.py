@@ -235,6 +235,20 @@ class _Builder:
                     if name != EMPTY and name not in self.stopped and self._floating(name):
                         self.needed.add((name, made[name]))
 
+    def refuse_views(self) -> None:
+        """Gradients follow names: one that passes from a matrix to a view of it would be lost."""
+        needed = {name for name, _ in self.needed}
+        for index, op in enumerate(self.ops):
+            for name in (*input_names(op), *output_names(op)):
+                var = self.vars.get(name)
+                if var is None or not var.HasField("view"):
+                    continue
+                if name in needed or var.view.base in needed:
+                    raise GradientError(
+                        f"no gradient is built through views: {self.title(index)} uses {name!r},"
+                        f" a view of {var.view.base!r}; use slice, split or concat instead"
+                    )
+
     def _floating(self, name: str) -> bool:
         var = self.vars.get(name)
         dtype = var_dtype(var) if var is not None else None
@@ -361,6 +375,7 @@ def build_backward(
             raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
     roots = {name: _root(builder, name) for name in named}
     builder.find_needed(list(roots.values()))
+    builder.refuse_views()
     result = BackwardResult()
     for name, given in seeds.items():
         value = builder.latest(name)

@@ -55,6 +55,8 @@ class PlainNet(Net):
         self.desc.CopyFrom(lowered)
         self.vars = {var.name: var for var in self.desc.vars}
         self.operators = [Operator(op, index) for index, op in enumerate(self.desc.ops)]
+        for op, made in zip(self.operators, self.desc.ops, strict=True):
+            self._declare(op, {}, made.source)
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
@@ -116,15 +118,19 @@ class PlainNet(Net):
         op = Operator(desc, len(self.operators))
         shapes = self._shapes_while_building(op)
         self.desc.ops.append(desc)
+        self._declare(op, shapes, desc.source)
+        self.operators.append(op)
+        self._forget()
+
+    def _declare(self, op: Operator, shapes: Mapping[str, Any], source: pb.SourceLocation) -> None:
+        """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
         for name in op.input_vars():
             if name not in self.vars:
                 self.add_var(pb.VarDesc(name=name, kind=pb.VarDesc.INPUT))
         for name in op.output_vars():
             if name not in self.vars:
                 shape, dtype = shapes.get(name, (None, None))
-                self.add_var(make_var(name, shape, dtype, source=desc.source))
-        self.operators.append(op)
-        self._forget()
+                self.add_var(make_var(name, shape, dtype, source=source))
 
     def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
         metas = {}

@@ -252,6 +252,17 @@ def test_unreachable_says_why():
         build_backward(net(relu("x", "a"), relu("w", "b")), targets="a")
 
 
+@pytest.mark.parametrize("base", ["m", "w"])
+def test_views_are_refused(base):
+    """Written in pieces and read as a whole, or the other way round."""
+    desc = net(relu("w", "piece"), square("m", "y")) if base == "m" else net(square("piece", "y"))
+    view = make_var("piece")
+    view.view.base, view.view.row_end, view.view.col_end = base, -1, -1
+    desc.vars.extend([make_var("m", SHAPE), view])
+    with pytest.raises(GradientError, match=f"op 0 .* uses 'piece', a view of '{base}'; use slice"):
+        build_backward(desc)
+
+
 def test_nothing_to_differentiate():
     with pytest.raises(GradientError, match="no forward operators"):
         build_backward(net())
