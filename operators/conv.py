@@ -19,7 +19,8 @@ GROUPS = AttrSpec("groups", "int", "independent convolutions the channels are sp
 _SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _DOC = """{rank}-D convolution (cross-correlation) with bias.
 
-out[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, g*C/groups + c, p*stride + k*dilation - pad]
+out[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, g*C/groups + c, q],
+q = p*stride + k*dilation - padding
 
 where g is the group of filter o, and x is zero outside. An axis of size S becomes
 floor((S + padding at both ends - dilation*(k-1) - 1) / stride) + 1."""
@@ -31,7 +32,7 @@ def _rule(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b")
     groups = s.attrs["groups"]
     check_attrs(s, rank)
-    if 0 in w[1:]:
+    if 0 in w:
         s.fail("w has an axis of size 0")
     if w[0] >= 0 and w[0] % groups:
         s.fail(f"the {w[0]} filters of w do not split into {groups} groups")
@@ -39,12 +40,11 @@ def _rule(s: ShapeArgs) -> None:
         s.same("the channels of x and of w times groups", x[1], w[1] * groups)
     if s.has("b"):
         s.same("the size of b and the filters of w", s.rank("b", 1)[0], w[0])
-    out = [
-        -1 if size < 0 or axis.kernel < 0 else axis.positions(size)
-        for axis, size in zip(make_axes(s.attrs, w[2:]), x[2:], strict=True)
-    ]
-    for size, axis, count in zip(x[2:], make_axes(s.attrs, w[2:]), out, strict=True):
-        if size >= 0 and axis.kernel >= 0 and (count <= 0 or size == 0):
+    out = []
+    for axis, size in zip(make_axes(s.attrs, w[2:]), x[2:], strict=True):
+        known = size >= 0 and axis.kernel >= 0
+        out.append(axis.positions(size) if known else -1)
+        if known and (out[-1] <= 0 or size == 0):
             s.fail(
                 f"a window of {axis.extent} does not fit into {size} inputs padded with"
                 f" {axis.before} and {axis.after}"

@@ -61,10 +61,13 @@ class _Pass:
         fits = self.axis.stride == self.axis.kernel and covered == self.before[self.place]
         return fits and self.full
 
-    def views(self, large: Any, small: Any) -> list[tuple[Any, Any]]:
-        """For each tap its part of the array before, and of one after."""
-        lead = (slice(None),) * self.place
-        return [(large[(*lead, there)], small[(*lead, here)]) for here, there in self.spans]
+    def inputs(self, array: Any) -> list[Any]:
+        """For each tap the part of an array before that it reads."""
+        return [array[(*(slice(None),) * self.place, there)] for _, there in self.spans]
+
+    def outputs(self, array: Any) -> list[Any]:
+        """For each tap the part of an array after whose windows it lies in."""
+        return [array[(*(slice(None),) * self.place, here)] for here, _ in self.spans]
 
     def along(self, values: Sequence[float], dtype: Any, xp: Any) -> Any:
         """One value a position, to be broadcast over an array after."""
@@ -164,34 +167,33 @@ def _max_forward(k: Any) -> Callable[[], Any]:
 def _max_pass(k: Any, step: _Pass, source: Any, target: Any, winner: Any) -> Call:
     """target = maximum along one axis; winner = the tap it came from, the first of equal ones."""
     xp = k.xp
-    taps = list(enumerate(step.views(source, target)))
+    inputs, best = step.inputs(source), step.outputs(target)
     calls: list[Call] = []
-    if step.full and len(taps) > 1:
-        (_, (first, _)), (_, (second, _)) = taps[:2]
+    begin = 0
+    if step.full and len(inputs) > 1:
+        begin = 2
         if winner is not None:
-            calls.append(partial(xp.greater, second, first, out=_as_flags(k, winner)))
+            flags = _as_flags(k, winner)
+            calls.append(partial(xp.greater, inputs[1], inputs[0], out=flags))
             if winner.dtype != np.uint8:
-                calls.append(partial(xp.copyto, winner, calls[-1].keywords["out"]))
-        calls.append(partial(xp.maximum, first, second, out=target))
-        taps = taps[2:]
+                calls.append(partial(xp.copyto, winner, flags))
+        calls.append(partial(xp.maximum, inputs[0], inputs[1], out=target))
     else:
         calls.append(partial(target.fill, -xp.inf))
         if winner is not None:
             calls.append(partial(xp.copyto, winner, _first_taps(k, step, winner.dtype)))
-    if winner is not None and taps:
-        better = k.scratch(winner.shape, bool)
-        number = k.scratch(winner.shape, winner.dtype)
-    for tap, (there, here) in taps:
+    if winner is not None and begin < len(inputs):
+        winners = step.outputs(winner)
+        better = step.outputs(k.scratch(winner.shape, bool))
+        number = step.outputs(k.scratch(winner.shape, winner.dtype))
+    for tap in range(begin, len(inputs)):
         if winner is not None:
-            spot = step.views(source, winner)[tap][1]
-            flags = step.views(source, better)[tap][1]
-            mine = step.views(source, number)[tap][1]
             calls += [
-                partial(xp.greater, there, here, out=flags),
-                partial(xp.multiply, flags, winner.dtype.type(tap), out=mine),
-                partial(xp.maximum, spot, mine, out=spot),
+                partial(xp.greater, inputs[tap], best[tap], out=better[tap]),
+                partial(xp.multiply, better[tap], winner.dtype.type(tap), out=number[tap]),
+                partial(xp.maximum, winners[tap], number[tap], out=winners[tap]),
             ]
-        calls.append(partial(xp.maximum, here, there, out=here))
+        calls.append(partial(xp.maximum, best[tap], inputs[tap], out=best[tap]))
     return in_order(*calls)
 
 
@@ -226,31 +228,30 @@ def _max_backward(k: Any) -> Callable[[], Any]:
 
 
 def _scatter(k: Any, step: _Pass, source: Any, target: Any, winner: Any = None) -> Call:
-    """Add each window's gradient to its inputs: to the winner alone, or to all of them."""
+    """Give each window's gradient to its inputs: to the winner alone, or to all of them."""
     xp = k.xp
+    targets, sources = step.inputs(target), step.outputs(source)
     calls: list[Call | None] = [None if step.tiles else partial(target.fill, 0)]
-    share = source
     if winner is not None:
         flags = k.scratch(source.shape, bool)
         weights = k.scratch(source.shape, source.dtype)
-        share = weights
-    for tap, (there, _) in enumerate(step.views(target, source)):
-        here = step.views(target, share)[tap][1]
+        weighted = step.outputs(weights)
+    for tap, place in enumerate(targets):
+        given = sources[tap]
         if winner is not None:
+            given = weighted[tap]
             calls += [
                 partial(xp.equal, winner, winner.dtype.type(tap), out=flags),
                 partial(xp.copyto, weights, flags),
             ]
-        given = step.views(target, source)[tap][1]
-        if step.disjoint:
-            if winner is None:
-                calls.append(partial(xp.copyto, there, here))
+            if step.disjoint:
+                calls.append(partial(xp.multiply, sources[tap], given, out=place))
             else:
-                calls.append(partial(xp.multiply, given, here, out=there))
-        else:
-            if winner is not None:
                 calls.append(partial(xp.multiply, source, weights, out=weights))
-            calls.append(partial(xp.add, there, here, out=there))
+        if not step.disjoint:
+            calls.append(partial(xp.add, place, given, out=place))
+        elif winner is None:
+            calls.append(partial(xp.copyto, place, given))
     return in_order(*calls)
 
 
@@ -313,13 +314,13 @@ def _avg_forward(k: Any) -> Callable[[], Any]:
 
 def _sum_pass(xp: Any, step: _Pass, source: Any, target: Any) -> Call:
     """target = sum along one axis."""
-    taps = step.views(source, target)
-    if step.full and len(taps) > 1:
-        start = partial(xp.add, taps[0][0], taps[1][0], out=target)
-        taps = taps[2:]
-    else:
-        start = partial(target.fill, 0)
-    return in_order(start, *(partial(xp.add, here, there, out=here) for there, here in taps))
+    inputs, totals = step.inputs(source), step.outputs(target)
+    begin = 2 if step.full and len(inputs) > 1 else 0
+    start = partial(target.fill, 0)
+    if begin:
+        start = partial(xp.add, inputs[0], inputs[1], out=target)
+    pairs = zip(inputs[begin:], totals[begin:], strict=True)
+    return in_order(start, *(partial(xp.add, total, part, out=total) for part, total in pairs))
 
 
 def _avg_backward(k: Any) -> Callable[[], Any]:

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from op_test import Case, OpTest
 
+from op_test import Case, OpTest
 from opscope.framework.errors import AttributeTypeError
 
 
@@ -88,7 +88,7 @@ def naive_transpose(x, w, b, attrs):
 class Conv(OpTest):
     grad = ("x", "w", "b")
 
-    def case(self, rng, x, w, attrs=None, bias=True, **more):
+    def case(self, rng, x, w, attrs=None, bias=True):
         attrs = attrs or {}
         filters = w[1] * attrs.get("groups", 1) if "transpose" in self.type else w[0]
         inputs = {"x": rng.normal(size=x), "w": rng.normal(size=w)}
