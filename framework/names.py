@@ -39,5 +39,10 @@ def state_name(parameter: str, state: str) -> str:
     return f"{parameter}@{state.upper()}"
 
 
+def inner_name(outer: str, part: str) -> str:
+    """A variable inside what a composite operator stands for, named after its output `outer`."""
+    return f"{outer}@INNER@{part}"
+
+
 def is_grad(name: str) -> bool:
     return GRAD_SUFFIX in name

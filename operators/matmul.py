@@ -192,6 +192,14 @@ def in_sequence(calls: list[Callable[[], Any]]) -> Callable[[], Any]:
     return run
 
 
+NUM_FLATTEN_DIMS = AttrSpec(
+    "num_flatten_dims",
+    "int",
+    "number of axes of x that count rows; -1 = all but the last",
+    -1,
+    minimum=-1,
+)
+
 affine = operator(
     "affine",
     doc=(
@@ -205,25 +213,23 @@ affine = operator(
         Slot("b", "[N]", optional=True, not_in_gradient=True),
     ],
     outputs=[Slot("out", "[..., N]", not_in_gradient=True)],
-    attrs=[
-        AttrSpec(
-            "num_flatten_dims",
-            "int",
-            "number of axes of x that count rows; -1 = all but the last",
-            -1,
-            minimum=-1,
-        )
-    ],
+    attrs=[NUM_FLATTEN_DIMS],
     source="Paddle: python/paddle/v2/framework/layers.py (fc)",
 )
 
 
 @affine.shape_rule
 def _(s: ShapeArgs) -> None:
-    x, w = s["x"], s.rank("w", 2)
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
+    s.set("out", (affine_shape(s, s["x"], s["w"]), dtype))
+
+
+def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
+    """Shape of x w + b for one x and w of an operator that may have several."""
     if not x:
         s.fail("x wants at least 1 dimension")
+    if len(w) != 2:
+        s.fail(f"w wants 2 dimensions and has {len(w)}")
     split = s.attrs["num_flatten_dims"]
     if split >= len(x):
         s.fail(f"num_flatten_dims {split} leaves no columns of x")
@@ -231,8 +237,8 @@ def _(s: ShapeArgs) -> None:
     s.same("the columns of x and the rows of w", count(x[len(lead) :]), w[0])
     cols = w[1]
     if s.has("b"):
-        cols = s.same("the columns of w and the length of b", w[1], s.rank("b", 1)[0])
-    s.set("out", ((*lead, cols), dtype))
+        cols = s.same("the columns of w and the length of b", cols, s.rank("b", 1)[0])
+    return (*lead, cols)
 
 
 @affine.kernel
