@@ -1,0 +1,151 @@
+"""Every operator is complete: documented, with shape rule, reference kernel, gradient and test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from opscope.framework.registry import REQUIRED, OperatorDef, load_operators, lookup, operator_types
+from opscope.proto import net_pb2 as pb
+
+TESTS = Path(__file__).parent
+HELPERS = {"toy_ops.py", "random_nets.py", Path(__file__).name}
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+C_NAMES = set(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan tanh sinh cosh asin acos atan atan2 erf erfc"
+    " fabs fmax fmin sqrt cbrt pow floor ceil rint round trunc fmod copysign isnan isinf isfinite"
+    " hypot nearbyint".split()
+)
+
+
+def entries() -> list[OperatorDef]:
+    """The package's own operators; those of installed plug-ins are their authors' to test."""
+    load_operators()
+    return [entry for entry in map(lookup, operator_types()) if home(entry).startswith("opscope.")]
+
+
+def home(entry: OperatorDef) -> str:
+    """The module that registered an operator."""
+    parts = [kernel.bind for kernel in entry.kernels] + [entry.expand, entry.shape]
+    return next((part.__module__ for part in parts if part is not None), "opscope.")
+
+
+@pytest.fixture(params=entries(), ids=lambda entry: entry.type)
+def entry(request) -> OperatorDef:
+    return request.param
+
+
+def gradient_of(entry: OperatorDef) -> OperatorDef | None:
+    """The operator whose gradient this one is."""
+    forward = entry.type.removesuffix("_grad")
+    return lookup(forward) if forward != entry.type and forward in operator_types() else None
+
+
+@cache
+def words_in_tests() -> frozenset[str]:
+    """Types of test classes and all other string constants of the test files."""
+    words = set()
+    for path in TESTS.rglob("test_*.py"):
+        if path.name not in HELPERS and "framework" not in path.parts:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            words.update(
+                node.value
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            )
+    return frozenset(words)
+
+
+def test_the_registry_is_not_empty():
+    assert len(entries()) > 50
+
+
+def test_doc(entry):
+    assert len(entry.doc.strip()) > 10, "say the formula and the shapes"
+    assert entry.doc.strip().endswith((".", ")", "`")), "a sentence ends"
+    for part in (*entry.inputs, *entry.outputs, *entry.attrs):
+        assert part.doc.strip(), f"{part.name} has no doc text"
+
+
+def test_names(entry):
+    names = [part.name for part in (*entry.inputs, *entry.outputs, *entry.attrs)]
+    assert NAME.fullmatch(entry.type)
+    assert all(NAME.fullmatch(name) for name in names), names
+    assert len(set(names)) == len(names), "a name stands for one thing"
+
+
+def test_shape_rule(entry):
+    assert entry.shape is not None or entry.expand is not None
+
+
+def test_reference_kernel(entry):
+    if entry.expand is None:
+        plain = [
+            kernel
+            for kernel in entry.kernels
+            if kernel.library == "xp" and kernel.device == "" and kernel.dtypes is None
+        ]
+        assert len(plain) == 1, "one kernel for NumPy and CuPy and every dtype"
+    else:
+        assert not entry.kernels, "a composite is never run itself"
+
+
+def test_gradient(entry):
+    given = [entry.gradient is not None, bool(entry.no_gradient), entry.expand is not None]
+    assert any(given), "write one, or say why there is none (no_gradient)"
+    assert not (given[0] and given[1]), "a gradient and a reason for having none"
+
+
+def test_slots(entry):
+    for slot in entry.outputs:
+        if slot.inplace:
+            assert slot.inplace in entry.input_slots, f"{slot.name} shares an input that is not"
+            shared = entry.input_slots[slot.inplace]
+            assert not shared.shape_only, f"{slot.name} is written over a value that is not there"
+        assert not slot.shape_only, f"{slot.name}: outputs are not read"
+    for slot in entry.inputs:
+        assert not slot.intermediate and not slot.inplace, f"{slot.name}: flags of outputs"
+    assert entry.outputs, "an operator writes something"
+
+
+def test_attributes(entry):
+    for spec in entry.attrs:
+        if spec.default is not REQUIRED and spec.default is not None:
+            spec.check(spec.default, entry.type)
+        for choice in spec.choices:
+            spec.check(choice, entry.type)
+
+
+def test_scalar_expressions_name_slots_and_attributes_only(entry):
+    known = {*entry.input_slots, *entry.attr_specs} | C_NAMES
+    for slot, expression in entry.scalar.items():
+        assert slot in entry.output_slots
+        used = set(re.findall(r"[A-Za-z_]\w*", expression))
+        assert used <= known, f"{slot}: {sorted(used - known)}"
+
+
+def test_message(entry):
+    proto = entry.to_proto()
+    assert pb.OpProto.FromString(proto.SerializeToString()) == proto
+    assert proto.gradient and [slot.name for slot in proto.inputs] == list(entry.input_slots)
+
+
+@pytest.mark.parametrize("grad", filter(gradient_of, entries()), ids=lambda grad: grad.type)
+def test_schema_of_a_gradient(grad):
+    forward = gradient_of(grad)
+    for slot in grad.outputs:
+        source = slot.name.removesuffix("_grad")
+        assert source in forward.input_slots
+        assert slot.optional or len(grad.outputs) == 1, "one gradient may be wanted without others"
+        assert slot.duplicable == forward.input_slots[source].duplicable
+
+
+def test_is_tested(entry):
+    if gradient_of(entry) is None:
+        assert entry.type in words_in_tests(), (
+            f"no test of {entry.type}: derive a class from OpTest with this `type`"
+        )
