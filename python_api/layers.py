@@ -6,7 +6,6 @@ used as they are (`b.fc(x, w=w, b=b)`), which is also how two layers share them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -132,9 +131,6 @@ class Layers:
             groups = options.get("groups", 1)
             channels = self._known(x, 1, name, kind)
             pair = [channels, filters // groups] if transposed else [filters, channels // groups]
-            if init in ("he", "xavier"):
-                area = math.prod(sizes)
-                init = (init, {"fan_in": pair[1] * area, "fan_out": pair[0] * area})
             w = self.parameter(f"{name}.w", pair + sizes, init, lr_factor=lr_factor)
             if b is None and bias:
                 b = self.parameter(f"{name}.b", [filters], bias_init, lr_factor=lr_factor)
