@@ -103,6 +103,6 @@ def copy_into(target: Any, source: Any) -> None:
     if array_module(target) is np:
         np.copyto(target, source if array_module(source) is np else source.get())
     elif array_module(source) is np:
-        target.set(np.ascontiguousarray(source))
+        target.set(np.asarray(source, order="C"))
     else:
         target[...] = source

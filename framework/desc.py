@@ -59,7 +59,7 @@ def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
-            array = np.ascontiguousarray(value)
+            array = np.asarray(value, order="C")
             attr.tensor.dtype = to_pb(array.dtype)
             attr.tensor.dims.extend(array.shape)
             attr.tensor.data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -134,7 +134,7 @@ def test_message(entry):
     assert proto.gradient and [slot.name for slot in proto.inputs] == list(entry.input_slots)
 
 
-@pytest.mark.parametrize("grad", filter(gradient_of, entries()), ids=lambda grad: grad.type)
+@pytest.mark.parametrize("grad", [*filter(gradient_of, entries())], ids=lambda grad: grad.type)
 def test_schema_of_a_gradient(grad):
     forward = gradient_of(grad)
     for slot in grad.outputs:

@@ -1,0 +1,215 @@
+"""The messages of net.proto: attributes, variables, locations, and the wire form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope.framework.desc import (
+    ATTR_FIELDS,
+    FORMAT_VERSION,
+    PARAMETER,
+    NetDesc,
+    attr_type,
+    caller_location,
+    clone,
+    decode_attr,
+    encode_attr,
+    format_location,
+    input_names,
+    make_op,
+    make_var,
+    output_names,
+    parse_net,
+    rename_vars,
+    serialize_net,
+    slot_map,
+    var_dtype,
+    var_shape,
+)
+from opscope.framework.dtypes import to_dtype, to_pb
+from opscope.framework.errors import FormatError, OpscopeError, ShapeError, format_shape, nearest
+from opscope.proto import net_pb2 as pb
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, "bool"),
+        (np.bool_(False), "bool"),
+        (-3, "int"),
+        (np.int32(7), "int"),
+        (0.5, "float"),
+        (np.float32(0.5), "float"),
+        ("text", "string"),
+        ((1, 2), "ints"),
+        ((0.5, 1), "floats"),
+        (("a", "b"), "strings"),
+        ((True, False), "bools"),
+        (np.dtype("int16"), "dtype"),
+    ],
+)
+def test_values_come_back_with_their_type(value, kind):
+    attr = encode_attr(value)
+    assert attr_type(attr) == kind
+    assert decode_attr(attr) == value
+
+
+def test_every_declared_type_has_a_field():
+    fields = {field.name for field in pb.Attr.DESCRIPTOR.fields}
+    assert set(ATTR_FIELDS.values()) == fields
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "uint8", "float16", "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_tensors_come_back_whatever_their_strides(dtype, shape):
+    value = np.arange(int(np.prod(shape)), dtype="int64").reshape(shape).astype(dtype)
+    for given in (value, value.T.copy().T):
+        found = decode_attr(encode_attr(given))
+        assert found.dtype == value.dtype and found.shape == shape
+        assert np.array_equal(found, value)
+
+
+@pytest.mark.parametrize(
+    ("dims", "data"), [([2], b"1234567"), ([-1], b""), ([1 << 40], b""), ([1 << 62, 4], b"")]
+)
+def test_damaged_tensors(dims, data):
+    attr = pb.Attr()
+    attr.tensor.dtype, attr.tensor.data = pb.FLOAT32, data
+    attr.tensor.dims.extend(dims)
+    with pytest.raises(FormatError, match="a tensor attribute"):
+        decode_attr(attr)
+
+
+def test_an_unset_attribute():
+    assert attr_type(pb.Attr()) == ""
+    with pytest.raises(FormatError, match="holds no value"):
+        decode_attr(pb.Attr())
+
+
+def test_operators_from_python_values():
+    op = make_op("t", {"x": "a", "y": ["b", "c"], "z": []}, {"out": "d"}, {"n": 1, "none": None})
+    assert slot_map(op.inputs) == {"x": ["a"], "y": ["b", "c"]}
+    assert list(input_names(op)) == ["a", "b", "c"] and list(output_names(op)) == ["d"]
+    assert list(op.attrs) == ["n"], "None leaves an attribute to its default"
+    renamed = rename_vars(op, {"a": "A", "d": "D"})
+    assert list(input_names(renamed)) == ["A", "b", "c"] and list(output_names(op)) == ["d"]
+
+
+def test_variables_of_unknown_shape_and_dtype():
+    known = make_var("v", (-1, 3), "float16", PARAMETER)
+    assert var_shape(known) == (-1, 3) and var_dtype(known) == np.float16
+    unknown = make_var("v", None, None)
+    assert var_shape(unknown) is None and var_dtype(unknown) is None
+    assert var_shape(make_var("v", ())) == ()
+
+
+def test_clone_is_deep():
+    desc = NetDesc(ops=[make_op("t", {"x": "a"}, {})])
+    copy = clone(desc)
+    copy.ops[0].inputs[0].vars[0] = "b"
+    assert desc.ops[0].inputs[0].vars[0] == "a"
+
+
+def test_locations():
+    here = caller_location()
+    assert here.file == __file__ and here.line > 0
+    assert format_location(pb.SourceLocation(file="f", line=3, column=4)) == "f:3:4"
+    assert format_location(pb.SourceLocation(file="f")) == "f"
+    assert format_location(pb.SourceLocation(line=3)) == ""
+
+
+# -- the wire form -----------------------------------------------------------------------------
+
+
+def net():
+    desc = NetDesc(name="n", metadata={"b": "2", "a": "1"})
+    desc.vars.append(make_var("x", (-1, 3)))
+    desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "y"}, {"bias": 0.5}))
+    return desc
+
+
+def test_equal_nets_give_equal_bytes():
+    one, other = net(), net()
+    other.metadata.clear()
+    other.metadata["a"], other.metadata["b"] = "1", "2"
+    assert serialize_net(one) == serialize_net(other)
+
+
+def test_a_net_comes_back():
+    found = parse_net(serialize_net(net()))
+    assert found.format_version == FORMAT_VERSION
+    found.format_version = 0
+    assert found == net()
+
+
+def test_a_newer_format_is_refused_by_name():
+    desc = net()
+    desc.format_version = FORMAT_VERSION + 1
+    with pytest.raises(FormatError, match=f"x.pb: format version {FORMAT_VERSION + 1} is newer"):
+        parse_net(desc.SerializeToString(), "x.pb")
+
+
+def test_older_formats_load():
+    for version in range(1, FORMAT_VERSION + 1):
+        desc = net()
+        desc.format_version = version
+        assert parse_net(desc.SerializeToString()).name == "n"
+
+
+def test_bytes_that_are_no_net():
+    with pytest.raises(FormatError, match="file.pb: holds no format version"):
+        parse_net(b"", "file.pb")
+    with pytest.raises(FormatError, match=r"file.pb: \d+ bytes are no NetDesc"):
+        parse_net(b"\xff" * 40, "file.pb")
+
+
+def test_every_truncation_is_refused_or_is_a_shorter_net():
+    data = serialize_net(net())
+    for length in range(len(data)):
+        try:
+            found = parse_net(data[:length])
+        except FormatError:
+            continue
+        assert len(found.ops) <= 1
+
+
+def test_random_bytes_raise_nothing_else():
+    rng = np.random.default_rng(0)
+    data = serialize_net(net())
+    for _ in range(300):
+        damaged = bytearray(data)
+        for _ in range(int(rng.integers(1, 5))):
+            damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
+        try:
+            parse_net(bytes(damaged))
+        except OpscopeError:
+            pass
+
+
+# -- dtypes and texts --------------------------------------------------------------------------
+
+
+def test_dtypes_by_name_type_and_number():
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float64"):
+        dtype = np.dtype(name)
+        assert to_dtype(name) == to_dtype(dtype) == to_dtype(dtype.type) == dtype
+        assert to_dtype(to_pb(name)) == dtype
+
+
+@pytest.mark.parametrize("value", ["flaot32", "complex64", "object", 77, np.dtype("U3"), [], 0])
+def test_dtypes_that_no_net_holds(value):
+    with pytest.raises(ShapeError):
+        to_dtype(value)
+
+
+def test_dtype_hints():
+    with pytest.raises(ShapeError, match=r"'flaot32' is not a dtype.*did you mean float32"):
+        to_dtype("flaot32")
+
+
+def test_texts():
+    assert format_shape((-1, 3)) == "[?, 3]" and format_shape(()) == "[]"
+    assert format_shape(None) == "[...]"
+    assert nearest("wieght", ["weight", "bias"]) == " (did you mean weight?)"
+    assert nearest("zzz", ["weight"]) == ""
