@@ -227,42 +227,45 @@ def _index_loss(
     """
     xp, (samples, classes) = k.xp, x.shape
     labels = bind_labels(k, classes)
-    numbers = xp.arange(samples)
-    few = xp is np and classes <= FEW
-    if few:
-        x, softmax, axis = x.T, None if softmax is None else softmax.T, 0
-        stride = np.int64(samples)
-    else:
-        axis, stride, numbers = 1, np.int64(1), numbers * classes
-    z = k.scratch(x.shape, x.dtype)
-    edge = k.scratch((1, samples) if few else (samples, 1), x.dtype)
     index, picked = k.scratch((samples,), np.int64), k.scratch((samples,), x.dtype)
-    before = [*labels.load, partial(xp.copyto, z, x)] if few else labels.load
-    source = z if few else x
-    line, maximum, total = edge.reshape(-1), source.max, z.sum
+    line = k.scratch((samples,), x.dtype)
+    numbers, before = xp.arange(samples), labels.load
+    if xp is np and classes <= FEW:  # on the transpose; see FEW
+        z, edge, stride = k.scratch(x.T.shape, x.dtype), line, samples
+        before = [*before, partial(np.copyto, z, x.T)]
+        x, result = z, z
+        maximum = partial(np.maximum.reduce, z, 0, None, edge)
+        total = partial(np.dot, np.ones(classes, z.dtype), z, edge)
+    else:
+        z, edge, stride, result = k.scratch(x.shape, x.dtype), line[:, None], 1, softmax
+        numbers *= classes
+        maximum, total = partial(x.max, 1, edge, True), partial(z.sum, 1, None, edge, True)
+    stride = xp.asarray(stride)
     pick = taker(k, z.reshape(-1), index, 0, picked)
-    subtract, multiply, add = xp.subtract, xp.multiply, xp.add
-    exp, log, divide, check, values = xp.exp, xp.log, xp.divide, labels.check, labels.values
+    subtract, multiply, add, divide = xp.subtract, xp.multiply, xp.add, xp.divide
+    exp, log, check, values = xp.exp, xp.log, labels.check, labels.values
 
     def run() -> None:
         valid = check()
-        maximum(axis, edge, True)
-        subtract(source, edge, z)
+        maximum()
+        subtract(x, edge, z)
         multiply(values, stride, index)
         add(index, numbers, index)
         if valid is not None:
             multiply(index, valid, index)
         pick()
         exp(z, z)
-        total(axis, None, edge, True)
+        total()
         if softmax is not None:
-            divide(z, edge, softmax)
+            divide(z, edge, result)
         log(line, out)
         subtract(out, picked, out)
         if valid is not None:
             out[~valid] = 0
 
-    return run, before
+    if softmax is None or result is softmax:
+        return run, before
+    return in_order(run, partial(np.copyto, softmax, z.T)), before
 
 
 @softmax_cross_entropy.backward("x", inplace={"x_grad": "softmax"})
