@@ -1,15 +1,15 @@
 """Pictures of nets: Graphviz text, and SVG drawn without Graphviz.
 
-Forward, backward and update operators stand in panels of their own, each in its colour; a variable
-that comes from another panel is drawn there again with a dashed border, so that no line has to
-cross the whole picture. A variable that is overwritten has a box for each of its values.
+Forward, backward and update operators stand in panels of their own, each in its colour. A variable
+that comes from another panel (dashed), or that many operators read, is drawn at each place anew, so
+that no line has to cross the whole picture. One that is overwritten has a box for each value.
 """
 
 from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html import escape
 
@@ -36,7 +36,7 @@ _PAD = 8.0
 _MAX_CHARS = 34
 _GAP = 36.0
 _SHELF = 1100.0  # components of one panel are packed in rows about this wide
-_SHARED = 4  # a source with this many readers gets a box for each of them
+_SHARED = 4  # a value with this many readers gets a box for each of them
 
 
 @dataclass
@@ -139,14 +139,10 @@ def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
 def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
     panel = _Panel(title)
     variables = {var.name: var for var in desc.vars}
-    readers: dict[str, int] = {}
-    made_elsewhere = set()
-    for op in desc.ops:
-        if op.role == role:
-            for name in input_names(op):
-                readers[name] = readers.get(name, 0) + 1
-        else:
-            made_elsewhere.update(output_names(op))
+    members = [(index, op) for index, op in enumerate(desc.ops) if op.role == role]
+    written = {name for op in desc.ops if op.role != role for name in output_names(op)}
+    shared = _shared_values(op for _, op in members)
+    version: dict[str, int] = {}
     now: dict[str, int] = {}  # variable -> node of its present value
 
     def variable(name: str, source: bool) -> int:
@@ -162,24 +158,20 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
             KIND_COLOURS.get(kind, "#ffffff"),
             operator=False,
             tip=tip,
-            dashed=source and name in made_elsewhere and kind not in _GIVEN,
+            dashed=source and name in written and kind not in _GIVEN,
         )
         panel.nodes.append(node)
         return len(panel.nodes) - 1
 
-    for index, op in enumerate(desc.ops):
-        if op.role != role:
-            continue
+    for index, op in members:
         sources: dict[str, int] = {}
         for name in dict.fromkeys(input_names(op)):
             if name == EMPTY:
                 continue
-            if name in now:
-                sources[name] = now[name]
-            else:
-                sources[name] = variable(name, True)
-                if readers[name] < _SHARED:
-                    now[name] = sources[name]
+            alone = (name, version.get(name, 0)) in shared
+            sources[name] = variable(name, True) if alone or name not in now else now[name]
+            if not alone:
+                now[name] = sources[name]
         node = _Node(
             [_short(f"%{index} {op.type}")], ROLE_COLOURS.get(role, "#cccccc"), True, op_text(op)
         )
@@ -191,8 +183,23 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
             for name in slot.vars:
                 if name != EMPTY:
                     now[name] = variable(name, False)
+                    version[name] = version.get(name, 0) + 1
+                    written.add(name)
                     panel.edges.append((me, now[name], slot.name))
     return panel
+
+
+def _shared_values(ops: Iterable[pb.OpDesc]) -> set[tuple[str, int]]:
+    """Values (variable, version) with so many readers that lines to all of them would be a knot."""
+    version: dict[str, int] = {}
+    readers: dict[tuple[str, int], int] = {}
+    for op in ops:
+        for name in set(input_names(op)):
+            value = (name, version.get(name, 0))
+            readers[value] = readers.get(value, 0) + 1
+        for name in output_names(op):
+            version[name] = version.get(name, 0) + 1
+    return {value for value, count in readers.items() if count >= _SHARED}
 
 
 # -- SVG ---------------------------------------------------------------------------------------
