@@ -13,6 +13,7 @@ from typing import Any
 
 from ..proto import net_pb2 as pb
 from .desc import OPTIMIZE, STATE, caller_location, make_op, make_var, var_dtype, var_shape
+from .dtypes import to_dtype
 from .errors import AttributeTypeError, GradientError, ShapeError, VariableError, nearest
 from .names import grad_name, rows_name, state_name
 from .registry import OperatorDef, lookup, operator_types
@@ -140,7 +141,7 @@ class _Builder:
                 "fill_constant",
                 {},
                 {"out": name},
-                {"shape": list(shape), "dtype": dtype, "value": float(value)},
+                {"shape": list(shape), "dtype": to_dtype(dtype), "value": float(value)},
             )
             var = make_var(name, shape, dtype, STATE, initializer=fill, source=self.source)
             self.result.vars.append(var)
