@@ -19,8 +19,8 @@ from .expression import Tree, cost, nodes, parts
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 """How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
 
-PARALLEL_WORK = 400_000
-"""Work (elements times cost) from which a loop is worth more than one thread; measured."""
+PARALLEL_WORK = 4_000_000
+"""Work (elements times cost) from which a loop uses threads: some 100 us; waking one takes 20."""
 
 C_TYPES = {
     "float32": "float",

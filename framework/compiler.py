@@ -26,6 +26,7 @@ from typing import Any
 
 from . import settings
 from .codegen import C_PRELUDE, Loop, c_function_name, c_source
+from .openmp import load_openmp
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Library:
     """A loaded library: functions by loop key."""
 
     def __init__(self, path: Path) -> None:
+        load_openmp()
         self._handle = ctypes.CDLL(str(path))
         self.list = self.function("opscope_list")
 

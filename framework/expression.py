@@ -37,7 +37,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>\|\||&&|[=!<>]=|[-+*/<>!?:(),]))"
 )
 _LEVELS = (("||",), ("&&",), ("==", "!="), ("<", ">", "<=", ">="), ("+", "-"), ("*", "/"))
-_CALL_COST = 8
+_CALL_COST = 16
 
 
 class ExpressionError(OpscopeError):

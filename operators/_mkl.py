@@ -13,14 +13,15 @@ import functools
 import importlib.metadata
 import logging
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..framework.openmp import load_openmp
 from . import matmul
+from ._calls import in_order
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +36,8 @@ _TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
 def library() -> Any:
     """MKL's run-time library, from the PyPI package `mkl`; None where that is not installed.
 
-    It shares GNU's thread pool with compiled loops: two pools that spin while idle take each
-    other's cores. MKL itself follows OMP_NUM_THREADS, MKL_NUM_THREADS and threadpoolctl.
+    It shares GNU's thread pool with compiled loops. MKL itself follows OMP_NUM_THREADS,
+    MKL_NUM_THREADS and threadpoolctl.
     """
     try:
         files = importlib.metadata.files("mkl") or []
@@ -50,20 +51,12 @@ def library() -> Any:
         except (OSError, AttributeError) as error:
             _log.warning("MKL is installed but not usable: %s", error)
             continue
-        if sys.platform == "linux" and "MKL_THREADING_LAYER" not in os.environ:
-            _use_gnu_threads(found)
+        if "MKL_THREADING_LAYER" not in os.environ and load_openmp():
+            found.MKL_Set_Threading_Layer(_GNU_THREADS)
         if hasattr(os, "register_at_fork"):  # the pool's threads do not survive a fork
             os.register_at_fork(after_in_child=partial(found.MKL_Set_Num_Threads, 1))
         return found
     return None
-
-
-def _use_gnu_threads(found: Any) -> None:
-    try:
-        ctypes.CDLL("libgomp.so.1", ctypes.RTLD_GLOBAL)
-    except OSError:
-        return
-    found.MKL_Set_Threading_Layer(_GNU_THREADS)
 
 
 class Gemm:
@@ -121,7 +114,7 @@ def product(
         return matmul.product(xp, a, b, out, alpha=alpha, bias=bias)
     if bias is None:
         return call
-    return matmul.in_sequence([partial(np.copyto, out, bias), call])
+    return in_order(partial(np.copyto, out, bias), call)
 
 
 def _bind(a: Any, b: Any, out: Any, factors: tuple[float, float]) -> Callable[[], Any] | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework import compiler
+from opscope.framework import compiler, openmp
 from opscope.framework.codegen import FULL, Loop, Operand
 from opscope.framework.expression import parse
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 _WORK = """
 import numpy as np
-from opscope.framework import compiler
+from opscope.framework import compiler, openmp
 from opscope.framework.codegen import FULL, Loop, Operand
 from opscope.framework.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
@@ -167,15 +167,30 @@ def test_two_processes_and_two_threads(fresh: Path) -> None:
 
 def test_large_loops_use_threads_and_survive_a_fork() -> None:
     made = loop("x0 * 7")
-    assert (apply(made, np.ones(1_000_003, np.float32)) == 7).all()
+    assert (apply(made, np.ones(4_000_003, np.float32)) == 7).all()
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            code = 0 if (apply(made, np.ones(1_000_003, np.float32)) == 7).all() else 1
+            code = 0 if (apply(made, np.ones(4_000_003, np.float32)) == 7).all() else 1
         finally:
             os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY", ""])
+def test_the_environment_is_left_as_it_was(name: str, monkeypatch: Any) -> None:
+    for other in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(other, raising=False)
+    if name:
+        monkeypatch.setenv(name, "7")
+    seen, before = [], dict(os.environ)
+    monkeypatch.setattr(openmp.ctypes, "CDLL", lambda *_: seen.append(dict(os.environ)))
+    openmp.load_openmp.__wrapped__()
+    assert dict(os.environ) == before
+    if seen:
+        assert ("GOMP_SPINCOUNT" in seen[0]) is (name != "OMP_WAIT_POLICY")
+        assert not name or seen[0][name] == "7"
 
 
 def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:

@@ -89,7 +89,7 @@ CHAIN = (
         ((7,), (7,)),
         ((), ()),
         ((0, 7), (7,)),
-        ((300, 700), (700,)),
+        ((1500, 700), (700,)),
     ],
 )
 def test_one_loop_with_broadcasting(a: Any, b: Any, dtype: Any, monkeypatch: Any) -> None:
