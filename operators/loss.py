@@ -1,6 +1,7 @@
 """Losses over classes, one value a sample: cross entropy in its three forms.
 
-Labels are class numbers or, with `soft_label`, a distribution for each sample. Take `mean` of the
+Labels are class numbers or, with `soft_label`, a distribution for each sample; they get no gradient.
+Take `mean` of the
 result for the usual cost.
 """
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Shape, ShapeArgs, count
+from ._calls import in_order
 
 Product = Callable[..., Callable[[], Any]]
 """Something called as `product` below."""
@@ -69,7 +70,7 @@ def product(
         calls.append(_scaling(xp, out, alpha))
     if bias is not None:
         calls.append(partial(xp.add, out, bias, out))
-    return in_sequence(calls)
+    return in_order(*calls)
 
 
 def _scaling(xp: Any, out: Any, alpha: float) -> Callable[[], Any]:
@@ -107,7 +108,7 @@ def bind_matmul_grad(k: Any, product: Product = product) -> Callable[[], Any]:
         elif transposed:  # the gradient of the matrix as it is stored
             left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
         calls.append(_gradient(k, product, left, right, target))
-    return in_sequence(calls)
+    return in_order(*calls)
 
 
 def _gradient(k: Any, product: Product, left: Any, right: Any, target: Any) -> Callable[[], Any]:
@@ -128,7 +129,7 @@ def _gradient(k: Any, product: Product, left: Any, right: Any, target: Any) -> C
     multiply = partial(xp.matmul, left, right, out=whole)
     summed = target[(None,) * (len(kept) + 2 - target.ndim)]
     add = partial(xp.sum, whole, axis=axes, keepdims=True, out=summed)
-    return _scaled(k, in_sequence([multiply, add]), target, alpha)
+    return _scaled(k, in_order(multiply, add), target, alpha)
 
 
 def _rows_stacked(left: Any, right: Any) -> bool:
@@ -169,27 +170,7 @@ def _flat(array: Any) -> Any:
 def _scaled(k: Any, multiply: Callable[[], Any], out: Any, alpha: float) -> Callable[[], Any]:
     if alpha == 1.0:
         return multiply
-    return in_sequence([multiply, _scaling(k.xp, out, alpha)])
-
-
-def in_sequence(calls: list[Callable[[], Any]]) -> Callable[[], Any]:
-    """One call that makes several."""
-    if len(calls) == 1:
-        return calls[0]
-    if len(calls) == 2:
-        first, second = calls
-
-        def run_both() -> None:
-            first()
-            second()
-
-        return run_both
-
-    def run() -> None:
-        for call in calls:
-            call()
-
-    return run
+    return in_order(multiply, _scaling(k.xp, out, alpha))
 
 
 NUM_FLATTEN_DIMS = AttrSpec(
@@ -248,7 +229,7 @@ def bind_affine(k: Any, product: Product = product) -> Callable[[], Any]:
     rows = count(out.shape[:-1])
     x, load = as_rows(k, k["x"], rows, w.shape[0])
     out, store = as_rows(k, out, rows, w.shape[1], write=True)
-    return in_sequence([*load, product(xp, x, w, out, bias=k.get("b")), *store])
+    return in_order(*load, product(xp, x, w, out, bias=k.get("b")), *store)
 
 
 @affine.backward("x", "w", "b")
@@ -265,7 +246,7 @@ def bind_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
     if k.get("x_grad") is not None:
         x_grad, store = as_rows(k, k["x_grad"], rows, w.shape[0], write=True)
         calls += [product(xp, grad, w.T, x_grad), *store]
-    return in_sequence(calls)
+    return in_order(*calls)
 
 
 def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-from op_test import Case, OpTest
 
+from op_test import Case, OpTest
 from opscope.framework.errors import AttributeTypeError
 
 
@@ -19,7 +19,13 @@ class TestMatmul(OpTest):
 
     def cases(self, rng):
         for transpose_x, transpose_y in itertools.product((False, True), repeat=2):
-            for batch_x, batch_y in (((), ()), ((2,), (2,)), ((2, 1), (3,)), ((3,), ()), ((), (2,))):
+            for batch_x, batch_y in (
+                ((), ()),
+                ((2,), (2,)),
+                ((2, 1), (3,)),
+                ((3,), ()),
+                ((), (2,)),
+            ):
                 x = rng.normal(size=(*batch_x, 4, 5))
                 y = rng.normal(size=(*batch_y, 5, 3))
                 yield Case(

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from op_test import Case, OpTest
 
+from op_test import Case, OpTest
 from opscope.framework.errors import AttributeTypeError, RunError
 
 

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from op_test import Case, OpTest
 
+from op_test import Case, OpTest
 from opscope.framework.errors import AttributeTypeError
 
 

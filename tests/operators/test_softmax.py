@@ -1,6 +1,7 @@
 """softmax, log_softmax and hardmax."""
 
 import numpy as np
+
 from op_test import Case, OpTest
 
 ALL_FLOATS = ("float16", "float32", "float64")
