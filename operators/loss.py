@@ -1,8 +1,7 @@
 """Losses over classes, one value a sample: cross entropy in its three forms.
 
-Labels are class numbers or, with `soft_label`, a distribution for each sample; they get no gradient.
-Take `mean` of the
-result for the usual cost.
+Labels are class numbers or, with `soft_label`, a distribution for each sample; no gradient flows to
+them. Take `mean` of the result for the usual cost.
 """
 
 from __future__ import annotations
