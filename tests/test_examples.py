@@ -1,0 +1,94 @@
+"""What README and examples/ promise: run as a reader would run it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def run(*argv: object, cwd: pathlib.Path | None = None, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, argv)],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_digits_demo(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("sklearn")
+    trained = run(ROOT / "examples/digits/train.py", "--out", tmp_path)
+    accuracy = float(re.search(r"test accuracy ([0-9.]+)", trained)[1])
+    assert accuracy >= 0.97
+    for name in ("digits.pb", "digits.safetensors", "digits.csv", "digits.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    again = run(ROOT / "examples/digits/predict.py", "--out", tmp_path)
+    line = re.compile(r"first predictions: .*")
+    assert line.search(again)[0] == line.search(trained)[0]
+    assert f"{accuracy:.4f}" in again
+
+
+def test_digits_with_convolutions(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("sklearn")
+    out = run(ROOT / "examples/digits_conv/train.py", "--out", tmp_path, "--epochs", 4)
+    assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.93
+
+
+def blocks(language: str) -> list[str]:
+    """The README's code blocks of a language ("" for plain ones)."""
+    text = (ROOT / "README.md").read_text()
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [code for kind, code in fences if kind == language]
+
+
+def test_readme_network(tmp_path: pathlib.Path) -> None:
+    code = next(block for block in blocks("python") if 'NetBuilder("xor")' in block)
+    script = tmp_path / "xor.py"
+    script.write_text(code)
+    lines = run(script, cwd=tmp_path).splitlines()
+    losses = [float(line.split()[1]) for line in lines[:3]]
+    assert losses[0] > losses[1] > losses[2]
+    promised = next(block for block in blocks("") if "operators" in block and "[0 1" in block)
+    assert lines[3] == promised.splitlines()[3]
+
+
+def test_readme_mistake(tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "mistake.py"
+    script.write_text(
+        'from opscope import NetBuilder\nb = NetBuilder("mistake")\nx = b.input("x", [-1, 2])\n'
+        'w = b.parameter("w", [3, 8])\ny = b.matmul(x, w)\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "mistake.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    said = done.stderr.splitlines()[-1]
+    promised = next(block for block in blocks("") if block.startswith("ShapeError"))
+    assert done.returncode == 1
+    assert " ".join(promised.split()).removeprefix("ShapeError: op 0 (matmul) at ") in said
+
+
+@pytest.mark.slow
+def test_plugin_package(tmp_path: pathlib.Path) -> None:
+    """The sample plug-in, built and installed into a folder of its own, passes its own tests."""
+    site = tmp_path / "site"
+    source = tmp_path / "plugin_operator"  # pip builds where the source is
+    shutil.copytree(ROOT / "examples" / "plugin_operator", source)
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, source)
+    out = run(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", source / "tests"),
+        cwd=tmp_path,
+        PYTHONPATH=os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
+    )
+    assert "3 passed" in out
