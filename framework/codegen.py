@@ -7,6 +7,7 @@ A C function takes one pointer to 64-bit words: rows, columns, then address and 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -65,6 +66,7 @@ class Loop:
         """Rough work of one element, memory traffic included."""
         return sum(map(cost, self.values)) + 2 * len(self.operands)
 
+    @functools.cached_property
     def key(self) -> str:
         """A name that says what the loop computes: equal for equal structures."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:20]
@@ -194,7 +196,7 @@ C_PRELUDE = _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
 
 
 def c_function_name(loop: Loop) -> str:
-    return f"chain_{loop.key()}"
+    return f"chain_{loop.key}"
 
 
 def c_source(loop: Loop) -> str:
@@ -274,5 +276,5 @@ def gpu_source(loop: Loop) -> GpuSource:
         ", ".join(f"{loop.operands[i].dtype} a{i}" for i in inputs),
         ", ".join(f"{loop.operands[i].dtype} o{i}" for i in outputs),
         "\n".join(lines),
-        f"opscope_chain_{loop.key()}",
+        f"opscope_chain_{loop.key}",
     )

@@ -93,7 +93,7 @@ def find_compiler(wanted: str) -> str | None:
 
 def loaded(loops: Iterable[Loop]) -> bool:
     """Whether all of `loops` are compiled and loaded."""
-    return all(loop.key() in _functions for loop in loops)
+    return all(loop.key in _functions for loop in loops)
 
 
 def address(function: Any) -> int:
@@ -107,10 +107,10 @@ def functions(loops: Sequence[Loop]) -> list[tuple[Any, Any]] | None:
     None where one of them cannot be compiled; that is logged once.
     """
     with _lock:
-        missing = {loop.key(): loop for loop in loops if loop.key() not in _functions}
+        missing = {loop.key: loop for loop in loops if loop.key not in _functions}
         if missing and not compile_loops(list(missing.values())):
             return None
-        pairs = (_functions[loop.key()] for loop in loops)
+        pairs = (_functions[loop.key] for loop in loops)
         return [(function, library.list) for function, library in pairs]
 
 
@@ -118,7 +118,7 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
     """Compile and load whichever of `loops` are not loaded; true where all of them are then."""
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
     with _lock:
-        wanted = {loop.key(): loop for loop in loops if loop.key() not in _functions}
+        wanted = {loop.key: loop for loop in loops if loop.key not in _functions}
         if compiler is None or compiler in _broken:
             return not wanted
         new = [loop for key, loop in sorted(wanted.items()) if (compiler, key) not in _refused]
@@ -126,8 +126,8 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
             for loop in new:  # one bad expression must not spoil the others
                 _load(compiler, [loop])
         for loop in new:
-            if loop.key() not in _functions:
-                _refused.add((compiler, loop.key()))
+            if loop.key not in _functions:
+                _refused.add((compiler, loop.key))
         if new and not _functions:
             _broken.add(compiler)
         return all(key in _functions for key in wanted)
@@ -144,7 +144,7 @@ def _load(compiler: str, loops: Sequence[Loop]) -> bool:
     _libraries.append(library)
     for loop in loops:
         function = library.function(c_function_name(loop))
-        _functions[loop.key()] = (function, library)
+        _functions[loop.key] = (function, library)
     return True
 
 

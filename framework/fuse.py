@@ -298,6 +298,13 @@ def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
 
 def plan_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
     """The loops of a step; none for a lone operator that does not gain by being compiled."""
+    found = plan.loops.get(id(step))
+    if found is None:
+        found = plan.loops[id(step)] = _find_loops(plan, step, device)
+    return found
+
+
+def _find_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
     views = {
         name: plan.declared[name].view.base
         for name in (*step.reads, *step.writes)

@@ -65,6 +65,7 @@ class Plan:
     blocks: list[int] = field(default_factory=list)  # bytes of each
     placement: dict[str, int] = field(default_factory=dict)  # temporary -> block
     options: PlanOptions = PlanOptions()
+    loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; kept by fuse.py
 
     def nbytes(self, name: str) -> int:
         return _nbytes(self.metas[name])
