@@ -29,6 +29,9 @@ _ABSENT = {"grad_scale": 1.0}
 _WORTH = 2
 """Cost from which a lone operator is compiled; below, its NumPy kernel is one pass as well."""
 
+_MAX_OPERATORS, _MAX_LOOPS = 64, 32
+"""Bounds of one loop and of one call; more would only make compiling and grouping slow."""
+
 _FLOATS = {"cpu": ("float32", "float64"), "gpu": ("float16", "float32", "float64")}
 
 
@@ -156,7 +159,7 @@ class _Group:
     def _joins(self, loop: list[Pointwise], new: Pointwise) -> bool:
         """Whether `new` fits into a loop: every value is read and written at one place."""
         first = loop[0]
-        if first.shape != new.shape or first.dtype != new.dtype:
+        if first.shape != new.shape or first.dtype != new.dtype or len(loop) == _MAX_OPERATORS:
             return False
         if len(self.loops) > 1 and not self._apart(new, self.loops[:-1]):
             return False
@@ -173,7 +176,8 @@ class _Group:
     def _stands_beside(self, new: Pointwise) -> bool:
         """Whether `new` may be a loop of its own in the same call."""
         old = (p for loop in self.loops for p in loop)
-        return all(map(self._outlives, old)) and self._apart(new, self.loops)
+        small = len(self.loops) < _MAX_LOOPS
+        return small and all(map(self._outlives, old)) and self._apart(new, self.loops)
 
     def _outlives(self, p: Pointwise) -> bool:
         return all(self.root(name) in self.survivors for name in p.writes)
@@ -380,19 +384,24 @@ def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
 
 def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[np.ndarray]]) -> bool:
     """Whether arrays under different names that are written share no memory, or all of it."""
-    stored: list[tuple[int, str, np.ndarray]] = []
-    every: list[tuple[int, str, np.ndarray]] = []
+    spans = []
     for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
-        held = list(zip([number] * len(operands), b.variables, operands, strict=True))
-        every += held
-        stored += [held[operand] for operand, _ in b.loop.stores]
-    return not any(
-        a_name != b_name
-        and np.may_share_memory(a, b)
-        and not (a_loop == b_loop and _same_memory(a, b))
-        for a_loop, a_name, a in stored
-        for b_loop, b_name, b in every
-    )
+        stored = {operand for operand, _ in b.loop.stores}
+        for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
+            first = array.ctypes.data
+            steps = zip(array.shape, array.strides, strict=True)
+            end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
+            if array.size:
+                spans.append((first, end, number, i in stored, name, array))
+    spans.sort(key=lambda span: span[:3])
+    for at, (_, end, number, writes, name, array) in enumerate(spans):
+        for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:
+            if first >= end:
+                break
+            same = number == other_number and _same_memory(array, other)
+            if (writes or other_writes) and name != other_name and not same:
+                return False
+    return True
 
 
 def _same_memory(a: np.ndarray, b: np.ndarray) -> bool:

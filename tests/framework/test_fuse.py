@@ -254,6 +254,19 @@ def test_updates_share_one_call(dtype: Any, scale: bool, monkeypatch: Any) -> No
     both(net, feed, names, monkeypatch)
 
 
+def test_long_lists_are_cut(monkeypatch: Any) -> None:
+    net, feed, names = _adams(40, np.float32)
+    assert [len(step) for step in steps(net, feed)] == [32, 8]
+    both(net, feed, names, monkeypatch)
+
+
+def test_long_chains_are_cut(monkeypatch: Any) -> None:
+    net = chain(*(("fz_add", f"t{i} a", f"t{i + 1}") for i in range(70)))
+    feed = {"a": normal(3, 4), "t0": normal(3, 4)}
+    assert [len(step) for step in steps(net, feed)] == [64, 6]
+    both(net, feed, ["t70"], monkeypatch)
+
+
 def test_updates_of_the_same_variable_stay_in_order(monkeypatch: Any) -> None:
     net, feed, names = _adams(1, np.float32)
     net.add_op(net.desc.ops[0])
