@@ -45,6 +45,7 @@ _FLAG_SETS = (  # the first set that the compiler takes serves
     _FLAGS,
 )
 _TIMEOUT = 120  # seconds
+_MOST_FILES = 2000  # some 20 KB each
 
 
 class Library:
@@ -168,6 +169,7 @@ def _library_in(folder: Path, compiler: str, source: str) -> Library:
     path = folder / f"{_key(compiler, source)}.so"
     if path.exists():
         with contextlib.suppress(OSError, AttributeError):  # a damaged file is made again
+            os.utime(path)  # in use
             return Library(path)
     handle, temporary = tempfile.mkstemp(suffix=".so", dir=folder)
     os.close(handle)
@@ -176,7 +178,17 @@ def _library_in(folder: Path, compiler: str, source: str) -> Library:
         os.replace(temporary, path)  # whole or not at all, also with two processes at work
     finally:
         Path(temporary).unlink(missing_ok=True)
+    _prune(folder)
     return Library(path)
+
+
+def _prune(folder: Path) -> None:
+    """Drop the half of the libraries that was not used for longest, where there are too many."""
+    with contextlib.suppress(OSError):  # another process may prune as well
+        paths = list(folder.glob("*.so"))
+        if len(paths) > _MOST_FILES:
+            for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: len(paths) // 2]:
+                path.unlink(missing_ok=True)
 
 
 def _compile(compiler: str, source: str, target: str) -> None:

@@ -84,6 +84,16 @@ def test_loops_of_a_plan_are_compiled_together(compiler_runs: list) -> None:
     assert len(compiler_runs) == 1 and len(compiler._functions) == 2
 
 
+def test_old_files_are_dropped(fresh: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(compiler, "_MOST_FILES", 3)
+    for number in range(4):
+        apply(loop(f"x0 + 0.{number + 1}"), np.ones(5, np.float32))
+        for path in fresh.iterdir():
+            os.utime(path, (1000, path.stat().st_mtime - 100))
+    assert len(list(fresh.iterdir())) == 2
+    assert (apply(loop("x0 + 0.1"), np.ones(5, np.float32)) == np.float32(1.1)).all()
+
+
 def test_damaged_file_is_made_again(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
     compiler.compile_loops([loop("x0 + 4")])
     (path,) = fresh.iterdir()
