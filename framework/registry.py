@@ -49,6 +49,7 @@ class Slot:
     not_in_gradient: bool = False
     shape_only: bool = False
     inplace: str = ""
+    needed_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -403,7 +404,7 @@ def load_operators() -> None:
         return
     with _lock:  # other threads wait here; the loading thread itself may come by again
         if _load_error is not None:
-            raise _load_error  # half a registry would only give misleading errors
+            raise _load_error.with_traceback(None)  # half a registry would mislead
         if _load_state != "no":
             return
         _load_state = "loading"

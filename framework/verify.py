@@ -305,7 +305,8 @@ class _Check:
             written.update(self.writes(index))
         for name, var in self.vars.items():
             if var.kind == OUTPUT and self.base(name) not in written and not self.has_value(name):
-                self.add("undefined", f"no operator writes the output {name!r}")
+                # not an error: operators may be added still
+                self.add("undefined", f"no operator writes the output {name!r}", severity=WARNING)
 
     def _undefined(self, index: int, name: str) -> None:
         if name in self.vars:

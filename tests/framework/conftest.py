@@ -14,3 +14,9 @@ def toys() -> Iterator[None]:
     """Every module here sees the toy operators, and leaves the registry as it was."""
     with toy_operators():
         yield
+
+
+@pytest.fixture(autouse=True)
+def verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests always verify between passes."""
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")

@@ -41,7 +41,7 @@ def test_a_stateless_optimizer():
     ]
     assert [var_text(var) for var in variables] == [
         "state  optimizer@LEARNING_RATE  float32[]"
-        '  init=fill_constant(dtype="float32", shape=[], value=0.5)'
+        "  init=fill_constant(dtype=float32, shape=[], value=0.5)"
     ]
 
 

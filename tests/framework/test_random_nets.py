@@ -36,7 +36,6 @@ class Ways:
 
     def compare(self, net: RandomNet, tolerance: float) -> None:
         """All on against all off; on a difference, look for those that make it."""
-        self.set("OPSCOPE_VERIFY", "1")
         plain = self.run(net, ())
         if not differences(plain, self.run(net, self.names), tolerance):
             return
