@@ -53,7 +53,9 @@ class PlainNet(Net):
 
         lowered = lower(desc)
         self.desc.CopyFrom(lowered)
-        self.vars = {var.name: var for var in self.desc.vars}
+        for var in self.desc.vars:
+            if self.vars.setdefault(var.name, var) is not var:
+                raise VariableError(f"{self._title()}: variable {var.name!r} is defined twice")
         self.operators = [Operator(op, index) for index, op in enumerate(self.desc.ops)]
         for op, made in zip(self.operators, self.desc.ops, strict=True):
             self._declare(op, {}, made.source)

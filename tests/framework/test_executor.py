@@ -306,11 +306,17 @@ def test_a_composite_that_is_refused_halfway_leaves_the_net_as_it_was():
     assert len(net.operators) == 1
 
 
-def test_a_variable_declared_twice():
+def test_a_variable_declared_twice(monkeypatch):
     net = Net.create()
     net.add_var(make_var("a", (2,), kind=INPUT))
     with pytest.raises(VariableError, match="'a' is defined twice"):
         net.add_var(make_var("a", (2,)))
+    twice = NetDesc(name="n", vars=[make_var("a", (2,)), make_var("a", (2,))])
+    with pytest.raises(VariableError, match="'a' is (defined|declared) twice"):
+        Net.create(twice)
+    monkeypatch.setenv("OPSCOPE_VERIFY", "0")
+    with pytest.raises(VariableError, match="net 'n': variable 'a' is defined twice"):
+        Net.create(twice)
 
 
 # -- threads -----------------------------------------------------------------------------------

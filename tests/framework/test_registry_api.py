@@ -176,3 +176,18 @@ def test_an_operator_decodes_its_description():
     assert Operator(make_op("toy_square", {"x": "a"}, {"out": "b"})).attrs == {"bias": 0.0}
     grad = Operator(make_op("toy_relu_grad", {"x": "a", "out": "b", "out_grad": "c"}, {}))
     assert grad.value_reads() == ["b", "c"] and grad.input_vars() == ["a", "b", "c"]
+
+
+def test_a_failed_load_is_told_every_time(monkeypatch):
+    """Not once, and then a registry that seems to lack operators."""
+    from opscope.framework import registry
+
+    def fail(*names):
+        raise ImportError("a broken package of operators")
+
+    monkeypatch.setattr(registry, "_load_state", "no")
+    monkeypatch.setattr(registry, "_load_error", None)
+    monkeypatch.setattr(registry.importlib, "import_module", fail)
+    for _ in range(2):
+        with pytest.raises(ImportError, match="a broken package of operators"):
+            lookup("toy_nothing")
