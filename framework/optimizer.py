@@ -2,7 +2,8 @@
 
 An optimizer is an operator with the slots `param`, `grad`, `lr` -> `param_out`. Every input slot
 NAME that has an output slot `NAME_out` is state and becomes a STATE variable of the parameter's
-shape; a slot `step` gets the shared step counter. New optimizers therefore need no edit here.
+shape, unless the attribute that it is `needed_by` is off; a slot `step` gets the shared step
+counter. New optimizers therefore need no edit here.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..proto import net_pb2 as pb
-from .desc import OPTIMIZE, STATE, caller_location, make_op, make_var, var_dtype, var_shape
+from .desc import OPTIMIZE, OUTPUT, STATE, caller_location, make_op, make_var, var_dtype, var_shape
 from .dtypes import to_dtype
 from .errors import AttributeTypeError, GradientError, ShapeError, VariableError, nearest
-from .names import grad_name, rows_name, state_name
+from .names import MERGE_OP, grad_name, rows_name, state_name
 from .registry import OperatorDef, lookup, operator_types
 
 STEP = "optimizer@STEP"
@@ -74,12 +75,16 @@ def build_optimizer(net: pb.NetDesc, attrs: OptimizerAttrs) -> OptimizerResult:
     chosen = _parameters(declared, attrs)
     build = _Builder(declared, attrs, entry)
     grads = {var.name: grad_name(var.name) for var in chosen}
+    rows = {name: rows_name(grad) for name, grad in grads.items() if rows_name(grad) in declared}
     build.learning_rate(net)
+    if attrs.clip_value or attrs.clip_norm:
+        for name in rows:  # what is clipped is the gradient of a row, not a part of it
+            grads[name], rows[name] = build.merge(grads[name], rows[name])
     if attrs.clip_value:
         grads = build.clip_by_value(grads)
     scale = build.clip_by_norm(grads) if attrs.clip_norm else None
     for var in chosen:
-        build.update(var, grads[var.name], scale)
+        build.update(var, grads[var.name], scale, rows.get(var.name))
     return build.result
 
 
@@ -160,11 +165,19 @@ class _Builder:
         if self.attrs.schedule:
             given = dict(self.attrs.schedule_attrs)
             given.setdefault("learning_rate", float(base))
+            if LEARNING_RATE not in self.declared:
+                self.result.vars.append(make_var(LEARNING_RATE, (), "float32", OUTPUT))
             self.op(
                 _RATE_PREFIX + self.attrs.schedule, {"step": STEP}, {"out": LEARNING_RATE}, given
             )
         else:
             self.state(LEARNING_RATE, (), "float32", base)
+
+    def merge(self, grad: str, rows: str) -> tuple[str, str]:
+        """Sparse rows with each number once."""
+        merged, numbers = f"{grad}@MERGED", f"{rows}@MERGED"
+        self.op(MERGE_OP, {"x": grad, "rows": rows}, {"out": merged, "rows_out": numbers})
+        return merged, numbers
 
     def clip_by_value(self, grads: Mapping[str, str]) -> dict[str, str]:
         bound = float(self.attrs.clip_value)
@@ -186,21 +199,26 @@ class _Builder:
         )
         return out
 
-    def update(self, var: pb.VarDesc, grad: str, scale: str | None) -> None:
+    def _attribute(self, name: str) -> Any:
+        """Value of one of the optimizer's attributes, given or default."""
+        return self.attrs.attrs.get(name, self.entry.attr_specs[name].default)
+
+    def update(self, var: pb.VarDesc, grad: str, scale: str | None, rows: str | None) -> None:
         shape, dtype = var_shape(var), var_dtype(var)
         if shape is None or any(dim < 0 for dim in shape):
             raise ShapeError(f"parameter {var.name!r} has no full shape, so it cannot be trained")
         inputs = {"param": var.name, "grad": grad, "lr": LEARNING_RATE}
         outputs = {"param_out": var.name}
-        rows = rows_name(grad_name(var.name))
-        if rows in self.declared:
+        if rows is not None:
             inputs["rows"] = rows
         if scale is not None:
             inputs["grad_scale"] = scale
         if "step" in self.entry.input_slots:
             inputs["step"] = STEP
-        for slot in self.entry.input_slots:
-            if f"{slot}_out" in self.entry.output_slots and slot != "param":
+        for slot, declared in self.entry.input_slots.items():
+            if slot != "param" and f"{slot}_out" in self.entry.output_slots:
+                if declared.needed_by and not self._attribute(declared.needed_by):
+                    continue
                 name = self.state(
                     state_name(var.name, f"{self.attrs.type}_{slot}"), shape, dtype, 0.0
                 )

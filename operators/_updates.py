@@ -98,7 +98,10 @@ def register(method: Method) -> OperatorDef:
         inputs=[
             *_INPUTS,
             *([_STEP] if method.step else []),
-            *(Slot(s.name, s.doc, optional=s.optional) for s in method.states),
+            *(
+                Slot(s.name, s.doc, optional=s.optional, needed_by=s.needed_by)
+                for s in method.states
+            ),
         ],
         outputs=[
             Slot("param_out", "the parameter after the update", inplace="param"),
