@@ -11,7 +11,9 @@ SUM_OP = "sum"
 FILL_OP = "fill_like"
 CONCAT_OP = "concat"
 DENSE_OP = "rows_to_dense"
-"""Operators that the backward pass itself needs: the registry must hold them."""
+COPY_OP = "assign"
+MERGE_OP = "merge_rows"
+"""Operators that the framework's own passes need: the registry must hold them."""
 
 
 def grad_name(name: str) -> str:
@@ -42,6 +44,29 @@ def state_name(parameter: str, state: str) -> str:
 def inner_name(outer: str, part: str) -> str:
     """A variable inside what a composite operator stands for, named after its output `outer`."""
     return f"{outer}@INNER@{part}"
+
+
+def delayed_name(previous: str, steps: int, *, copied: bool = False) -> str:
+    """A memory's state of `steps` steps before, on the way to a `previous` that lies further back.
+
+    `copied`: as the state that is handed on.
+    """
+    return f"{previous}@DELAY@{steps}" + ("@STATE" if copied else "")
+
+
+def steps_name(net: str) -> str:
+    """What a run of a recurrent net keeps of its steps."""
+    return f"{net}@STEPS"
+
+
+def carry_name(previous: str) -> str:
+    """In the gradient of a step net: what arrives from later steps for the state of a memory."""
+    return f"{previous}@CARRY"
+
+
+def linked_grad_name(inner: str, link: int) -> str:
+    """In the gradient of a step net: what arrives through an out-link."""
+    return f"{inner}@LINK@{link}"
 
 
 def is_grad(name: str) -> bool:
