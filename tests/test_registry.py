@@ -147,5 +147,5 @@ def test_schema_of_a_gradient(grad):
 def test_is_tested(entry):
     if gradient_of(entry) is None:
         assert entry.type in words_in_tests(), (
-            f"no test of {entry.type}: derive a class from OpTest with this `type`, or name a file so"
+            f"no test of {entry.type}: derive a class from OpTest, or name a test file after it"
         )
