@@ -103,6 +103,16 @@ class GradientArgs:
             if name != EMPTY
         ]
 
+    def arriving_grads(self, slot: str) -> list[str]:
+        """Like `output_grads`, but `@EMPTY@` where no gradient arrives."""
+        made, parts = self._builder.made[self._index], self._builder.arrived
+        return [
+            self._builder.gradient_of((name, made[name]))
+            if name != EMPTY and parts((name, made[name]))
+            else EMPTY
+            for name in self._outputs.get(slot, ())
+        ]
+
     def input_grads(self, slot: str) -> list[str]:
         """Names to write the gradients of an input slot to; `@EMPTY@` where nobody needs them.
 
@@ -265,6 +275,10 @@ class _Builder:
         self._parts.setdefault(value, []).append(part)
         return part
 
+    def arrived(self, value: Value) -> bool:
+        """Whether any gradient of a value has been computed or given."""
+        return bool(self._parts.get(value))
+
     def seed(self, value: Value, gradient: str) -> None:
         """A gradient that the caller gives."""
         self._given.add(gradient)
@@ -345,11 +359,16 @@ class _Builder:
 def build_backward(
     net: pb.NetDesc,
     *,
-    targets: str | Sequence[str] | Mapping[str, str] | None = None,
+    targets: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     wrt: Sequence[str] | None = None,
     stop: Sequence[str] = (),
+    required: bool = True,
 ) -> BackwardResult:
     """Gradient operators for the forward operators of `net`; see `PlainNet.add_backward_ops`.
+
+    Args:
+        targets: as there; several given gradients of one variable are summed.
+        required: whether it is an error that no gradient flows from `targets` to `wrt`.
 
     Raises:
         GradientError: nothing to differentiate, an operator without a gradient maker, or a gradient
@@ -385,12 +404,13 @@ def build_backward(
             given = builder.new_part(value)
             fill = make_op(FILL_OP, {"x": name}, {"out": given}, {"value": 1.0}, role=BACKWARD)
             builder.result.append(fill)
-        else:
-            builder.seed(value, given)
-            var = builder.vars.get(name)
-            shape = tuple(var.dims) if var is not None and var.has_dims else None
-            result.vars.append(_external_gradient(given, shape, var))
-    if not any(builder.latest(name) in builder.needed for name in seeds):
+            continue
+        var = builder.vars.get(name)
+        shape = tuple(var.dims) if var is not None and var.has_dims else None
+        for one in as_names(given):
+            builder.seed(value, one)
+            result.vars.append(_external_gradient(one, shape, var))
+    if required and not any(builder.latest(name) in builder.needed for name in seeds):
         raise GradientError(_why_unreachable(builder, list(seeds), named))
     builder.sweep()
     for name, root in roots.items():

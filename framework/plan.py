@@ -101,13 +101,20 @@ def analyse(
             read.add(root)
         written.update(views.get(name, name) for name in op.output_vars())
     later = {name for op in rest for name in op.input_vars()}
+    asides = {  # what only a gradient would read is no result
+        name
+        for op in operators
+        for slot, names in op.outputs.items()
+        if op.entry.output_slots[slot].intermediate
+        for name in names
+    }
     survivors = {
         name
         for name in written
         if (name in declared and declared[name].kind in _PERSISTENT)
         or (keep is not None and name in keep)
         or (keep is None and name in later)
-        or (name not in read and name not in later)
+        or (name not in read | later | asides)
     }
     # Writing to an external variable means writing to the caller's own: it survives, of course.
     survivors.update(name for name in externals if name in written)

@@ -39,6 +39,12 @@ SWITCHES = {
         Switch("OPSCOPE_FUSE", "1", "compile chains of elementwise operators", _FLAG),
         Switch("OPSCOPE_REUSE", "1", "let temporaries share memory by liveness", _FLAG),
         Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
+        Switch(
+            "OPSCOPE_RECURRENT",
+            "fast",
+            "recurrent nets: over whole sequences where that is possible, or one scope a step",
+            ("fast", "steps"),
+        ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch("OPSCOPE_LIBRARIES", "mkl,xp", "kernel libraries, best first; xp is always there"),
         Switch(

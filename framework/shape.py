@@ -52,6 +52,14 @@ class ShapeArgs:
     def dtype(self, slot: str) -> np.dtype:
         return self._metas[self.op.inputs[slot][0]][1]
 
+    def input_meta(self, name: str) -> Meta:
+        """Shape and dtype of an input variable by its name."""
+        return self._metas[name]
+
+    def input_offsets(self, name: str) -> Levels | None:
+        """As `offsets`, of an input variable by its name."""
+        return None if self._offsets is None else self._offsets.get(name, ())
+
     def offsets(self, slot: str) -> Levels | None:
         """Sequence offsets of an input; None while a net is built, () for a plain array."""
         if self._offsets is None:
