@@ -38,7 +38,8 @@ class Net(abc.ABC):
 
         Raises:
             FormatError: nobody registered a net for this type.
-            OpscopeError: what the description holds is wrong.
+            OpscopeError: what the description holds is wrong: unknown operators, wrong slots,
+                attributes or shapes, variables defined twice or used before they are written.
         """
         desc = desc if desc is not None else pb.NetDesc()
         if desc.type not in _KINDS:
@@ -49,6 +50,9 @@ class Net(abc.ABC):
         if desc.type not in _KINDS:
             kind = pb.NetDesc.Type.Name(desc.type) if desc.type in (0, 1, 2) else desc.type
             raise FormatError(f"net {desc.name!r} is of type {kind}, which nothing here runs")
+        from .verify import verify
+
+        verify(desc, undeclared=True)  # a raw net finds its inputs in the scope
         return _KINDS[desc.type](desc)
 
     @abc.abstractmethod

@@ -91,16 +91,21 @@ class Problem:
     op: int = -1
 
 
-def verify(desc: pb.NetDesc, stage: str = "") -> None:
+def verify(desc: pb.NetDesc, stage: str = "", *, undeclared: bool = False) -> None:
     """Check a net; warnings do not count.
 
     Args:
         stage: what has just happened to the net (`after pass fuse`), for the message.
+        undeclared: whether it may read variables that it does not declare, from the scope.
 
     Raises:
         OpscopeError: the first error, as the type that `KINDS` tells; others follow in its text.
     """
-    found = [problem for problem in problems(desc) if problem.severity == ERROR]
+    found = [
+        problem
+        for problem in problems(desc)
+        if problem.severity == ERROR and not (undeclared and problem.kind == "undefined")
+    ]
     if not found:
         return
     title = f"net {desc.name!r}" if desc.name else "net"

@@ -29,6 +29,7 @@ from ..framework.infer import fits
 from ..framework.initialize import persistent_vars
 from ..framework.net import Net
 from ..framework.scope import Scope
+from ..framework.verify import verify
 from .tensor_file import TensorFile, digest, write_tensors
 
 NET_SUFFIX = ".pb"
@@ -134,6 +135,7 @@ def load(path: PathLike, scope: Scope | None = None) -> Loaded:
         OpscopeError: the net itself is wrong (an operator that nobody registered, say).
     """
     desc, values = _load_parts(path)
+    verify(desc, f"in {os.fspath(path)}", undeclared=True)
     net = Net.create(desc)
     scope = scope if scope is not None else Scope()
     put_values(values, scope)

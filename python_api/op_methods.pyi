@@ -860,6 +860,15 @@ class OpMethods:
         *,
         name: str = ...,
     ) -> Var: ...
+    def recurrent(
+        self,
+        x: Sequence[Var | str],
+        static: Sequence[Var | str] | None = ...,
+        boot: Sequence[Var | str] | None = ...,
+        *,
+        net: Any,
+        name: str = ...,
+    ) -> tuple[Var, ...]: ...
     def reduce_max(
         self,
         x: Var | str,
