@@ -29,6 +29,7 @@ import numpy as np
 from ..proto import net_pb2 as pb
 from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
 from .errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
+from .rows import RowsRule
 from .shape import ShapeArgs, ShapeRule
 
 ENTRY_POINTS = "opscope.operators"
@@ -196,6 +197,7 @@ class OperatorDef:
     expand: Callable[[pb.OpDesc], list[pb.OpDesc]] | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
+    rows: RowsRule | None = None
 
     def __post_init__(self) -> None:
         self.input_slots = {slot.name: slot for slot in self.inputs}
@@ -272,8 +274,7 @@ class OperatorDef:
         def shape(s: ShapeArgs) -> None:
             for name in wrt:
                 s.set(f"{name}_grad", *s.metas(name))
-                if s.has(name):
-                    s.set_offsets(f"{name}_grad", s.offsets(name))
+                s.copy_offsets(f"{name}_grad", name)
 
         grad = operator(
             f"{self.type}_grad",
@@ -352,6 +353,7 @@ def operator(
     scalar: str | Mapping[str, str] | None = None,
     no_gradient: str = "",
     random: bool = False,
+    rows: RowsRule | None = None,
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -362,6 +364,7 @@ def operator(
             slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
         no_gradient: why there is none.
         random: the result depends on the random state (such operators are never merged).
+        rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -382,6 +385,7 @@ def operator(
         scalar or {},
         no_gradient,
         random=random,
+        rows=rows,
     )
     with _lock:
         if op_type in _operators:
@@ -434,6 +438,11 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
             f"{prefix}no operator of type {op_type!r}{nearest(op_type, _operators)}"
         )
     return entry
+
+
+def find(op_type: str) -> OperatorDef | None:
+    """The entry of a type among those registered so far; None where there is none."""
+    return _operators.get(op_type)
 
 
 def operator_types() -> list[str]:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..framework.registry import OperatorDef, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import ShapeArgs
 from ._calls import Call, copying, in_order, reducing
 
@@ -212,6 +213,7 @@ sum_many = operator(
     ],
     outputs=[Slot("out", "shape of each x", inplace="x", not_in_gradient=True)],
     source="Paddle, paddle/operators/sum_op.cc",
+    rows=rows_of("x"),
 )
 
 

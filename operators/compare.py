@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ..framework.registry import Slot, operator
+from ..framework.rows import elementwise
 from ..framework.shape import ShapeArgs
 from ._calls import Call, copying, in_order, reducing
 
@@ -56,6 +57,7 @@ def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: 
         outputs=[Slot("out", "bool, the shape of the inputs together", inplace=inplace)],
         shape=shape,
         no_gradient=_NO_GRADIENT,
+        rows=elementwise,
     )
 
     @entry.kernel
@@ -81,6 +83,7 @@ where = operator(
     outputs=[
         Slot("out", "the shape that all three broadcast to", inplace="x", not_in_gradient=True),
     ],
+    rows=elementwise,
 )
 
 

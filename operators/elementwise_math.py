@@ -11,6 +11,7 @@ from math import pi
 from typing import Any
 
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import ShapeArgs, same_as
 from ._calls import Call, copying, in_order
 from ._erf import erf_call
@@ -348,6 +349,7 @@ cast = operator(
     outputs=[Slot("out", "shape of x, the dtype asked for", not_in_gradient=True)],
     attrs=[AttrSpec("dtype", "dtype", "dtype of out")],
     shape=lambda s: s.set("out", (s["x"], s.attrs["dtype"])),
+    rows=rows_of("x"),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..framework.names import EMPTY
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import ShapeArgs, count
 from ._calls import nothing
 from ._indexing import id_check, scatter_adder, taker
@@ -33,6 +34,7 @@ embedding = operator(
     outputs=[Slot("out", "shape of ids, then dim", not_in_gradient=True)],
     attrs=[AttrSpec("sparse", "bool", "write sparse-row gradients", False), _PADDING],
     source="Paddle's lookup_table_op",
+    rows=rows_of("ids", but=("w",)),
 )
 
 

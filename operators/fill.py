@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import ShapeArgs
 
 _FLOAT32 = np.dtype("float32")
@@ -49,6 +50,7 @@ fill_like = operator(
     outputs=[Slot("out", "shape of x")],
     attrs=[AttrSpec("value", "float", "of every element", 0.0)],
     no_gradient=_NO_GRADIENT,
+    rows=rows_of("x"),
 )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import ShapeArgs, count
 from ._calls import in_order
 from ._indexing import taker
@@ -47,6 +48,7 @@ cross_entropy = operator(
     attrs=[_SOFT, IGNORE_INDEX],
     source="Paddle: paddle/operators/cross_entropy_op.cc",
     shape=_rule,
+    rows=rows_of("x", "label", rank=1),
 )
 
 
@@ -107,6 +109,7 @@ nll_loss = operator(
     attrs=[IGNORE_INDEX],
     source="PyTorch: torch.nn.functional.nll_loss",
     shape=_rule,
+    rows=rows_of("x", "label", rank=1),
 )
 
 
@@ -176,6 +179,7 @@ softmax_cross_entropy = operator(
     attrs=[_SOFT, IGNORE_INDEX],
     source="Paddle: paddle/operators/softmax_with_cross_entropy_op.cc",
     shape=_rule,
+    rows=rows_of("x", "label", rank=1),
 )
 
 

@@ -9,11 +9,24 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import rows_of
 from ..framework.shape import Shape, ShapeArgs, count
 from ._calls import in_order
 
 Product = Callable[..., Callable[[], Any]]
 """Something called as `product` below."""
+
+_left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
+
+
+def _product_rows(op: Any, metas: Any, rows: Any) -> bool:
+    x, y = (len(metas[op.inputs[slot][0]][0]) for slot in "xy")
+    return _left_rows(op, metas, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
+
+
+def _affine_rows(op: Any, metas: Any, rows: Any) -> bool:
+    return _left_rows(op, metas, rows) and op.attrs["num_flatten_dims"] != 0
+
 
 matmul = operator(
     "matmul",
@@ -31,6 +44,7 @@ matmul = operator(
         AttrSpec("alpha", "float", "factor of the product", 1.0),
     ],
     source="Paddle: paddle/operators/matmul_op.cc",
+    rows=_product_rows,
 )
 
 
@@ -196,6 +210,7 @@ affine = operator(
     outputs=[Slot("out", "[..., N]", not_in_gradient=True)],
     attrs=[NUM_FLATTEN_DIMS],
     source="Paddle: python/paddle/v2/framework/layers.py (fc)",
+    rows=_affine_rows,
 )
 
 

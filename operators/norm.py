@@ -16,6 +16,7 @@ import numpy as np
 
 from ..framework.errors import ShapeError
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
+from ..framework.rows import beside
 from ..framework.shape import ShapeArgs
 from ._calls import Call, copying, in_order, reducing
 
@@ -401,6 +402,7 @@ layer_norm = _register(
     _trailing_view,
     source="Ba, Kiros and Hinton 2016",
 )
+layer_norm.rows = beside("begin_norm_axis", but=("scale", "bias"))
 
 rms_norm = _register(
     "rms_norm",
@@ -412,6 +414,7 @@ rms_norm = _register(
     centred=False,
     source="Zhang and Sennrich 2019",
 )
+rms_norm.rows = beside("begin_norm_axis", but=("scale", "bias"))
 
 
 def _group_rule(s: ShapeArgs) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
+from ..framework.rows import beside
 from ..framework.shape import ShapeArgs, ShapeRule
 from ._calls import in_order, nothing, reducing
 
@@ -80,6 +81,7 @@ def _reduction(
         outputs=[Slot("out", _OUT_DOC, not_in_gradient=not keeps)],
         attrs=_ATTRS,
         shape=_rule(result, empty=empty),
+        rows=beside("axes"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import beside
 from ..framework.shape import ShapeArgs
 from ._calls import in_order
 
@@ -39,6 +40,7 @@ softmax = operator(
     outputs=[Slot("out", "shape of x", inplace="x")],
     attrs=[_AXIS],
     shape=_rule,
+    rows=beside("axis"),
 )
 
 
@@ -86,6 +88,7 @@ log_softmax = operator(
     outputs=[Slot("out", "shape of x", inplace="x")],
     attrs=[_AXIS],
     shape=_rule,
+    rows=beside("axis"),
 )
 
 
@@ -132,6 +135,7 @@ hardmax = operator(
     source="CNTK: Hardmax in Source/ComputationNetworkLib/NonlinearityNodes.h",
     shape=_rule,
     no_gradient="it is piecewise constant",
+    rows=beside("axis"),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..framework.names import EMPTY
 from ..framework.registry import AttrSpec, Slot, operator
+from ..framework.rows import beside
 from ..framework.shape import Shape, ShapeArgs
 from ._calls import in_order
 from .fill import check_value
@@ -47,6 +48,7 @@ concat = operator(
     inputs=[_PARTS],
     outputs=[Slot("out", "dimensions added up along the axis", not_in_gradient=True)],
     attrs=[AttrSpec("axis", "int", "axis to join along", 0)],
+    rows=beside("axis"),
 )
 
 
@@ -86,6 +88,7 @@ stack = operator(
     inputs=[_PARTS],
     outputs=[Slot("out", "shape of x with the new axis", not_in_gradient=True)],
     attrs=[AttrSpec("axis", "int", "place of the new axis in the result", 0)],
+    rows=beside("axis", added=1),
 )
 
 
@@ -126,6 +129,7 @@ split = operator(
             "sections", "ints", "size of each part; one may be -1; none = equal sizes", (), -1
         ),
     ],
+    rows=beside("axis"),
 )
 
 
@@ -186,6 +190,7 @@ slice_op = operator(
         AttrSpec("ends", "ints", "position after the last; none = to the end", ()),
         AttrSpec("steps", "ints", "distance between positions; none = 1", ()),
     ],
+    rows=beside("axes"),
 )
 
 
