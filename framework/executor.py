@@ -20,10 +20,12 @@ from .infer import fits, view_slices
 from .operation import Operator
 from .plan import Plan, Step
 from .registry import KernelArgs
-from .scope import Scope
+from .scope import Scope, Variable
 from .shape import Levels, Meta
 
 _ALIGN = 64
+_COPIED = 1 << 16
+"""Bytes up to which a replaced input is copied."""
 
 
 class CannotFuseError(Exception):
@@ -66,6 +68,7 @@ class Frame:
         self.arrays: dict[str, Any] = {}
         self._scratch = ScratchPool(self.xp)
         self._fused = fused
+        self._borrowed: set[str] = set()
         self._adopt_externals()
         self._allocate()
         self._make_views()
@@ -85,6 +88,18 @@ class Frame:
             if array is not variable.array:
                 variable.bind(array, variable.offsets)
             self.arrays[name] = array
+            self._note_owner(variable)
+
+    def _note_owner(self, variable: Variable) -> None:
+        """Remember whose array an external is, and refuse to write to a borrowed one."""
+        name = variable.name
+        self._borrowed.discard(name)
+        if variable.borrowed:
+            if name in self.plan.survivors:
+                raise VariableError(
+                    f"variable {name!r} shares the caller's array; the net writes it"
+                )
+            self._borrowed.add(name)
 
     def _allocate(self) -> None:
         plan, xp = self.plan, self.xp
@@ -95,11 +110,18 @@ class Frame:
             if name in self.arrays:
                 continue
             shape, dtype = plan.metas[name]
-            held = self.scope.find(name)
-            array = held.array if held is not None else None
+            array = self._variable(name).array
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = xp.empty(shape, dtype)
             self.arrays[name] = to_place(array, self.place)
+
+    def _variable(self, name: str) -> Variable:
+        """Where a survivor is kept: what the net computes is local, what it updates is found."""
+        declared = self.plan.declared.get(name)
+        if declared is None or declared.kind in (declared.TEMPORARY, declared.OUTPUT):
+            if name not in self.plan.externals:
+                return self.scope.var(name)
+        return self.scope.find(name) or self.scope.var(name)
 
     def _make_views(self) -> None:
         for name, var in self.plan.declared.items():
@@ -126,12 +148,16 @@ class Frame:
             if name in self.plan.placement:
                 scope.var(name).clear()  # of an earlier run that kept what this one does not
         for name in self.plan.survivors:
-            variable = scope.find(name) or scope.var(name)
-            variable.bind(self.arrays[name], self.plan.offsets.get(name, ()))
+            self._variable(name).bind(self.arrays[name], self.plan.offsets.get(name, ()))
         self.layout = scope.root.layout
 
     def accept_inputs(self) -> bool:
-        """Take inputs whose array was replaced; False for a parameter: that needs a new frame."""
+        """Take inputs whose array was replaced; False for a parameter: that needs a new frame.
+
+        Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
+        steps that read them anew.
+        """
+        replaced = set()
         for name in self.plan.externals:
             variable = self.scope.get(name)
             mine = self.arrays[name]
@@ -140,8 +166,26 @@ class Frame:
             declared = self.plan.declared.get(name)
             if declared is None or declared.kind != declared.INPUT or name in self.plan.survivors:
                 return False
-            copy_into(mine, variable.array)
-            variable.bind(mine, variable.offsets)
+            copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
+            if copied and not variable.borrowed and name not in self._borrowed:
+                copy_into(mine, variable.array)
+                variable.bind(mine, variable.offsets)
+            else:
+                self.arrays[name] = to_place(variable.array, self.place)
+                replaced.add(name)
+                self._note_owner(variable)
+        return not replaced or self._bind_again(replaced)
+
+    def _bind_again(self, replaced: set[str]) -> bool:
+        """Bind the steps that read other arrays now; False where that needs another plan."""
+        views = {var.name for var in self.plan.declared.values() if var.view.base in replaced}
+        self._make_views()
+        try:
+            for index, step in enumerate(self.plan.steps):
+                if not (replaced | views).isdisjoint(step.reads):
+                    self.calls[index] = self._bind(step)
+        except CannotFuseError:
+            return False
         return True
 
     # -- binding -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ class Variable:
     plans rely on that; a change of identity marks the scope tree's layout as changed.
     """
 
-    __slots__ = ("_array", "_offsets", "name", "scope", "step_scopes")
+    __slots__ = ("_array", "_offsets", "borrowed", "name", "scope", "step_scopes")
 
     def __init__(self, name: str, scope: Scope) -> None:
         self.name = name
@@ -29,6 +29,7 @@ class Variable:
         self._array: Any = None
         self._offsets: tuple[np.ndarray, ...] = ()
         self.step_scopes: list[Scope] | None = None
+        self.borrowed = False  # whether the array is the caller's, to be read only
 
     @property
     def array(self) -> Any:
@@ -59,6 +60,7 @@ class Variable:
         if (
             type(value) is type(held) is np.ndarray
             and dtype is None
+            and not self.borrowed
             and len(offsets) == len(self._offsets) == 0
             and value.shape == held.shape
             and value.dtype == held.dtype
@@ -67,7 +69,8 @@ class Variable:
             return
         array = _as_array(value, self.name, dtype)
         levels = check_offsets(offsets, array.shape, self.name) if len(offsets) else ()
-        if held is not None and held.shape == array.shape and held.dtype == array.dtype:
+        fits = held is not None and held.shape == array.shape and held.dtype == array.dtype
+        if fits and not self.borrowed:
             copy_into(held, array)
             array = held
         else:
@@ -75,7 +78,11 @@ class Variable:
         self.bind(array, levels)
 
     def bind(self, array: Any, offsets: tuple[np.ndarray, ...] = ()) -> None:
-        """Make `array` itself the tensor, without a copy (for executors and loaders)."""
+        """Make `array` itself the tensor, without a copy (for executors and loaders).
+
+        Later values are copied into it.
+        """
+        self.borrowed = False
         same = len(offsets) == len(self._offsets) and all(
             new is old or np.array_equal(new, old)
             for new, old in zip(offsets, self._offsets, strict=True)
@@ -85,6 +92,15 @@ class Variable:
         if array is not self._array or not same:
             self._array = array
             self.scope.touch()
+
+    def share(self, array: Any) -> None:
+        """Let the variable read `array` itself: a large input without a copy.
+
+        The caller leaves it unchanged while it is in use; nothing is ever written to it.
+        """
+        if array is not self._array:
+            self.bind(array)
+        self.borrowed = True
 
     def numpy(self) -> np.ndarray:
         """A copy of the value on the host.
