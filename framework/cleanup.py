@@ -266,7 +266,9 @@ def _outside_names(net: pb.NetDesc) -> Iterator[str]:
         for memory in step.memories:
             if memory.boot:
                 yield memory.boot
+        yield from (name for name in (step.parents, step.positions) if name)
         yield from _mentioned(step.net)
+        yield from _mentioned(step.child_net)
     for op in net.ops:
         for attr in op.attrs.values():
             if attr.WhichOneof("value") == "net":

@@ -130,6 +130,8 @@ def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
     for number, step in enumerate(desc.steps):
         links = "; ".join(step_lines(step))
         yield from _rows(step.net, f"step net {step.net.name or number} ({links})")
+        if step.HasField("child_net"):
+            yield from _rows(step.child_net, f"child net of step net {step.net.name or number}")
     for index, op in enumerate(desc.ops):
         for name in sorted(op.attrs):
             if op.attrs[name].WhichOneof("value") == "net":

@@ -34,6 +34,10 @@ class VariableError(OpscopeError):
     """A variable that is undefined, overwritten, doubly defined or holds no value."""
 
 
+class TreeError(OpscopeError):
+    """A tree with a cycle, several roots or a node with too many children."""
+
+
 class CycleError(VariableError):
     """Operators that wait for each other's outputs."""
 

@@ -76,6 +76,9 @@ def _net_lines(desc: pb.NetDesc, locations: bool, variables: bool) -> Iterator[s
         yield f"step {number}" + _step_options(step)
         yield from _indented(step_lines(step))
         yield from _indented(_net_lines(step.net, locations, variables))
+        if step.HasField("child_net"):
+            yield f"child net of step {number}"
+            yield from _indented(_net_lines(step.child_net, locations, variables))
 
 
 def _indented(lines: Iterable[str], by: str = _INDENT) -> Iterator[str]:
@@ -190,10 +193,18 @@ def step_lines(step: pb.StepDesc) -> Iterator[str]:
             yield f"{word} {_name(link.outer)} -> {_name(link.inner)}"
     for link in step.out_links:
         yield f"out {_name(link.inner)} -> {_name(link.outer)}"
+    for link in step.child_links:
+        yield f"child {_name(link.outer)} -> {_name(link.inner)}"
+    for word, name in (("parents", step.parents), ("positions", step.positions)):
+        if name:
+            yield f"{word} {_name(name)}"
     for memory in step.memories:
         boot = _name(memory.boot) if memory.boot else repr(memory.boot_value)
         pair = f"{_name(memory.state)} -> {_name(memory.previous)}"
-        yield f"memory {pair} delay={memory.delay or 1} boot={boot}"
+        which = f"delay={memory.delay or 1}"
+        if step.parents:
+            which = f"child={memory.child}" if step.arity else "sum"
+        yield f"memory {pair} {which} boot={boot}"
 
 
 def _name(name: str) -> str:

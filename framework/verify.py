@@ -391,6 +391,7 @@ class _Check:
         for step in self.desc.steps:
             for link in (*step.in_links, *step.static_links, *step.out_links):
                 yield link.outer
+            yield from (step.parents, step.positions)
             for memory in step.memories:
                 yield memory.boot
 
@@ -408,6 +409,7 @@ class _Check:
         known = set(self.vars) | set(self.writers) | self.given | self.outer
         made = {name for op in step.net.ops for name in output_names(op)}
         declared = {var.name for var in step.net.vars}
+        by_pair = {name for op in step.child_net.ops for name in output_names(op)}
         for kind, links in (("in", step.in_links), ("static", step.static_links)):
             for link in links:
                 if link.outer not in known:
@@ -424,8 +426,12 @@ class _Check:
                     f"{title}: its out link takes {link.inner!r}, which no operator in it"
                     f" writes{hint}",
                 )
+        for name in (step.parents, step.positions):
+            if name and name not in known:
+                hint = nearest(name, known)
+                self.add("undefined", f"{title}: its trees are {name!r}, which is not there{hint}")
         for memory in step.memories:
-            if memory.state not in made | declared:
+            if memory.state not in made | declared | by_pair:
                 hint = nearest(memory.state, made)
                 self.add("undefined", f"{title}: nobody writes its memory {memory.state!r}{hint}")
             if memory.boot and memory.boot not in known:
@@ -440,7 +446,12 @@ class _Check:
         for name in {name for name in inner if inner.count(name) > 1}:
             self.add("doubly-defined", f"{title}: {name!r} is linked twice")
         taken = {link.inner for link in step.out_links} | {m.state for m in step.memories}
+        taken |= {link.outer for link in step.child_links}
         self._inside(step.net, title, -1, frozenset(inner), frozenset(known), frozenset(taken))
+        if step.HasField("child_net"):
+            inner = [link.inner for link in (*step.in_links, *step.static_links, *step.child_links)]
+            given, outer = frozenset(inner), frozenset(known)
+            self._inside(step.child_net, f"{title}, child net", -1, given, outer, frozenset(taken))
 
     def _nested(self) -> None:
         visible = frozenset({*self.vars, *self.writers, *self.given, *self.outer})
@@ -520,4 +531,6 @@ def _all_names(net: pb.NetDesc) -> Iterator[str]:
     for step in net.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):
             yield link.outer
+        yield from (step.parents, step.positions)
         yield from _all_names(step.net)
+        yield from _all_names(step.child_net)

@@ -155,6 +155,8 @@ def _bare(desc: NetDesc) -> NetDesc:
         item.ClearField("source")
     for step in bare.steps:
         step.net.CopyFrom(_bare(step.net))
+        if step.HasField("child_net"):
+            step.child_net.CopyFrom(_bare(step.child_net))
     for op in bare.ops:
         for attr in op.attrs.values():
             if attr.WhichOneof("value") == "net":
