@@ -74,6 +74,14 @@ class ShapeArgs:
         if levels is not None:
             self.result_offsets.update((name, levels) for name in self.op.outputs.get(slot, ()))
 
+    def copy_offsets(self, slot: str, source: str) -> None:
+        """Each of an output slot's variables gets the offsets of its counterpart in `source`."""
+        pairs = zip(self.op.outputs.get(slot, ()), self.op.inputs.get(source, ()), strict=False)
+        for name, counterpart in pairs:
+            levels = self.input_offsets(counterpart)
+            if levels is not None:
+                self.result_offsets[name] = levels
+
     def finish_offsets(self) -> dict[str, Levels]:
         """Offsets of all outputs, inherited ones included."""
         if self._offsets:
