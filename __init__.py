@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".python_api.io"),
     "NetBuilder": ".python_api.builder",
-    "train": ".python_api.training",
+    **dict.fromkeys(("train", "EarlyStop"), ".python_api.training"),
+    "Minibatches": ".python_api.minibatches",
     "Scope": ".framework.scope",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.backend"),
     "OpContext": ".framework.context",
