@@ -39,7 +39,8 @@ class Case:
         attrs: attributes that differ from the defaults.
         train: the phase.
         share: output slot -> input slot whose variable it writes to (state that is updated).
-        offsets: input slot -> levels of sequence offsets.
+        offsets: input slot -> levels of sequence offsets (a list of levels for each variable where
+            the slot is duplicable). The reference gets them as the attribute `offsets`.
         outputs: optional output slots to ask for although the reference does not give them.
     """
 
@@ -166,10 +167,8 @@ class Setup:
             self.inputs[slot] = _variables(slot, len(listed), isinstance(value, list))
             for name, item in zip(self.inputs[slot], listed, strict=True):
                 self.arrays[name] = _cast(np.asarray(item), dtype)
-        self.offsets = {
-            self.inputs[slot][0]: tuple(np.asarray(level, np.int64) for level in levels)
-            for slot, levels in case.offsets.items()
-        }
+        self.given_offsets = self._offsets_of_inputs()
+        self.offsets = dict(self.given_offsets)  # those of outputs are added
         self.wanted = self._expect(reference) if reference else {}
         self.outputs = self._output_variables()
         self.written = {name for names in self.outputs.values() for name in names}
@@ -178,6 +177,14 @@ class Setup:
         self.metas = infer_metas(
             [Operator(desc) for desc in self.descs], self.given, {}, self.offsets
         )
+
+    def _offsets_of_inputs(self) -> dict[str, tuple[np.ndarray, ...]]:
+        found = {}
+        for slot, levels in self.case.offsets.items():
+            each = levels if isinstance(self.case.inputs[slot], list) else [levels]
+            for name, own in zip(self.inputs[slot], each, strict=True):
+                found[name] = tuple(np.asarray(level, np.int64) for level in own)
+        return found
 
     def _expect(self, reference: Any) -> dict[str, Any]:
         values = {
@@ -188,6 +195,8 @@ class Setup:
         }
         given = make_op(self.entry.type, {}, {}, self.case.attrs).attrs
         attrs = check_attrs(self.entry, given, f"op {self.entry.type}")
+        if self.case.offsets:
+            attrs["offsets"] = self.case.offsets
         with np.errstate(all="ignore"):
             return reference(values, attrs)
 

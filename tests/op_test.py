@@ -98,11 +98,16 @@ class OpTest:
         return lookup(self.type)
 
     def refuses(
-        self, match: str, inputs: dict[str, Any], attrs: Any = None, error: type = ShapeError
+        self,
+        match: str,
+        inputs: dict[str, Any],
+        attrs: Any = None,
+        error: type = ShapeError,
+        offsets: Any = None,
     ) -> None:
         """Assert that shape rule or attribute check refuse a case with one clear error."""
         with pytest.raises(error, match=match) as caught:
-            self.setup(Case(inputs, attrs or {}), None, want=False)
+            self.setup(Case(inputs, attrs or {}, offsets=offsets or {}), None, want=False)
         assert self.type in str(caught.value)
 
     def setup(self, case: Case, dtype: Any, want: bool = True) -> Setup:
@@ -162,11 +167,12 @@ class OpTest:
         for setup in self._setups():
             setup.check_metas(self)
             operators = [Operator(desc) for desc in setup.descs]
-            for hide in ("leading", "all"):
+            # Offsets of None: as while a net is built.
+            for hide, offsets in itertools.product(("leading", "all"), (setup.offsets, None)):
                 given = {
                     name: (_hidden(meta[0], hide), meta[1]) for name, meta in setup.given.items()
                 }
-                metas = infer_metas(operators, given, {}, setup.offsets)
+                metas = infer_metas(operators, given, {}, offsets)
                 for name, (shape, dtype) in setup.metas.items():
                     assert fits(metas[name][0], shape) and metas[name][1] == dtype, (
                         f"{setup}: with {hide} dimensions unknown, {name!r} is inferred as"
@@ -308,7 +314,7 @@ class OpTest:
         found: dict[str, Any] = {}
         for _ in range(2):  # the second run takes the bound plan
             scope.feed(setup.arrays)
-            for name, offsets in setup.offsets.items():
+            for name, offsets in setup.given_offsets.items():
                 scope.get(name).set(setup.arrays[name], offsets)
             net.run(scope, OpContext(place, train=setup.case.train, seed=0))
             now = {
