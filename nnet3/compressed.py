@@ -7,8 +7,10 @@ Layouts, by the token in front of them:
 - `CM2`: two bytes for each element, row by row, linear over the whole range.
 - `CM3`: one byte for each element, row by row, linear over the whole range.
 
-Format and rounding: Kaldi's `matrix/compressed-matrix.cc`. All arithmetic here is in the precision
-in which Kaldi's compiled code works it out, so that the bytes are the same.
+Format and rounding: Kaldi's `matrix/compressed-matrix.cc`. The arithmetic here rounds where Kaldi
+does when it is compiled for processors that multiply and add in one step, as all newer ones do: so
+bytes and values are the same to the last bit. Other builds of Kaldi differ in the last bit of some
+values.
 """
 
 from __future__ import annotations
@@ -140,10 +142,7 @@ class CompressedMatrix:
             return self._decompress_columns()
         most = np.iinfo(self.elements.dtype).max
         step = np.float32(float(self.range) * (1.0 / most))
-        values = self.elements.astype(np.float32)
-        values *= step
-        values += self.least
-        return values
+        return _fused(step, self.elements, self.least)
 
     def write(self, writer: Writer) -> None:
         """Write it; in text, where nothing can be compressed, as the matrix that it stands for."""
@@ -223,7 +222,16 @@ def _quartiles_of(matrix: np.ndarray, least: np.float32, span: np.float32) -> np
 
 def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -> np.ndarray:
     """What the four fractions of each column stand for, float32, [columns, 4]."""
-    return least + span * _STEP * quartiles.astype(np.float32)
+    return _fused(span * _STEP, quartiles, least)
+
+
+def _fused(factor: np.float32, numbers: np.ndarray, term: np.float32) -> np.ndarray:
+    """`factor * numbers + term`, rounded once to float32."""
+    exact = numbers.astype(np.float64)
+    exact *= np.float64(factor)
+    exact += np.float64(term)
+    with np.errstate(over="ignore"):
+        return exact.astype(np.float32)
 
 
 def _column_bytes(
