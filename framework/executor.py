@@ -103,7 +103,7 @@ class Frame:
 
     def _allocate(self) -> None:
         plan, xp = self.plan, self.xp
-        blocks = [xp.empty(max(size, 1), np.uint8) for size in plan.blocks]
+        blocks = self._blocks()
         for name, block in plan.placement.items():
             self.arrays[name] = _as_view(blocks[block], plan.metas[name])
         for name in plan.survivors:
@@ -114,6 +114,16 @@ class Frame:
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = xp.empty(shape, dtype)
             self.arrays[name] = to_place(array, self.place)
+
+    def _blocks(self) -> list[Any]:
+        """Memory of temporaries, shared by all frames of the scope: one of them runs at a time."""
+        pool = self.scope.bound.setdefault(("blocks", self.place), [])
+        for number, size in enumerate(self.plan.blocks):
+            if number == len(pool):
+                pool.append(self.xp.empty(_padded(size), np.uint8))
+            elif pool[number].nbytes < size:  # with some room, so that a little more is no new one
+                pool[number] = self.xp.empty(_padded(size + size // 8), np.uint8)
+        return pool[: len(self.plan.blocks)]
 
     def _variable(self, name: str) -> Variable:
         """Where a survivor is kept: what the net computes is local, what it updates is found."""

@@ -78,3 +78,18 @@ def test_a_shared_array_is_never_written() -> None:
     with pytest.raises(VariableError, match="'w' shares the caller's array and is written"):
         net.run(scope)
     assert mine.tolist() == [1, 1, 1]
+
+
+def test_frames_of_one_scope_share_the_memory_of_temporaries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPSCOPE_FUSE", "0")  # fused, there is no temporary
+    net, scope, context = doubler(), Scope(), OpContext(keep=["z"])
+    frames = []
+    for rows in (64, 32, 48, 64):
+        scope.var("x").set(np.full((rows, 8), rows, np.float32))
+        net.run(scope, context)
+        np.testing.assert_array_equal(scope.numpy("z"), np.full((rows, 8), 4 * rows**2))
+        frames.append(net.frame(scope, context))
+    held = [frame.arrays["y"] for frame in frames]
+    assert all(np.may_share_memory(held[0], other) for other in held)
