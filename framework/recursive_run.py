@@ -15,7 +15,7 @@ import numpy as np
 
 from .context import OpContext
 from .desc import BACKWARD
-from .errors import TreeError
+from .errors import OpscopeError, TreeError
 from .executor import Frame
 from .forest import ForestSchedule, batches, make_forest_schedule
 from .names import EMPTY, carry_name
@@ -360,7 +360,6 @@ class ForwardProgram(_Program):
 
     def _run_nodes(self, height: int) -> list[Piece]:
         tree, xp, pieces = self.tree, self.xp, []
-        context = self.frame.state.context
         starts = self._last.starts
         for begin, end in batches(int(starts[height]), int(starts[height + 1])):
             batch = self._batch(False, end - begin)
@@ -374,11 +373,17 @@ class ForwardProgram(_Program):
                     take(xp, self.buffers[memory.state], self.children[number][begin:end], target)
                 else:
                     target[...] = self.sums[number][begin:end]
-            batch.frame.run(context)
+            self._run(batch, "node net")
             for name, buffer in self.buffers.items():
                 buffer[begin:end] = arrays[name]
             pieces.append((begin, end, batch))
         return pieces
+
+    def _run(self, batch: Batch, what: str) -> None:
+        try:
+            batch.frame.run(self.frame.state.context)
+        except OpscopeError as error:
+            raise self.tree.inside(error, what) from error
 
     def _fill_links(self, batch: Batch, rows: Any) -> None:
         for name, source in self.x.items():
@@ -399,7 +404,7 @@ class ForwardProgram(_Program):
                     if inner in arrays:
                         index = self.edge_child[begin:end]
                         take(self.xp, self.buffers[state], index, arrays[inner])
-                batch.frame.run(self.frame.state.context)
+                self._run(batch, "child net")
                 for memory, part in zip(self.memories, self.parts, strict=True):
                     if memory.by_pair:
                         part[begin:end] = arrays[memory.state]

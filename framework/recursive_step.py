@@ -94,11 +94,12 @@ class TreeNet:
         self._refuse_fields(step)
         links = [*self.inputs, *self.statics]
         previous = [memory.previous for memory in step.memories]
-        self.node, self.node_grad = _split(step.net, [*links, *previous])
+        self.node, self.node_grad = self._split(step.net, [*links, *previous], "node net")
         self.pair, self.pair_grad = None, None
         if step.HasField("child_net"):
             children = [inner for _, inner in self.child_links]
-            self.pair, self.pair_grad = _split(step.child_net, [*links, *children])
+            given = [*links, *children]
+            self.pair, self.pair_grad = self._split(step.child_net, given, "child net")
         self.memories = self._read_memories(step.memories)
         self.boots = sum(memory.boot >= 0 for memory in self.memories)
         self.finals = sum(memory.final >= 0 for memory in self.memories)
@@ -107,6 +108,18 @@ class TreeNet:
         names = [memory.state for memory in self.memories if not memory.by_pair]
         names += [state for state, _ in self.child_links]
         self.states = list(dict.fromkeys([*names, *self.outputs]))
+
+    def _split(
+        self, desc: pb.NetDesc, given: list[str], what: str
+    ) -> tuple[PlainNet, PlainNet | None]:
+        try:
+            return _split(desc, given)
+        except OpscopeError as error:
+            raise self.inside(error, what) from None
+
+    def inside(self, error: OpscopeError, what: str) -> OpscopeError:
+        """An error of an inner net, told as one of this net."""
+        return type(error)(f"{self.title}, in its {what}: {error}")
 
     def _refuse_fields(self, step: pb.StepDesc) -> None:
         refusals = (
@@ -243,7 +256,7 @@ class TreeNet:
         try:
             return infer_metas(net.operators, known, net.vars, {})
         except OpscopeError as error:
-            raise type(error)(f"{self.title}, in its {what}: {error}") from None
+            raise self.inside(error, what) from None
 
     def _row_of(self, memory: Memory, boot: Meta | None) -> tuple[Meta, bool]:
         """Shape (without rows) and dtype of a memory, and whether its boot value is one row."""

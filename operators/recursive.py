@@ -30,9 +30,9 @@ recursive = operator(
         "A node net run once for each node of a forest, children before parents; all nodes of one"
         " height run side by side. `net` is a RECURSIVE NetDesc: its links and memories say, in"
         " this order, which inner variable each variable of a slot stands for. With arity k a node"
-        " reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it reads"
-        " sums over any number of children, of their states or of what a child net makes of each"
-        " child and its parent, and a leaf reads boot values."
+        " reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it"
+        " reads sums over any number of children, of their states or of what a child net makes of"
+        " each child and its parent, and a leaf reads boot values."
     ),
     inputs=[
         _PARENT,

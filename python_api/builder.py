@@ -54,9 +54,11 @@ from ..framework.plain_net import PlainNet
 from ..framework.prune import prune
 from ..framework.registry import OperatorDef, lookup
 from ..framework.scope import Scope, default_scope
+from ..framework.sequence import Sequences
 from .initializers import initializer
 from .layers import Layers
 from .op_methods import OpMethods
+from .trees import Trees
 from .variable import Var
 
 _PROBABLE_INPUT = "input"
@@ -66,7 +68,7 @@ _PARTS, _SECTIONS = "num", "sections"
 """How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
 
 
-class NetBuilder(Layers, OpMethods):
+class NetBuilder(Layers, Trees, OpMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
@@ -484,6 +486,8 @@ class NetBuilder(Layers, OpMethods):
     def feed(self, scope: Scope, values: Mapping[Any, Any]) -> None:
         """Give input variables their values, cast to the declared dtypes.
 
+        `Sequences` bring their offsets along.
+
         Raises:
             VariableError: not a variable of the net.
             ShapeError: wrong shape, or a dtype that cannot be cast without changing its kind.
@@ -492,6 +496,8 @@ class NetBuilder(Layers, OpMethods):
             name = str(key)
             declared = self._declared(name)
             wanted, shape = var_dtype(declared), var_shape(declared)
+            levels = value.levels if isinstance(value, Sequences) else ()
+            value = value.data if isinstance(value, Sequences) else value
             array = value if hasattr(value, "dtype") else np.asarray(value)
             if wanted is not None and array.dtype != wanted:
                 array = _cast(array, wanted, name)
@@ -500,7 +506,7 @@ class NetBuilder(Layers, OpMethods):
                     f"input {name!r} wants {list(shape)} (-1 = any) and was given"
                     f" {list(array.shape)}"
                 )
-            (scope.find(name) or scope.var(name)).set(array)
+            (scope.find(name) or scope.var(name)).set(array, levels)
 
     def __repr__(self) -> str:
         return f"<NetBuilder {self.name or '?'}: {len(self._forward.operators)} operators>"
