@@ -280,7 +280,7 @@ def test_wheel_works_away_from_the_tree(clean_copy):
         "opscope",
         f"opscope-{load_version()}.dist-info",
     }
-    files = [path for pattern in ("*.py", "*.bs") for path in clean_copy.rglob(pattern)]
+    files = [path for pattern in ("*.py", "*.pyi", "*.bs") for path in clean_copy.rglob(pattern)]
     sources = {path.relative_to(clean_copy).as_posix() for path in files}
     layers = ("proto/", "framework/", "operators/", "nnet3/", "cntk/", "python_api/")
     expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
