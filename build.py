@@ -252,8 +252,9 @@ def demo(arguments: argparse.Namespace) -> None:
 def test(arguments: argparse.Namespace) -> None:
     """Run the tests; further arguments go to pytest."""
     environment = Environment(VENV)
-    environment.prepare("test")
-    if arguments.torch or os.environ.get("CI"):
+    thorough = arguments.torch or bool(os.environ.get("CI"))
+    environment.prepare("test", *(["speed"] if thorough else []))
+    if thorough:
         environment.install_torch()
     pytest = [environment.python, "-P", "-m", "pytest", *pytest_arguments(arguments.rest)]
     # Not by run: pytest's closing line says what failed, and stays the last one.
@@ -345,7 +346,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         sub.set_defaults(command=command, passes_on=passes_on)
         if command is test:
             sub.add_argument(
-                "--torch", action="store_true", help="with PyTorch, as also where CI is set"
+                "--torch", action="store_true", help="with PyTorch and MKL, as also where CI is set"
             )
     argv = list(argv)
     split = argv.index("--") if "--" in argv else len(argv)
