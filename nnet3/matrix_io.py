@@ -43,10 +43,10 @@ def read_vector(reader: Reader, dtype: type | None = None) -> np.ndarray:
         dim = reader.read_int32()
         vector = reader.read_array(_FLOATS[kind], dim)
         return vector if dtype is None else vector.astype(dtype, copy=False)
-    start, body = _bracketed(reader)
+    start, body = bracketed(reader)
     if b"\n" in body or b"\r" in body:
         raise reader.error("a line end within a vector: perhaps this is a matrix", start)
-    return _numbers(reader, body, start, dtype or np.float32)
+    return parse_numbers(reader, body, start, dtype or np.float32)
 
 
 def write_vector(writer: Writer, vector: np.ndarray) -> None:
@@ -105,16 +105,16 @@ def write_matrix(writer: Writer, matrix: np.ndarray) -> None:
 def read_int_vector(reader: Reader, size: int = 4) -> np.ndarray:
     """A vector of integers of 1, 2, 4 or 8 bytes, [dim]."""
     if reader.binary:
-        return _read_binary_integers(reader, size, 1)
-    start, body = _bracketed(reader)
-    return _integers(reader, body, start, size)
+        return _read_counted(reader, size, 1)
+    start, body = bracketed(reader)
+    return parse_integers(reader, body, start, size)
 
 
 def write_int_vector(writer: Writer, vector: np.ndarray, size: int = 4) -> None:
     """A vector of integers of 1, 2, 4 or 8 bytes, [dim]."""
     vector = _integer_array(vector, size)
     if writer.binary:
-        _write_binary_integers(writer, vector, size)
+        _write_counted(writer, vector, size)
     else:
         writer.write_raw(b"[ " + b"%d " * vector.size % tuple(vector.tolist()) + b"]\n")
 
@@ -122,19 +122,19 @@ def write_int_vector(writer: Writer, vector: np.ndarray, size: int = 4) -> None:
 def read_int_pairs(reader: Reader, size: int = 4) -> np.ndarray:
     """A vector of pairs of integers of 1, 2, 4 or 8 bytes, [n, 2]."""
     if reader.binary:
-        return _read_binary_integers(reader, size, 2).reshape(-1, 2)
-    start, body = _bracketed(reader)
+        return _read_counted(reader, size, 2).reshape(-1, 2)
+    start, body = bracketed(reader)
     for match in _WORD.finditer(body):
         if match.group().count(b",") != 1 or not _PAIR.fullmatch(match.group()):
             raise reader.error("a pair 'a,b' was expected here", start + match.start())
-    return _integers(reader, body.replace(b",", b" "), start, size).reshape(-1, 2)
+    return parse_integers(reader, body.replace(b",", b" "), start, size).reshape(-1, 2)
 
 
 def write_int_pairs(writer: Writer, pairs: np.ndarray, size: int = 4) -> None:
     """A vector of pairs of integers of 1, 2, 4 or 8 bytes, [n, 2]."""
     pairs = _integer_array(pairs, size).reshape(-1, 2)
     if writer.binary:
-        _write_binary_integers(writer, pairs, size)
+        _write_counted(writer, pairs, size)
     else:
         writer.write_raw(b"[ " + b"%d,%d " * len(pairs) % tuple(pairs.ravel().tolist()) + b"]\n")
 
@@ -158,11 +158,11 @@ def format_numbers(numbers: np.ndarray) -> bytes:
 
 
 def _read_text_matrix(reader: Reader, dtype: type) -> np.ndarray:
-    start, body = _bracketed(reader)
+    start, body = bracketed(reader)
     rows = []
     offset = start
     for line in _ROW_END.split(body):
-        row = _numbers(reader, line, offset, dtype)
+        row = parse_numbers(reader, line, offset, dtype)
         if row.size:
             if rows and row.size != rows[0].size:
                 raise reader.error(
@@ -174,7 +174,7 @@ def _read_text_matrix(reader: Reader, dtype: type) -> np.ndarray:
     return np.stack(rows) if rows else np.zeros((0, 0), dtype)
 
 
-def _bracketed(reader: Reader) -> tuple[int, bytes]:
+def bracketed(reader: Reader) -> tuple[int, bytes]:
     """What stands between `[` and `]` and where it begins; passes over it and the line's end."""
     if reader.peek() != "[":
         raise reader.error(f"'[' was expected here, but this is {reader.found()}")
@@ -190,7 +190,7 @@ def _bracketed(reader: Reader) -> tuple[int, bytes]:
     return start, body
 
 
-def _numbers(reader: Reader, text: bytes, start: int, dtype: type) -> np.ndarray:
+def parse_numbers(reader: Reader, text: bytes, start: int, dtype: type) -> np.ndarray:
     """The numbers in `text`, which stands at `start` of the file."""
     words = text.split()
     try:
@@ -199,10 +199,10 @@ def _numbers(reader: Reader, text: bytes, start: int, dtype: type) -> np.ndarray
         with np.errstate(over="ignore"):
             return np.array(list(map(float, words)), np.float64).astype(dtype)
     except ValueError:
-        raise _misplaced(reader, text, start, _is_number, "a number") from None
+        raise misplaced(reader, text, start, is_number, "a number") from None
 
 
-def _integers(reader: Reader, text: bytes, start: int, size: int) -> np.ndarray:
+def parse_integers(reader: Reader, text: bytes, start: int, size: int) -> np.ndarray:
     """The integers of `size` bytes in `text`, which stands at `start` of the file."""
     try:
         if b"_" in text:
@@ -211,10 +211,10 @@ def _integers(reader: Reader, text: bytes, start: int, size: int) -> np.ndarray:
         return _integer_array(numbers, size)
     except (ValueError, OverflowError, FormatError):
         what = f"an integer of {size} bytes"
-        raise _misplaced(reader, text, start, partial(_is_integer, size=size), what) from None
+        raise misplaced(reader, text, start, partial(is_integer, size=size), what) from None
 
 
-def _misplaced(
+def misplaced(
     reader: Reader, text: bytes, start: int, is_right: Callable[[bytes], bool], what: str
 ) -> FormatError:
     """An error at the first word of `text` that is not right."""
@@ -223,7 +223,7 @@ def _misplaced(
     return reader.error(f"{what} was expected here, but this is {word!r}", start + wrong.start())
 
 
-def _is_number(word: bytes) -> bool:
+def is_number(word: bytes) -> bool:
     try:
         float(word)
     except ValueError:
@@ -231,7 +231,7 @@ def _is_number(word: bytes) -> bool:
     return b"_" not in word
 
 
-def _is_integer(word: bytes, size: int) -> bool:
+def is_integer(word: bytes, size: int) -> bool:
     try:
         return b"_" not in word and -(1 << 8 * size - 1) <= int(word) < 1 << 8 * size - 1
     except ValueError:
@@ -249,7 +249,7 @@ def _integer_array(numbers: np.ndarray, size: int) -> np.ndarray:
     return fitting
 
 
-def _read_binary_integers(reader: Reader, size: int, width: int) -> np.ndarray:
+def _read_counted(reader: Reader, size: int, width: int) -> np.ndarray:
     """Integers behind their size and their number; `width` of them count as one."""
     start = reader.offset
     mark = reader.read_bytes(1)[0]
@@ -259,7 +259,7 @@ def _read_binary_integers(reader: Reader, size: int, width: int) -> np.ndarray:
     return reader.read_array(f"<i{size}", count * width)
 
 
-def _write_binary_integers(writer: Writer, numbers: np.ndarray, size: int) -> None:
+def _write_counted(writer: Writer, numbers: np.ndarray, size: int) -> None:
     writer.write_raw(struct.pack("<Bi", size, len(numbers)))
     writer.write_raw(numbers.astype(f"<i{size}", copy=False).tobytes())
 
