@@ -17,25 +17,43 @@ CNTK's PastValue and FutureValue (delays, both directions).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..proto import net_pb2 as pb
+from . import settings
 from .context import OpContext
 from .desc import INPUT, RECURRENT, SlotMap, clone, make_op
 from .errors import OpscopeError, VariableError
+from .executor import CannotFuseError
 from .names import EMPTY, steps_name
 from .net import Net, register_net
 from .operation import Operator
 from .plain_net import PlainNet
+from .recurrent_fast import FastProgram
 from .recurrent_links import Bound, make_static_track, make_track, plain_schedule
 from .recurrent_scopes import StepScopes
 from .recurrent_step import free_names, step_net
+from .recurrent_store import KeptSteps
 from .scope import Scope, Variable
 
 
 def make_program(bound: Bound) -> Any:
-    """The callable that runs all steps of a bound recurrent operator."""
-    return StepScopes(bound)
+    """The callable that runs all steps of a bound recurrent operator.
+
+    A gradient runs as its forward run did.
+    """
+    if bound.kept is None:
+        fast = settings.switch("OPSCOPE_RECURRENT") == "fast" and bound.step.regular
+    else:
+        fast = isinstance(bound.kept, KeptSteps)
+    if not fast:
+        return StepScopes(bound)
+    options = bound.frame.plan.options
+    try:
+        return FastProgram(bound, options)
+    except CannotFuseError:
+        return FastProgram(bound, replace(options, fuse=False))
 
 
 class GradientProgram:
@@ -98,7 +116,7 @@ class GradientProgram:
             k.list("static") + k.list("sum_grad"),
             static_levels,
             static_tracks,
-            [kept_row(kept, name) for name in k.attrs["like"]],
+            [kept_row(kept, name) for name in k.attrs["like"]] if schedule.steps else [],
             k.list("final_grad"),
             [array for _, array, _ in x_grads],
             [make_track(own, schedule) for _, _, own in x_grads],
@@ -112,6 +130,9 @@ class GradientProgram:
 
 def kept_row(kept: list[Any], name: str) -> Any:
     """Shape without rows, and dtype, of a variable that the forward run has kept."""
+    if isinstance(kept, KeptSteps):
+        shape, dtype = kept.metas[name]
+        return shape[1:], dtype
     array = kept[0].get(name).array
     return array.shape[1:], array.dtype
 

@@ -87,6 +87,8 @@ class StepNet:
         self.finals = sum(bool(memory.final) for memory in step.memories)
         self.operators = [Operator(op, index) for index, op in enumerate(self.net.ops)]
         self.vars = {var.name: var for var in self.net.vars}
+        self.plans: dict[Any, Any] = {}  # of recurrent_fast.py; they depend on shapes alone
+        self.splits: dict[Any, Any] = {}
         self._check()
 
     def _lower_delays(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
@@ -166,6 +168,11 @@ class StepNet:
                     f"{self.title}: the step net has no variable {memory.previous!r}, the previous"
                     f" {memory.state!r}{hint}"
                 )
+
+    @functools.cached_property
+    def values(self) -> frozenset[str]:
+        """Variables whose values, and not only their shapes, the step net reads."""
+        return frozenset(name for op in self.operators for name in op.value_reads())
 
     @property
     def regular(self) -> bool:

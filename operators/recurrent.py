@@ -297,12 +297,7 @@ def _(k: Any) -> Any:
     if steps != EMPTY and (readers or steps in plan.survivors):
         bound.steps = frame.scope.find(steps) or frame.scope.var(steps)
         if steps not in plan.survivors:
-            bound.keep = frozenset().union(
-                *(
-                    step_net(op.attrs["net"]).inputs[len(op.inputs.get("out_grad", ())) :]
-                    for op in readers
-                )
-            )
+            bound.keep = frozenset().union(*(step_net(op.attrs["net"]).values for op in readers))
     return make_program(bound)
 
 

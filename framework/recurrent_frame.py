@@ -1,0 +1,105 @@
+"""Operators of a step net bound to given arrays: frames without a scope's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from .executor import Frame, ScratchPool
+from .operation import Operator
+from .plan import Plan, PlanOptions, Range, make_plan
+from .plain_net import bind_chain, grouping
+from .recurrent_step import StepNet
+from .scope import Scope
+from .shape import Levels, Meta
+
+_MOST_PLANS = 512
+
+
+class Memory:
+    """What the frames of one recurrent operator share, as they run one after the other."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self.scratch = ScratchPool(xp)
+        self._blocks: dict[Any, Any] = {}
+
+    def block(self, key: Any, size: int) -> Any:
+        """Bytes for temporaries; the same ones for equal keys, unless these were too few."""
+        held = self._blocks.get(key)
+        if held is None or held.nbytes < size:
+            held = self._blocks[key] = self._xp.empty(max(size, 1), "uint8")
+        return held
+
+
+class StepFrame(Frame):
+    """A plan bound to arrays; `calls` does the work.
+
+    Args:
+        arrays: of all externals and survivors of the plan; temporaries are added.
+        outer: the frame of the recurrent operator, whose place, phase and state hold here too.
+        tag: frames of one tag share the memory of their temporaries.
+        scope: where operators that hold nets find their variables.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        arrays: dict[str, Any],
+        outer: Frame,
+        memory: Memory,
+        tag: str,
+        scope: Scope,
+    ) -> None:
+        self.plan, self.scope = plan, scope
+        self.place, self.xp = outer.place, outer.xp
+        self.train, self.state = outer.train, outer.state
+        self.arrays = arrays
+        self._scratch = memory.scratch
+        self._fused = bind_chain
+        for name, number in plan.placement.items():
+            shape, dtype = plan.metas[name]
+            size = plan.nbytes(name)
+            block = memory.block((tag, number), plan.blocks[number])
+            arrays[name] = block[:size].view(dtype).reshape(shape)
+        self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+
+
+def step_plan(
+    step: StepNet,
+    operators: Sequence[Operator],
+    known: Mapping[str, Meta],
+    survivors: Collection[str],
+    options: PlanOptions,
+    place: Any,
+    offsets: Mapping[str, Levels] | None = None,
+) -> Plan:
+    """The plan of some of a step net's operators; remembered with the net.
+
+    Args:
+        known: shapes of what they read from outside. survivors: what must be in memory afterwards.
+    """
+    written: set[str] = set()
+    externals: dict[str, None] = {}
+    for op in operators:
+        externals.update((name, None) for name in op.input_vars() if name not in written)
+        written.update(op.output_vars())
+    known = {name: known[name] for name in externals}
+    kept = written.intersection(survivors)
+    levels = {name: own for name, own in (offsets or {}).items() if own}
+    key = (
+        tuple(map(id, operators)),
+        tuple(known.items()),
+        frozenset(kept),
+        options,
+        place,
+    )
+    plan = None if levels else step.plans.get(key)
+    if plan is None:
+        span = Range(list(operators), list(externals), kept, {})
+        plan = make_plan(span, known, step.vars, options, grouping(place), levels)
+        if not levels:
+            while len(step.plans) >= _MOST_PLANS:
+                step.plans.pop(next(iter(step.plans)), None)
+            step.plans[key] = plan
+    return plan
