@@ -13,6 +13,7 @@ _HOMES = {
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.training"),
     "Minibatches": ".python_api.minibatches",
     "Scope": ".framework.scope",
+    "Sequences": ".framework.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.backend"),
     "OpContext": ".framework.context",
     "Net": ".framework.net",

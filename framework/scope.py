@@ -10,6 +10,7 @@ import numpy as np
 
 from .backend import CPUPlace, Place, array_module, copy_into, to_place
 from .errors import ShapeError, VariableError, format_shape, nearest
+from .sequence import Sequences, check_offsets
 
 _layouts = itertools.count(1)
 
@@ -49,7 +50,7 @@ class Variable:
         """Give the variable a value; the caller's array is copied, never held.
 
         Args:
-            value: anything `numpy.asarray` takes, or a CuPy array.
+            value: anything `numpy.asarray` takes, a CuPy array, or `Sequences` with their offsets.
             offsets: levels of sequence offsets, outermost first; checked.
             dtype: dtype to hold; by default that of `value`.
 
@@ -67,8 +68,11 @@ class Variable:
         ):  # the way of every minibatch
             held[...] = value
             return
+        if isinstance(value, Sequences):
+            value, offsets = value.data, value.levels
         array = _as_array(value, self.name, dtype)
-        levels = check_offsets(offsets, array.shape, self.name) if len(offsets) else ()
+        owner = f"variable {self.name!r}"
+        levels = check_offsets(offsets, array.shape, owner) if len(offsets) else ()
         fits = held is not None and held.shape == array.shape and held.dtype == array.dtype
         if fits and not self.borrowed:
             copy_into(held, array)
@@ -111,6 +115,16 @@ class Variable:
         if self._array is None:
             raise VariableError(f"variable {self.name!r} holds no value")
         return np.array(self._array.get() if hasattr(self._array, "get") else self._array)
+
+    def sequences(self) -> Sequences:
+        """A copy of the value on the host, with its offsets.
+
+        Raises:
+            VariableError: there is no value, or it carries no offsets.
+        """
+        if self._array is not None and not self._offsets:
+            raise VariableError(f"variable {self.name!r} is a plain array and holds no sequences")
+        return Sequences(self.numpy(), self._offsets)
 
     def clear(self) -> None:
         """Drop the value; the name stays."""
@@ -189,6 +203,10 @@ class Scope:
         """A copy of a variable's value on the host."""
         return self.get(name).numpy()
 
+    def sequences(self, name: str) -> Sequences:
+        """A copy of a variable's value on the host, with its offsets; see `Variable.sequences`."""
+        return self.get(name).sequences()
+
     def new_scope(self) -> Scope:
         """A kid of this scope."""
         kid = Scope(parent=self)
@@ -220,32 +238,6 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"<Scope on {self.place}: {len(self._vars)} variables, {len(self.kids)} kids>"
-
-
-def check_offsets(
-    offsets: Sequence[Any], shape: tuple[int, ...], name: str
-) -> tuple[np.ndarray, ...]:
-    """Levels of offsets as int64 arrays: each starts at 0, never falls, ends at the next's length.
-
-    Raises:
-        ShapeError: with the variable, the level and the first bad entry.
-    """
-    levels = tuple(np.array(level, dtype=np.int64) for level in offsets)
-    if not shape:
-        raise ShapeError(f"variable {name!r}: a scalar cannot carry sequences")
-    for depth, level in enumerate(levels):
-        last = len(levels[depth + 1]) - 1 if depth + 1 < len(levels) else shape[0]
-        what = f"variable {name!r}: offsets of level {depth}"
-        if level.ndim != 1 or len(level) == 0 or level[0] != 0:
-            raise ShapeError(f"{what} must be a list that starts with 0, not {level.tolist()}")
-        falls = np.flatnonzero(np.diff(level) < 0)
-        if len(falls):
-            at = int(falls[0])
-            raise ShapeError(f"{what} fall from {level[at]} to {level[at + 1]} at entry {at + 1}")
-        if level[-1] != last:
-            of = "sequences" if depth + 1 < len(levels) else "rows"
-            raise ShapeError(f"{what} end at {level[-1]}, but there are {last} {of}")
-    return levels
 
 
 def _as_array(value: Any, name: str, dtype: object) -> Any:

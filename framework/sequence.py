@@ -7,7 +7,7 @@ padding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +17,30 @@ from .errors import ShapeError, format_shape
 from .shape import Levels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sequences:
     """Rows and their offsets: what is fed to, and fetched from, a variable that holds sequences.
 
+    `len` is the number of (outermost) sequences, iteration goes over them as `to_list` does, and an
+    index array or a slice picks some of them.
+
     Attributes:
         data: [rows, ...].
-        levels: one array of offsets for each level.
+        levels: offsets of each level, outermost first, int64.
+
+    Raises:
+        ShapeError: the offsets fall, do not start at 0 or do not end with the rows.
     """
 
     data: np.ndarray
     levels: Levels
+
+    def __post_init__(self) -> None:
+        data = self.data if hasattr(self.data, "dtype") else np.asarray(self.data)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "levels", check_offsets(self.levels, data.shape, "sequences"))
+        if not self.levels:
+            raise ShapeError("sequences want offsets, one level at least")
 
     @classmethod
     def from_list(cls, items: Sequence[Any], dtype: Any = None, *, levels: int = 1) -> Sequences:
@@ -36,14 +49,14 @@ class Sequences:
         Each sequence is an array [steps, ...] or what makes one; empty ones are kept.
 
         Raises:
-            ShapeError: the rows of two sequences have different shapes.
+            ShapeError: the rows of two sequences have different shapes, or one is no array.
         """
-        if not items:
+        if not len(items):
             raise ShapeError("no sequences: a batch holds at least one, if only an empty one")
         if levels not in (1, 2):
             raise ShapeError(f"sequences have 1 or 2 levels, not {levels}")
-        inner = [part for item in items for part in item] if levels == 2 else items
-        flat = [np.asarray(item, dtype) for item in inner]
+        inner = _inner_items(items) if levels == 2 else items
+        flat = [_as_rows(item, number, dtype) for number, item in enumerate(inner)]
         offsets = [offsets_of([len(s) for s in flat])]
         if levels == 2:
             offsets.insert(0, offsets_of([len(item) for item in items]))
@@ -81,11 +94,35 @@ class Sequences:
                 gap = int(np.flatnonzero((mask[:, 1:] & ~mask[:, :-1]).any(axis=1))[0])
                 raise ShapeError(f"the mask of sequence {gap} has a gap before its last step")
         else:
-            given = np.asarray(lengths, np.int64)
-            if given.shape != (count,) or (given < 0).any() or (given > steps).any():
+            given = np.asarray(lengths)
+            good = given.shape == (count,) and given.dtype.kind in "iu"
+            if not good or (given < 0).any() or (given > steps).any():
                 raise ShapeError(f"want {count} lengths from 0 to {steps}, not {given.tolist()}")
             mask = np.arange(steps) < given[:, None]
         return cls(array[mask], (offsets_of(mask.sum(axis=1)),))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the rows."""
+        return self.data.shape
+
+    def __len__(self) -> int:
+        return len(self.levels[0]) - 1
+
+    def __getitem__(self, chosen: Any) -> Sequences:
+        """Some of the outermost sequences: an index array, a list or a slice."""
+        numbers = np.arange(len(self))[chosen]
+        if numbers.ndim != 1:
+            raise ShapeError(f"sequences are picked by a list of numbers or a slice, not {chosen}")
+        levels = []
+        for offsets in self.levels:
+            lengths = lengths_of(offsets)[numbers]
+            levels.append(offsets_of(lengths))
+            numbers = runs(offsets[:-1][numbers], lengths)
+        return Sequences(self.data[numbers], tuple(levels))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_list())
 
     def to_list(self) -> list[Any]:
         """The sequences as arrays; lists of arrays where there are two levels. Views, no copies."""
@@ -103,6 +140,70 @@ class Sequences:
         out = np.full(mask.shape + self.data.shape[1:], value, self.data.dtype)
         out[mask] = self.data
         return out, mask
+
+
+def _inner_items(items: Sequence[Any]) -> list[Any]:
+    """The sequences of sequences of sequences."""
+    for number, item in enumerate(items):
+        if not hasattr(item, "__len__") or isinstance(item, np.ndarray) and not item.ndim:
+            raise ShapeError(f"item {number} is no list of sequences: {item!r}")
+    return [part for item in items for part in item]
+
+
+def _as_rows(item: Any, number: int, dtype: Any) -> np.ndarray:
+    try:
+        rows = np.asarray(item, dtype)
+    except (ValueError, TypeError) as error:
+        raise ShapeError(f"sequence {number} is no array: {error}") from None
+    if not rows.ndim:
+        raise ShapeError(f"sequence {number} is a single number, not a list of rows")
+    return rows
+
+
+def check_offsets(offsets: Sequence[Any], shape: tuple[int, ...], owner: str) -> Levels:
+    """Levels of offsets as int64 arrays: each starts at 0, never falls, ends at the next's length.
+
+    Args:
+        shape: of the rows.
+        owner: whose offsets these are, for messages.
+
+    Raises:
+        ShapeError: with the owner, the level and the first bad entry.
+    """
+    if not shape:
+        raise ShapeError(f"{owner}: a scalar cannot carry sequences")
+    levels = tuple(
+        _one_level(level, f"{owner}: offsets of level {n}") for n, level in enumerate(offsets)
+    )
+    for depth, level in enumerate(levels):
+        last = len(levels[depth + 1]) - 1 if depth + 1 < len(levels) else shape[0]
+        what = f"{owner}: offsets of level {depth}"
+        falls = np.flatnonzero(np.diff(level) < 0)
+        if len(falls):
+            at = int(falls[0])
+            raise ShapeError(f"{what} fall from {level[at]} to {level[at + 1]} at entry {at + 1}")
+        if level[-1] != last:
+            of = "sequences" if depth + 1 < len(levels) else "rows"
+            raise ShapeError(f"{what} end at {level[-1]}, but there are {last} {of}")
+    return levels
+
+
+def _one_level(level: Any, what: str) -> np.ndarray:
+    try:
+        given = np.asarray(level)
+    except ValueError as error:
+        raise ShapeError(f"{what} are no list of integers: {error}") from None
+    if given.ndim != 1 or len(given) == 0 or given[0] != 0:
+        raise ShapeError(f"{what} must be a list that starts with 0, not {given.tolist()}")
+    if given.dtype.kind not in "iu":
+        raise ShapeError(f"{what} must be integers, not {given.dtype}")
+    return given.astype(np.int64)
+
+
+def runs(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The runs begins[i] : begins[i] + lengths[i] of numbers, one after the other."""
+    offsets = offsets_of(lengths)
+    return np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
 
 
 def offsets_of(lengths: Any) -> np.ndarray:

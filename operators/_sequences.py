@@ -76,12 +76,6 @@ def sequence_of_row(offsets: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
 
 
-def rows_of(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The runs begins[i] : begins[i] + lengths[i] of numbers, one after the other."""
-    offsets = offsets_of(lengths)
-    return np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
-
-
 # -- rows of one array as rows of another --------------------------------------------------------
 
 

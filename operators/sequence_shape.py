@@ -9,7 +9,7 @@ import numpy as np
 
 from ..framework.errors import RunError
 from ..framework.registry import AttrSpec, Slot, operator
-from ..framework.sequence import lengths_of, offsets_of
+from ..framework.sequence import lengths_of, offsets_of, runs
 from ..framework.shape import Levels, ShapeArgs
 from ._calls import Call, in_order, nothing
 from ._indexing import taker
@@ -21,7 +21,6 @@ from ._sequences import (
     levels_of,
     offsets_in,
     packed,
-    rows_of,
     sequences_in,
     unpacked,
 )
@@ -68,7 +67,7 @@ def _places(k: Any) -> list[np.ndarray]:
     offsets = [offsets_in(k, "x", number) for number in range(len(k.op.inputs["x"]))]
     lengths = np.stack([lengths_of(one) for one in offsets])
     begins = offsets_of(lengths.T.reshape(-1))[:-1].reshape(lengths.T.shape).T
-    return [rows_of(*pair) for pair in zip(begins, lengths, strict=True)]
+    return [runs(*pair) for pair in zip(begins, lengths, strict=True)]
 
 
 @sequence_concat.kernel
@@ -197,7 +196,7 @@ def _fixed_rows(k: Any) -> np.ndarray:
     """Rows of the parts, where attributes say them all."""
     offsets = offsets_in(k, "x")
     begins, lengths = _parts(offsets, k.attrs, False)
-    return rows_of(offsets[:-1] + begins, lengths)
+    return runs(offsets[:-1] + begins, lengths)
 
 
 def _moving_rows(k: Any) -> tuple[Any, Call]:
@@ -212,7 +211,7 @@ def _moving_rows(k: Any) -> tuple[Any, Call]:
     else:
         lengths = _parts(offsets, k.attrs, True)[1]
     room = xp.asarray(lengths_of(offsets) - lengths)
-    base = xp.asarray(rows_of(offsets[:-1], lengths))
+    base = xp.asarray(runs(offsets[:-1], lengths))
     number = xp.asarray(np.repeat(np.arange(len(lengths)), lengths))
     rows = k.scratch(base.shape, np.int64)
 
@@ -297,7 +296,7 @@ def _(s: ShapeArgs) -> None:
 
 def _cells(offsets: np.ndarray, steps: int) -> np.ndarray:
     """For each row its place in the padded batch [S * steps]."""
-    return rows_of(np.arange(len(offsets) - 1) * steps, lengths_of(offsets))
+    return runs(np.arange(len(offsets) - 1) * steps, lengths_of(offsets))
 
 
 def _rows_of_cells(offsets: np.ndarray, steps: int) -> np.ndarray:

@@ -55,6 +55,8 @@ from ..framework.prune import prune
 from ..framework.registry import OperatorDef, lookup
 from ..framework.scope import Scope, default_scope
 from ..framework.sequence import Sequences
+from ..framework.shape import Levels
+from .feeding import rows_and_offsets
 from .initializers import initializer
 from .layers import Layers
 from .op_methods import OpMethods
@@ -446,12 +448,14 @@ class NetBuilder(Layers, Trees, OpMethods):
 
         Args:
             feed: input name -> array; cast where that loses no kind (float64 to float32, say).
+                Where the input holds sequences: `Sequences`, or a list of arrays.
             fetch: variables whose values are wanted.
             need_backward: False runs forward only, in test phase, and just what `fetch` needs.
             context: its phase is replaced as `need_backward` says.
 
         Returns:
-            Name -> a copy of the value on the host, for each of `fetch`.
+            Name -> a copy of the value on the host, for each of `fetch`. (Where it carries
+            sequences, `scope.sequences(name)` gives them with their offsets.)
         """
         scope = scope or default_scope()
         if scope not in self._initialized:
@@ -486,7 +490,8 @@ class NetBuilder(Layers, Trees, OpMethods):
     def feed(self, scope: Scope, values: Mapping[Any, Any]) -> None:
         """Give input variables their values, cast to the declared dtypes.
 
-        `Sequences` bring their offsets along.
+        `Sequences` bring their offsets along; an input that declares levels takes lists of arrays,
+        too.
 
         Raises:
             VariableError: not a variable of the net.
@@ -496,8 +501,9 @@ class NetBuilder(Layers, Trees, OpMethods):
             name = str(key)
             declared = self._declared(name)
             wanted, shape = var_dtype(declared), var_shape(declared)
-            levels = value.levels if isinstance(value, Sequences) else ()
-            value = value.data if isinstance(value, Sequences) else value
+            levels: Levels = ()
+            if declared.sequence_levels or isinstance(value, Sequences):
+                value, levels = rows_and_offsets(value, declared, "input")
             array = value if hasattr(value, "dtype") else np.asarray(value)
             if wanted is not None and array.dtype != wanted:
                 array = _cast(array, wanted, name)

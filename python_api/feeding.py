@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..framework.desc import INPUT, var_dtype
+from ..framework.desc import INPUT, VarDesc, var_dtype, var_shape
 from ..framework.errors import NotFiniteError, ShapeError, VariableError, nearest
 from ..framework.net import Net
 from ..framework.scope import Scope
+from ..framework.sequence import Sequences
+from ..framework.shape import Levels
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -22,7 +24,7 @@ def not_finite(array: Any) -> int:
 
 
 class Feeder:
-    """Feeds minibatches: mappings of variable names (or handles) to arrays.
+    """Feeds minibatches: mappings of variable names (or handles) to arrays or `Sequences`.
 
     Names, kinds of numbers and finiteness are checked before the first value is set. Numbers are
     cast where that loses no kind: float64 to float32, int32 to int64, integers to floats.
@@ -31,13 +33,15 @@ class Feeder:
     def __init__(self, net: Net, scope: Scope) -> None:
         self._scope = scope
         self._declared = {var.name: var for var in net.desc.vars}
-        self._targets: dict[str, tuple[Any, np.dtype | None]] = {}
+        self._targets: dict[str, tuple[Any, np.dtype | None, VarDesc]] = {}
         self._keys: dict[bool, frozenset[str]] = {}
 
     def __call__(
         self, batch: Mapping[Any, Any], where: Callable[[], str], *, held_out: bool = False
     ) -> int:
         """Feed one minibatch; returns its rows, the length of the first array that has any.
+
+        Of sequences these are the packed rows, over which costs are means.
 
         Raises:
             VariableError: no mapping, an unknown name, or other names than in earlier minibatches.
@@ -48,20 +52,23 @@ class Feeder:
             raise VariableError(
                 f"{where()}: a minibatch maps names to arrays; this is a {type(batch).__name__}"
             )
-        arrays = {}
+        arrays, levels = {}, {}
         for key, value in batch.items():
             name = str(key)
-            arrays[name] = self._array(name, value, where)
+            arrays[name], levels[name] = self._array(name, value, where)
         self._check_keys(arrays, where, held_out)
         rows = 0
         for name, array in arrays.items():
-            self._targets[name][0].set(array)
+            self._targets[name][0].set(array, levels[name])
             if array.ndim and not rows:
                 rows = array.shape[0]
         return rows or 1
 
-    def _array(self, name: str, value: Any, where: Callable[[], str]) -> Any:
+    def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
         target = self._targets.get(name) or self._target(name, where)
+        levels: Levels = ()
+        if target[2].sequence_levels or isinstance(value, Sequences):
+            value, levels = rows_and_offsets(value, target[2], f"{where()}: variable")
         if not hasattr(value, "dtype"):
             try:
                 value = np.asarray(value)
@@ -81,9 +88,9 @@ class Feeder:
                     f"{where()}: {bad} of the {value.size} numbers given for {name!r} are NaN or"
                     " infinite"
                 )
-        return value
+        return value, levels
 
-    def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None]:
+    def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None, VarDesc]:
         var = self._declared.get(name)
         if var is None:
             inputs = [known for known, var in self._declared.items() if var.kind == INPUT]
@@ -92,7 +99,7 @@ class Feeder:
                 f" its inputs are {', '.join(inputs)}"
             )
         variable = self._scope.find(name) or self._scope.var(name)
-        self._targets[name] = variable, var_dtype(var)
+        self._targets[name] = variable, var_dtype(var), var
         return self._targets[name]
 
     def _check_keys(
@@ -107,6 +114,39 @@ class Feeder:
             raise VariableError(
                 f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {told}"
             )
+
+
+def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:
+    """The packed rows and the offsets of what is fed to a variable that holds sequences.
+
+    Args:
+        value: `Sequences`, or a list of sequences (of lists of them, for two levels), each of them
+            an array [steps, ...].
+        var: the variable; says how many levels it carries.
+        what: begins the message of an error: `input`, say.
+
+    Raises:
+        ShapeError: a plain array, other levels than the variable's, or sequences that do not fit
+            together.
+    """
+    wanted = var.sequence_levels
+    of = f"{wanted} level{'s' if wanted > 1 else ''} of sequences"
+    if isinstance(value, (list, tuple)):
+        try:
+            value = Sequences.from_list(value, levels=wanted)
+        except ShapeError as error:
+            raise ShapeError(f"{what} {var.name!r} wants {of}: {error}") from None
+    if not isinstance(value, Sequences):
+        raise ShapeError(
+            f"{what} {var.name!r} wants {of}: give it Sequences or a list of arrays, not one"
+            f" {type(value).__name__}"
+        )
+    if wanted and len(value.levels) != wanted:
+        raise ShapeError(f"{what} {var.name!r} wants {of} and was given {len(value.levels)}")
+    rows, shape = value.data, var_shape(var)
+    if not len(rows) and rows.ndim == 1 and shape and all(dim >= 0 for dim in shape[1:]):
+        rows = rows.reshape(0, *shape[1:])  # lists without a row do not say how wide one is
+    return rows, value.levels
 
 
 def _can_cast(given: np.dtype, wanted: np.dtype) -> bool:

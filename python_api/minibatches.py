@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.errors import ShapeError
+from ..framework.sequence import Sequences
 
 
 class Minibatches:
@@ -18,7 +19,8 @@ class Minibatches:
     over, it goes through the order of epoch 0.
 
     Args:
-        arrays: name -> array; the first axis counts rows.
+        arrays: name -> array; the first axis counts rows. Or name -> `Sequences`, each of which
+            counts as a row.
         size: rows of a minibatch; the last one of an epoch may be smaller.
         shuffle: a new order in each epoch; else the order of the arrays.
         seed: of the orders.
@@ -37,14 +39,17 @@ class Minibatches:
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
+        self.arrays = {
+            str(name): array if isinstance(array, Sequences) else np.asarray(array)
+            for name, array in arrays.items()
+        }
         self.size = size
         self.shuffle = shuffle
         self.seed = seed
         self.drop_last = drop_last
         if not self.arrays or size < 1:
             raise ShapeError(f"minibatches of {size} rows from {len(self.arrays)} arrays: want any")
-        scalars = [name for name, array in self.arrays.items() if not array.ndim]
+        scalars = [name for name, array in self.arrays.items() if not array.shape]
         if scalars:
             raise ShapeError(f"array {scalars[0]!r} is a single number and has no rows")
         lengths = {name: len(array) for name, array in self.arrays.items()}
@@ -59,7 +64,7 @@ class Minibatches:
         """Minibatches in an epoch."""
         return self.rows // self.size if self.drop_last else -(-self.rows // self.size)
 
-    def __call__(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
+    def __call__(self, epoch: int) -> Iterator[dict[str, np.ndarray | Sequences]]:
         """The minibatches of an epoch."""
         order = np.arange(self.rows)
         if self.shuffle:

@@ -717,6 +717,13 @@ class OpMethods:
         k: float = ...,
         name: str = ...,
     ) -> Var: ...
+    def masked_mean(
+        self,
+        x: Var | str,
+        mask: Var | str,
+        *,
+        name: str = ...,
+    ) -> Var: ...
     def matmul(
         self,
         x: Var | str,
@@ -869,6 +876,17 @@ class OpMethods:
         net: Any,
         name: str = ...,
     ) -> tuple[Var, ...]: ...
+    def recursive(
+        self,
+        parent: Var | str,
+        position: Var | str | None = ...,
+        x: Sequence[Var | str] | None = ...,
+        static: Sequence[Var | str] | None = ...,
+        boot: Sequence[Var | str] | None = ...,
+        *,
+        net: Any,
+        name: str = ...,
+    ) -> tuple[Var, ...]: ...
     def reduce_max(
         self,
         x: Var | str,
@@ -964,6 +982,122 @@ class OpMethods:
         x: Var | str,
         ids: Var | str,
         updates: Var | str,
+        *,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_concat(
+        self,
+        x: Sequence[Var | str],
+        *,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_context(
+        self,
+        x: Var | str,
+        *,
+        left: int = ...,
+        right: int = ...,
+        padding: str = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_conv(
+        self,
+        x: Var | str,
+        w: Var | str,
+        b: Var | str | None = ...,
+        *,
+        left: int = ...,
+        right: int = ...,
+        padding: str = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_error(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        ignore_index: int = ...,
+        name: str = ...,
+    ) -> tuple[Var, ...]: ...
+    def sequence_expand(
+        self,
+        x: Var | str,
+        like: Var | str,
+        *,
+        level: int = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_length(
+        self,
+        x: Var | str,
+        *,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_mask(
+        self,
+        x: Var | str,
+        *,
+        steps: int = ...,
+        dtype: Any = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_mean(
+        self,
+        x: Var | str,
+        *,
+        per: str = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_pad(
+        self,
+        x: Var | str,
+        *,
+        steps: int = ...,
+        value: float = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_pool(
+        self,
+        x: Var | str,
+        *,
+        pool_type: str = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_reverse(
+        self,
+        x: Var | str,
+        *,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_shift(
+        self,
+        x: Var | str,
+        boundary: Var | str | None = ...,
+        *,
+        by: int = ...,
+        fill: float = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_slice(
+        self,
+        x: Var | str,
+        offset: Var | str | None = ...,
+        like: Var | str | None = ...,
+        *,
+        start: int = ...,
+        length: int = ...,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_softmax(
+        self,
+        x: Var | str,
+        *,
+        name: str = ...,
+    ) -> Var: ...
+    def sequence_unpad(
+        self,
+        x: Var | str,
+        like: Var | str,
         *,
         name: str = ...,
     ) -> Var: ...

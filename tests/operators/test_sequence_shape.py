@@ -5,7 +5,6 @@ import pytest
 
 from op_test import Case, OpTest
 from opscope.framework.errors import RunError
-from opscope.framework.sequence import offsets_of
 from sequence_cases import BATCHES, EMPTY, NESTED, RAGGED, parts, rows_in, values, wide_batch
 
 OTHER = [[0, 1, 1, 1, 5]]
@@ -220,11 +219,3 @@ class TestSequenceLength(OpTest):
 
     def test_refuses(self):
         self.refuses("x 'x' carries no sequences", {"x": np.zeros(8)})
-
-
-def test_rows_of_runs():
-    from opscope.operators._sequences import rows_of
-
-    assert rows_of(np.array([5, 0, 2]), np.array([2, 0, 3])).tolist() == [5, 6, 2, 3, 4]
-    assert rows_of(np.zeros(0, int), np.zeros(0, int)).tolist() == []
-    assert offsets_of([]).tolist() == [0]

@@ -180,7 +180,7 @@ def test_training_lowers_the_cost():
         ([-1, -1, 5], [0, 1, 3], TreeError, "tree 1: node 1 has the parent 5, but the tree has 2"),
         ([-1, -2], [0, 2], TreeError, "tree 0: node 1 has the parent -2"),
         ([-1, 0], [0, 0, 2], TreeError, "tree 0 has no nodes"),
-        ([-1, 0, -1], None, ShapeError, "'parents' must be given with offsets"),
+        ([-1, 0, -1], None, ShapeError, "'parents' wants 1 level of sequences"),
     ],
 )
 def test_bad_trees_are_refused(parents, offsets, error, text):
