@@ -20,7 +20,7 @@ from .plan import PlanOptions
 from .recurrent_frame import Memory as SharedMemory
 from .recurrent_frame import StepFrame, step_plan
 from .recurrent_links import Bound, take_into
-from .recurrent_split import Phases, live_operators, split
+from .recurrent_split import Phases, live_operators, split, without_copies
 from .recurrent_step import Memory
 from .recurrent_store import (
     Alternating,
@@ -76,9 +76,8 @@ class FastProgram:
         self.ragged = self._sees_sequences()
         self.keep = self._names_to_keep()
         self._analyse()
-        reads = {op.index: op.value_reads() for op in self.step.operators}
-        self.late_reads = {name for op in self.phases.post for name in reads[op.index]}
-        self.step_reads = {name for op in self.phases.loop for name in reads[op.index]}
+        self.late_reads = {name for op in self.phases.post for name in op.value_reads()}
+        self.step_reads = {name for op in self.phases.loop for name in op.value_reads()}
         self._bind_memories()
         self._bind_once(self.phases.static, self.step_reads | self.late_reads)
         self._bind_once(self.phases.pre, self.step_reads | self.late_reads)
@@ -179,8 +178,10 @@ class FastProgram:
             and (self.ragged or ends[name][0][:1] == (sizes[-1],))
         }
         live = live_operators(step, self.keep)
-        phases = Phases(loop=live) if self.ragged else split(step, live, metas, rows, fixed)
-        return phases, metas, rows
+        if self.ragged:
+            return Phases(loop=live), metas, rows
+        live = without_copies(step, live, metas, self.keep)
+        return split(step, live, metas, rows, fixed), metas, rows
 
     def _names_to_keep(self) -> set[str]:
         if self.bound.steps is None:

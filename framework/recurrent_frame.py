@@ -7,8 +7,8 @@ from typing import Any
 
 from .executor import Frame, ScratchPool
 from .operation import Operator
-from .plan import Plan, PlanOptions, Range, make_plan
 from .plain_net import bind_chain, grouping
+from .plan import Plan, PlanOptions, Range, make_plan
 from .recurrent_step import StepNet
 from .scope import Scope
 from .shape import Levels, Meta

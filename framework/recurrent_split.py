@@ -11,11 +11,10 @@ gradients of weights) in `post` are sums over all steps at once: one product for
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..proto import net_pb2 as pb
-from .desc import clone
 from .names import COPY_OP, EMPTY, SUM_OP
 from .operation import Operator
 from .recurrent_step import StepNet
@@ -42,7 +41,7 @@ class Phases:
 
 
 def live_operators(step: StepNet, wanted: Collection[str]) -> list[Operator]:
-    """The operators that states, links or `wanted` depend on, and those that draw random numbers."""
+    """The operators that states, links or `wanted` depend on, and all that draw random numbers."""
     needed = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
     live = []
     for op in reversed(step.operators):
@@ -50,6 +49,36 @@ def live_operators(step: StepNet, wanted: Collection[str]) -> list[Operator]:
             live.append(op)
             needed.update(op.input_vars())
     return live[::-1]
+
+
+def without_copies(
+    step: StepNet,
+    operators: Sequence[Operator],
+    metas: Mapping[str, Meta],
+    wanted: Collection[str],
+) -> list[Operator]:
+    """The operators without copies: whoever reads a copy reads what it was made of.
+
+    Copies are told by scalar expressions that name nothing but an input: those of `assign`, and of
+    the gradients of sums, say. Every variable is written once, so the original stays what it is.
+    """
+    lasting = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
+    names: dict[str, str] = {}
+    left = []
+    for op in operators:
+        made = op.output_vars()
+        for slot, expression in op.entry.scalar.items():
+            for name in op.outputs.get(slot, ()):
+                (source, *_) = op.inputs.get(expression, (EMPTY,))
+                if name not in lasting and source in metas and metas[source] == metas[name]:
+                    names[name] = names.get(source, source)
+        kept = [name for name in made if name not in names]
+        if not kept and made:
+            continue
+        if len(kept) < len(made) or any(name in names for name in op.input_vars()):
+            op = _changed(op, names, kept)
+        left.append(op)
+    return left
 
 
 def split(
@@ -144,10 +173,9 @@ class _Splitter:
         optional = all(slot.optional for slot in op.entry.outputs)
         if not able or not optional or not inside or len(inside) == len(outputs):
             return [op]
-        desc = self.step.net.ops[op.index]
         return [
-            _writing(desc, op.index, inside),
-            _writing(desc, op.index, [name for name in outputs if name not in inside]),
+            _changed(op, {}, inside),
+            _changed(op, {}, [name for name in outputs if name not in inside]),
         ]
 
     def _late(self, rest: list[tuple[Operator, bool]], wanted: set[str]) -> set[int]:
@@ -188,12 +216,15 @@ class _Splitter:
         return name not in self.step.outputs and all(op.type in _LINEAR for op in using)
 
 
-def _writing(desc: pb.OpDesc, index: int, names: Collection[str]) -> Operator:
-    """The operator with only some of its outputs."""
-    copy = clone(desc)
-    del copy.outputs[:]
-    for slot in desc.outputs:
-        kept = [name if name in names else EMPTY for name in slot.vars]
-        if any(name != EMPTY for name in kept):
-            copy.outputs.add(name=slot.name, vars=kept)
-    return Operator(copy, index)
+def _changed(op: Operator, names: Mapping[str, str], kept: Collection[str]) -> Operator:
+    """The operator with inputs renamed, and only some of its outputs."""
+    new = copy.copy(op)
+    new.inputs = {
+        slot: tuple(names.get(name, name) for name in held) for slot, held in op.inputs.items()
+    }
+    cut = {
+        slot: tuple(name if name in kept else EMPTY for name in held)
+        for slot, held in op.outputs.items()
+    }
+    new.outputs = {slot: held for slot, held in cut.items() if set(held) != {EMPTY}}
+    return new

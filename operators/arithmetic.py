@@ -97,16 +97,21 @@ def _into(k: Any, slot: str) -> tuple[Any, Call | None]:
     return whole, reducing(k.xp, whole, target)
 
 
-# In all gradients that of y comes first: that of x may be written over out_grad.
+# In all gradients that of y comes first: that of x may be written over out_grad. The expressions
+# serve operands of one shape; fusion leaves a gradient that is summed back to its kernel.
 
 
-@add.backward("x", "y", inplace={"x_grad": "out_grad"})
+@add.backward(
+    "x", "y", scalar={"y_grad": "out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
+)
 def _(k: Any) -> Call:
     grads = [k.get("y_grad"), k.get("x_grad")]
     return in_order(*(reducing(k.xp, k["out_grad"], grad) for grad in grads if grad is not None))
 
 
-@sub.backward("x", "y", inplace={"x_grad": "out_grad"})
+@sub.backward(
+    "x", "y", scalar={"y_grad": "-out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
+)
 def _(k: Any) -> Call:
     xp, calls = k.xp, []
     x_grad, y_grad = k.get("x_grad"), k.get("y_grad")
@@ -119,7 +124,12 @@ def _(k: Any) -> Call:
     return in_order(*calls)
 
 
-@mul.backward("x", "y", inplace={"x_grad": "out_grad"})
+@mul.backward(
+    "x",
+    "y",
+    scalar={"y_grad": "out_grad * x", "x_grad": "out_grad * y"},
+    inplace={"x_grad": "out_grad"},
+)
 def _(k: Any) -> Call:
     calls = []
     for slot, other in (("y", "x"), ("x", "y")):
