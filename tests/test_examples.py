@@ -46,6 +46,15 @@ def test_digits_with_convolutions(tmp_path: pathlib.Path) -> None:
     assert float(re.search(r"test accuracy ([0-9.]+)", out)[1]) >= 0.93
 
 
+def test_trees(tmp_path: pathlib.Path) -> None:
+    out = run(ROOT / "examples/trees/train.py", "--out", tmp_path, "--epochs", 4)
+    tree, bag = (float(re.search(rf"{net}: ([0-9.]+)%", out)[1]) for net in ("LSTM", "tokens"))
+    assert tree >= 85 and bag <= 45
+    for name in ("trees.pb", "trees.safetensors", "trees.csv", "trees.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    assert "-(2 + 3) = " in out
+
+
 def blocks(language: str) -> list[str]:
     """The README's code blocks of a language ("" for plain ones)."""
     text = (ROOT / "README.md").read_text()
