@@ -264,16 +264,31 @@ def bind_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
     return in_order(*calls)
 
 
+_PIECE = 1 << 18
+"""Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
+
+
 def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
-    tried (32x32 to 256x512). float16 has no BLAS.
+    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in pieces: for these OpenBLAS would
+    wake its threads, which costs up to 5 ms where MKL's are busy waiting.
     """
     if grad.dtype == "float16" or not target.flags.c_contiguous:
         return partial(k.xp.sum, grad, axis=0, out=target)
-    ones = k.xp.ones(grad.shape[0], grad.dtype)
-    return partial(k.xp.dot, ones, grad, target)
+    rows, cols = grad.shape
+    most = max(_PIECE // max(cols, 1), 1)
+    ones = k.xp.ones(rows, grad.dtype)
+    if rows <= most or k.xp is not np:
+        return partial(k.xp.dot, ones, grad, target)
+    sums = k.scratch((-(-rows // most), cols), grad.dtype)
+    pieces = [grad[begin : begin + most] for begin in range(0, rows, most)]
+    calls = [
+        partial(np.dot, ones[: len(piece)], piece, out)
+        for piece, out in zip(pieces, sums, strict=True)
+    ]
+    return in_order(*calls, partial(np.add.reduce, sums, 0, None, target))
 
 
 def as_rows(
