@@ -1,0 +1,130 @@
+"""Several simple components in a row as one, so that less memory is needed between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..config import ConfigLine
+from ..kaldi_io import Reader, Writer
+from .base import COMPONENTS, Component, Properties, UpdatableComponent, new_component
+from .fields import INT, Field, Kind
+
+_P = Properties
+_MOST = 100000  # as many components Kaldi reads at most
+
+
+def _read_components(reader: Reader) -> list[Component]:
+    count = reader.read_int32()
+    if not 0 < count <= _MOST:
+        raise reader.error(f"{count} is no number of components")
+    parts = []
+    for _ in range(count):
+        start = reader.offset
+        if reader.peek_token() == "<CompositeComponent>":
+            raise reader.error("a CompositeComponent within a CompositeComponent", start)
+        parts.append(Component.read_new(reader))
+    return parts
+
+
+def _write_components(writer: Writer, parts: list[Component]) -> None:
+    writer.write_int32(len(parts))
+    for part in parts:
+        part.write(writer)
+
+
+class CompositeComponent(UpdatableComponent):
+    """Applies `components` one after the other, at most `max_rows_process` rows at a time."""
+
+    own_fields = (
+        Field("<MaxRowsProcess>", INT, "max_rows_process"),
+        Field(
+            "<NumComponents>", Kind("components", _read_components, _write_components), "components"
+        ),
+    )
+    components: list[Component]
+
+    @property
+    def input_dim(self) -> int:
+        return self.components[0].input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.components[-1].output_dim
+
+    @property
+    def properties(self) -> Properties:
+        first, last = self.components[0].properties, self.components[-1].properties
+        flags = _P.SIMPLE | _P.BACKPROP_NEEDS_INPUT
+        flags |= last & (_P.PROPAGATE_ADDS | _P.BACKPROP_NEEDS_OUTPUT | _P.OUTPUT_CONTIGUOUS)
+        flags |= first & (_P.BACKPROP_ADDS | _P.INPUT_CONTIGUOUS)
+        if self._updatable():
+            flags |= _P.UPDATABLE
+        return flags | (_P.BACKPROP_NEEDS_OUTPUT if last & _P.STORES_STATS else _P(0))
+
+    def init_from_config(self, line: ConfigLine, rng: np.random.Generator) -> None:
+        most = line.get_int("max-rows-process")
+        self.max_rows_process = 4096 if most is None else most
+        count = line.get_int("num-components")
+        if count is None or not 0 < count <= _MOST:
+            raise line.error(f"{self.type} wants a positive num-components=")
+        self.components = []
+        for i in range(1, count + 1):
+            nested = ConfigLine(line.require(f"component{i}"), line.place)
+            type = nested.require("type")
+            if nested.first_token:
+                raise nested.error(f"{nested.first_token!r} is not expected here")
+            if type == self.type or type not in COMPONENTS:
+                raise nested.error(f"{type} cannot be a part of a {self.type}")
+            part = new_component(type)
+            part.init_from_config(nested, rng)
+            if part.properties & _P.RANDOM:
+                raise nested.error(f"{type} is random; it cannot be a part of a {self.type}")
+            self.components.append(part)
+        line.check_unused()
+        try:
+            self.check()
+        except ValueError as error:
+            raise line.error(f"{self.type}: {error}") from error
+
+    def check(self) -> None:
+        for part in self.components:
+            self.demand(bool(part.properties & _P.SIMPLE), f"{part.type} is not simple")
+        for a, b in zip(self.components, self.components[1:], strict=False):
+            self.demand(
+                a.output_dim == b.input_dim,
+                f"{a.type} gives {a.output_dim} columns, {b.type} after it takes {b.input_dim}",
+            )
+
+    def info(self) -> str:
+        parts = (f"sub-component{i} = {{ {p.info()} }}" for i, p in enumerate(self.components, 1))
+        return f"{self.type} {', '.join(parts)}"
+
+    # The parameters are those of the parts.
+
+    def _updatable(self) -> list[Any]:
+        return [part for part in self.components if part.is_updatable]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(part.num_parameters for part in self.components)
+
+    def vectorize(self) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.float32), *(p.vectorize() for p in self.components)])
+
+    def unvectorize(self, vector: np.ndarray) -> None:
+        self.check_size(vector)
+        begin = 0
+        for part in self._updatable():
+            part.unvectorize(vector[begin : begin + part.num_parameters])
+            begin += part.num_parameters
+
+    def set_learning_rate(self, rate: float) -> None:
+        super().set_learning_rate(rate)
+        for part in self._updatable():
+            part.set_learning_rate(self.learning_rate)
+
+    def zero_stats(self) -> None:
+        for part in self.components:
+            part.zero_stats()
