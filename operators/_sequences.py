@@ -6,7 +6,6 @@ them or adds rows up, whole arrays at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,8 +16,8 @@ from ..framework.shape import Levels, ShapeArgs
 from ._calls import Call, copying, in_order, nothing
 from ._indexing import taker
 
-_STEP_COST = 128
-"""A step of a loop costs as much as so many elements of the result cost NumPy's reduceat more."""
+_STEP_COST = 48
+"""One step of a loop over steps costs as much as reduceat does for so many elements of a result."""
 
 
 # -- offsets -----------------------------------------------------------------------------------
@@ -55,16 +54,6 @@ def offsets_in(k: Any, slot: str, number: int = 0) -> np.ndarray:
 def sequences_in(levels: Levels | None) -> int:
     """Number of the innermost sequences; -1 while a net is built."""
     return -1 if levels is None else len(levels[-1]) - 1
-
-
-def same_levels(s: ShapeArgs, slot: str, other: str, depth: int | None = None) -> None:
-    """Check that the sequences of two inputs have the same lengths, on the outer `depth` levels."""
-    ours, theirs = levels_of(s, slot), levels_of(s, other)
-    if ours is None or theirs is None:
-        return
-    if not equal_levels(ours[:depth], theirs[:depth]):
-        names = " and ".join(repr(s.op.inputs[one][0]) for one in (slot, other))
-        s.fail(f"the sequences of {names} differ in number or length")
 
 
 def equal_levels(a: Levels, b: Levels) -> bool:
@@ -210,27 +199,7 @@ def _places(chosen: np.ndarray, count: int) -> np.ndarray:
     return places
 
 
-# -- operators that only gather ------------------------------------------------------------------
-
-
 def column(k: Any, values: np.ndarray, like: Any) -> Any:
     """Numbers [G] in the dtype of `like` [G, ...], shaped to be multiplied with its rows."""
     shaped = values.astype(like.dtype).reshape((-1,) + (1,) * (like.ndim - 1))
     return k.xp.asarray(shaped)
-
-
-def gathering(entry: Any, index: Callable[[Any], np.ndarray], empty: str = "") -> None:
-    """Give an operator from x to out its kernels: out[i] = x[index[i]].
-
-    Args:
-        index: function of the kernel's arguments, which may look at offsets and shapes only.
-        empty: the attribute with the value of rows that come from nowhere (index -1).
-    """
-
-    @entry.kernel
-    def _(k: Any) -> Call:
-        return gather(k, k["x"], index(k), k["out"], k.attrs[empty] if empty else 0)
-
-    @entry.backward("x")
-    def _(k: Any) -> Call:
-        return gather_grad(k, k["out_grad"], index(k), k["x_grad"])

@@ -17,7 +17,6 @@ from ._sequences import (
     equal_levels,
     gather,
     gather_grad,
-    gathering,
     levels_of,
     offsets_in,
     packed,
@@ -115,7 +114,14 @@ def _reversed(k: Any) -> np.ndarray:
     return ends - np.arange(len(ends))
 
 
-gathering(sequence_reverse, _reversed)
+@sequence_reverse.kernel
+def _(k: Any) -> Call:
+    return gather(k, k["x"], _reversed(k), k["out"])
+
+
+@sequence_reverse.backward("x")
+def _(k: Any) -> Call:
+    return gather(k, k["out_grad"], _reversed(k), k["x_grad"])  # it is its own inverse
 
 
 # -- slice ---------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ _FIRST_PARAMETER = {
     "conv_transpose1d": "w",
     "conv_transpose2d": "w",
     "conv_transpose3d": "w",
+    "sequence_conv": "w",
     "embedding": "w",
     "batch_norm": "scale",
     "layer_norm": "scale",
@@ -182,6 +183,49 @@ class Layers:
     ) -> Var:
         """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
         return self._conv(3, x, filters, kernel, activation, o, transposed=True)
+
+    def sequence_conv(
+        self,
+        x: Any,
+        size: int | None = None,
+        *,
+        left: int = 0,
+        right: int = 0,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "xavier",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b.
+
+        Args:
+            x: sequences [N, D].
+            size: width M of the output.
+            left, right: rows before and after.
+            w: existing parameter [(left + right + 1) D, M].
+            b: existing parameter [M].
+            bias: make a bias where w is made, too, and `b` is not given.
+            init, bias_init: see `initializers.initializer`.
+            lr_factor: multiplies the learning rate of both.
+            attrs: attributes of the operator, `padding="edge"`.
+
+        Returns:
+            Sequences [N, M].
+        """
+        name = name or self.unique_name("sequence_conv")
+        if w is None:
+            if size is None:
+                raise AttributeTypeError(f"layer {name!r} (sequence_conv): give `size` or `w`")
+            rows = self._known(x, -1, name, "sequence_conv") * (left + right + 1)
+            w = self.parameter(f"{name}.w", [rows, size], init, lr_factor=lr_factor)
+            if b is None and bias:
+                b = self.parameter(f"{name}.b", [size], bias_init, lr_factor=lr_factor)
+        given = {"left": left, "right": right, **attrs}
+        return self.append(lookup("sequence_conv"), (x, w, b), given, name=name)
 
     def embedding(
         self,

@@ -5,7 +5,7 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope, Sequences
-from opscope.framework.errors import ShapeError
+from opscope.framework.errors import AttributeTypeError, ShapeError
 from opscope.python_api.minibatches import Minibatches
 
 ITEMS = [np.full((n, 2), n, np.float32) for n in (3, 0, 2)]
@@ -89,14 +89,28 @@ def letter_finder():
     letters = b.input("letters", [-1], "int64", levels=1)
     label = b.input("label", [-1], "int64")
     rows = b.embedding(letters, size=[6, 8])
-    w = b.parameter("w", [24, 8])
-    spliced = b.sequence_conv(rows, w, left=1, right=1)
-    pooled = b.sequence_pool(b.tanh(spliced), pool_type="max")
+    hidden = b.tanh(b.sequence_conv(rows, 8, left=1, right=1))
+    pooled = b.sequence_pool(hidden, pool_type="max")
     scores = b.fc(pooled, size=2)
     cost = b.mean(b.softmax_cross_entropy(scores, label), name="cost")
     error = b.sub(b.fill_constant(shape=[], value=1.0), b.accuracy(scores, label)[0], name="error")
     b.backward_from(cost)
     return b, cost, error
+
+
+def test_layer_of_a_convolution_over_time():
+    b = NetBuilder()
+    x = b.input("x", [-1, 2], levels=1)
+    out = b.sequence_conv(x, size=3, left=1, right=1, init=1.0, bias_init=0.5, name="conv")
+    assert out.shape == (-1, 3) and b.shape_of("conv.w") == (6, 3)
+    feed = {"x": [[[1, 2], [3, 4]], [[5, 6]]]}
+    found = b.run(Scope(), feed=feed, fetch=[out], need_backward=False)["conv"]
+    assert found[:, 0].tolist() == [10.5, 10.5, 11.5]
+    again = b.add_op("sequence_conv", x, w="conv.w", left=1, right=1)
+    found = b.run(Scope(), feed=feed, fetch=[again], need_backward=False)[again.name]
+    assert found[:, 2].tolist() == [10, 10, 11]
+    with pytest.raises(AttributeTypeError, match="sequence_conv.*give `size` or `w`"):
+        b.sequence_conv(x)
 
 
 def words(rng, count):
