@@ -60,6 +60,7 @@ from .feeding import rows_and_offsets
 from .initializers import initializer
 from .layers import Layers
 from .op_methods import OpMethods
+from .recurrent import Recurrent
 from .trees import Trees
 from .variable import Var
 
@@ -70,7 +71,7 @@ _PARTS, _SECTIONS = "num", "sections"
 """How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
 
 
-class NetBuilder(Layers, Trees, OpMethods):
+class NetBuilder(Layers, Recurrent, Trees, OpMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:

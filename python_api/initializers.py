@@ -26,11 +26,17 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
 
     Args:
         init: a name of `INITIALIZERS`; a number (constant); (operator type, attributes); or a name
-            with attributes, as `("uniform", {"low": -1.0, "high": 1.0})`.
+            with attributes, as `("uniform", {"low": -1.0, "high": 1.0})`; or an array.
 
     Raises:
-        AttributeTypeError: no such initialiser.
+        AttributeTypeError: no such initialiser, or an array of another shape.
     """
+    if isinstance(init, np.ndarray):
+        if init.shape != tuple(shape):
+            raise AttributeTypeError(
+                f"parameter {name!r} is {list(shape)}, its first value {list(init.shape)}"
+            )
+        return make_op("constant", {}, {"out": name}, {"value": init.astype(dtype)})
     attrs: Mapping[str, Any] = {}
     if isinstance(init, (int, float)):
         init, attrs = "fill_constant", {"value": float(init)}
