@@ -29,6 +29,8 @@ _ROW_MAJOR, _NO_TRANSPOSE = 101, 111  # as in cblas.h; one more: column major, t
 _GNU_THREADS = 3  # as in mkl_service.h
 _JIT_ERROR = 2  # as in mkl_types.h
 _LARGEST = 2**31 - 1
+_SHARED = 1 << 22
+"""Multiplications from which a product is shared between threads: made code runs in one alone."""
 _TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
 
 
@@ -125,9 +127,31 @@ def _bind(a: Any, b: Any, out: Any, factors: tuple[float, float]) -> Callable[[]
     if max(lda, ldb, ldc) > _LARGEST:
         return None
     sizes = (*out.shape, a.shape[1], lda, ldb, ldc)
+    if out.size * a.shape[1] >= _SHARED and library().MKL_Get_Max_Threads() > 1:
+        return _bind_ordinary((a, b, out), (transpose_a, transpose_b), factors, sizes)
     gemm = _gemm(out.dtype.name, (transpose_a, transpose_b), factors, sizes)
     call = partial(gemm.function, gemm.handle, *(x.ctypes.data for x in (a, b, out)))
     call.memory = (gemm, a, b, out)  # lives as long as the addresses are in use
+    return call
+
+
+def _bind_ordinary(
+    arrays: tuple[Any, Any, Any],
+    transposed: tuple[int, int],
+    factors: tuple[float, float],
+    sizes: tuple[int, ...],
+) -> Callable[[], Any]:
+    """The ordinary product, for the arguments of `Gemm`."""
+    letter, scalar = _TYPES[arrays[2].dtype.name]
+    (alpha, beta), (m, n, k, *steps) = factors, sizes
+    a, b, c = (ctypes.c_void_p(array.ctypes.data) for array in arrays)
+    lda, ldb, ldc = map(ctypes.c_int, steps)
+    call = partial(
+        getattr(library(), f"cblas_{letter}gemm"),
+        *map(ctypes.c_int, (_ROW_MAJOR, *(_NO_TRANSPOSE + flag for flag in transposed), m, n, k)),
+        *(scalar(alpha), a, lda, b, ldb, scalar(beta), c, ldc),
+    )
+    call.memory = arrays
     return call
 
 
