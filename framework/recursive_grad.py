@@ -22,7 +22,7 @@ from .recursive_run import (
     Bank,
     Done,
     Piece,
-    _Program,
+    Program,
     add_bundles,
     gradient_begin,
     take,
@@ -117,7 +117,7 @@ class _Flow:
         self.keep = frozenset(self.gradients.values())
 
 
-class GradientProgram(_Program):
+class GradientProgram(Program):
     """A `recursive_grad` operator bound to the arrays of one frame."""
 
     def __init__(self, k: Any) -> None:

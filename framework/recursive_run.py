@@ -126,7 +126,7 @@ def _host(array: Any) -> np.ndarray:
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-class _Program:
+class Program:
     """What forward and gradient runs share: the tree net, its links and its shapes."""
 
     def __init__(self, k: Any) -> None:
@@ -164,7 +164,7 @@ class _Program:
         return 1 if self.metas.shared_boot[number] else self.trees
 
 
-class ForwardProgram(_Program):
+class ForwardProgram(Program):
     """A `recursive` operator bound to the arrays of one frame; calling it runs all nodes."""
 
     def __init__(self, k: Any) -> None:
