@@ -50,6 +50,7 @@ SWITCHES = {
         Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"
         ),
+        Switch("OPSCOPE_PIPES", "0", "let file names of Kaldi tables run commands", _FLAG),
         Switch("OPSCOPE_CACHE", "", "folder for compiled chains; empty: the user's cache folder"),
     )
 }

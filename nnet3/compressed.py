@@ -228,9 +228,9 @@ def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -
 def _fused(factor: np.float32, numbers: np.ndarray, term: np.float32) -> np.ndarray:
     """`factor * numbers + term`, rounded once to float32."""
     exact = numbers.astype(np.float64)
-    exact *= np.float64(factor)
-    exact += np.float64(term)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact *= np.float64(factor)
+        exact += np.float64(term)
         return exact.astype(np.float32)
 
 

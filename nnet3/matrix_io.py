@@ -112,7 +112,7 @@ def read_int_vector(reader: Reader, size: int = 4) -> np.ndarray:
 
 def write_int_vector(writer: Writer, vector: np.ndarray, size: int = 4) -> None:
     """A vector of integers of 1, 2, 4 or 8 bytes, [dim]."""
-    vector = _integer_array(vector, size)
+    vector = integer_array(vector, size)
     if writer.binary:
         _write_counted(writer, vector, size)
     else:
@@ -132,7 +132,7 @@ def read_int_pairs(reader: Reader, size: int = 4) -> np.ndarray:
 
 def write_int_pairs(writer: Writer, pairs: np.ndarray, size: int = 4) -> None:
     """A vector of pairs of integers of 1, 2, 4 or 8 bytes, [n, 2]."""
-    pairs = _integer_array(pairs, size).reshape(-1, 2)
+    pairs = integer_array(pairs, size).reshape(-1, 2)
     if writer.binary:
         _write_counted(writer, pairs, size)
     else:
@@ -208,7 +208,7 @@ def parse_integers(reader: Reader, text: bytes, start: int, size: int) -> np.nda
         if b"_" in text:
             raise ValueError
         numbers = np.array(list(map(int, text.split())), np.int64)
-        return _integer_array(numbers, size)
+        return integer_array(numbers, size)
     except (ValueError, OverflowError, FormatError):
         what = f"an integer of {size} bytes"
         raise misplaced(reader, text, start, partial(is_integer, size=size), what) from None
@@ -238,7 +238,7 @@ def is_integer(word: bytes, size: int) -> bool:
         return False
 
 
-def _integer_array(numbers: np.ndarray, size: int) -> np.ndarray:
+def integer_array(numbers: np.ndarray, size: int) -> np.ndarray:
     """`numbers` as integers of `size` bytes, or an error where one does not fit."""
     numbers = np.asarray(numbers)
     if numbers.size and numbers.dtype.kind not in "iub":
