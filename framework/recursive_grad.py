@@ -155,7 +155,8 @@ class GradientProgram(Program):
         }
         largest = [*self.down.values(), *self.across.values()]
         self.spare = {
-            (array.shape[1:], array.dtype): k.scratch(array.shape, array.dtype) for array in largest
+            (array.shape[1:], array.dtype): self.scratch(len(array), (array.shape, array.dtype))
+            for array in largest
         }
 
     def _wanted(self, slot: str, inner: list[str]) -> dict[str, Any]:

@@ -134,6 +134,9 @@ class Program:
         self.tree: TreeNet = tree_net(k.attrs["net"])
         self.frame = k.frame
         self.xp = k.xp
+        shared = (k.op.type, "scratch", str(self.frame.place))
+        self._blocks: list[Any] = self.frame.scope.bound.setdefault(shared, [])
+        self._used = 0
         names = k.op.inputs
         self.nodes: int = k.shape("parent")[0]
         self.offsets = self.frame.offsets(names["parent"][0])
@@ -153,8 +156,20 @@ class Program:
         return self.tree.memories
 
     def scratch(self, rows: int, meta: Meta) -> Any:
-        """Memory for `rows` rows of what `meta` tells with an unknown number of rows."""
-        return self.k.scratch((rows, *meta[0][1:]), meta[1])
+        """Memory for `rows` rows of what `meta` tells with an unknown number of rows.
+
+        It is good within one call. All operators of this type in the scope share it, from frame to
+        frame: trees are new in every minibatch, and fresh memory costs more than what fills it.
+        """
+        shape, dtype = (rows, *meta[0][1:]), meta[1]
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self._used == len(self._blocks):
+            self._blocks.append(self.xp.empty(0, np.uint8))
+        if self._blocks[self._used].nbytes < size:
+            self._blocks[self._used] = self.xp.empty(size + size // 4, np.uint8)
+        block = self._blocks[self._used]
+        self._used += 1
+        return block[:size].view(dtype).reshape(shape)
 
     def context(self, keep: frozenset[str]) -> OpContext:
         """The context that step nets are bound in."""
@@ -185,8 +200,8 @@ class ForwardProgram(Program):
         self.sums, self.parts = [], []
         for row, dtype in self.metas.rows:
             if not tree.arity:
-                self.sums.append(k.scratch((nodes, *row), dtype))
-                self.parts.append(k.scratch((nodes, *row), dtype))
+                self.sums.append(self.scratch(nodes, ((-1, *row), dtype)))
+                self.parts.append(self.scratch(nodes, ((-1, *row), dtype)))
         self._last: ForestSchedule | None = None
 
     # -- binding -------------------------------------------------------------------------------

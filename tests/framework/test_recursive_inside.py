@@ -21,6 +21,7 @@ from opscope.framework.net import Net
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.recurrent_net import recurrent_op
 from opscope.framework.recursive_net import recursive_op
+from opscope.framework.recursive_run import Bank
 from opscope.framework.registry import load_operators
 from opscope.framework.scope import Scope
 from tree_cells import (
@@ -160,7 +161,7 @@ def test_forward_runs_keep_one_scope_for_each_number_of_rows():
     scope, net = Scope(), Net.create(weighed_desc())
     set_all(scope, given, {"parent": np.array([0, 500])})
     net.run(scope, OpContext(keep=["OUT"]))
-    (bank,) = (b for key, b in scope.bound.items() if key[0] == "recursive")
+    (bank,) = (held for held in scope.bound.values() if isinstance(held, Bank))
     assert sum(map(len, bank.batches.values())) == 2  # one of the node net, one of the child net
 
 
