@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -207,7 +208,30 @@ def group_chains(
     """
     if device == "cpu" and not compiler.available():
         return [[op] for op in operators]
+    operators = _with_tails(operators, metas, device)
     return [ops for ops, _ in _grouped(operators, metas, survivors, views, device)]
+
+
+def _with_tails(
+    operators: Sequence[Operator], metas: Mapping[str, Meta], device: str
+) -> list[Operator]:
+    """The list with elementwise rests taken off operators whose result a loop reads next.
+
+    The bias of a layer is then added in the loop of its activation, not in a pass of its own.
+    """
+    result: list[Operator] = []
+    for op, following in zip_longest(operators, operators[1:]):
+        split = op.entry.split_tail
+        parts = split(op) if split is not None and following is not None else []
+        if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
+            made = [Operator(part, op.index) for part in parts]
+            if all(pointwise(one, metas, device) for one in (*made[1:], following)):
+                for one in made:
+                    one.location = op.location
+                result += made
+                continue
+        result.append(op)
+    return result
 
 
 def _grouped(

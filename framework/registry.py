@@ -195,6 +195,7 @@ class OperatorDef:
     no_gradient: str = ""
     gradient: Callable[[Any], list[pb.OpDesc]] | None = None
     expand: Callable[[pb.OpDesc], list[pb.OpDesc]] | None = None
+    split_tail: Callable[[Any], list[pb.OpDesc]] | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     rows: RowsRule | None = None
@@ -230,6 +231,14 @@ class OperatorDef:
         """Decorator: makes the operator a composite, which stands for the OpDescs returned."""
         self.expand = expand
         return expand
+
+    def tail(self, split: Callable[[Any], list[pb.OpDesc]]) -> Any:
+        """Decorator: the same operator as a head and an elementwise rest, for fusion.
+
+        The function takes the Operator; it returns no OpDescs where there is no such rest.
+        """
+        self.split_tail = split
+        return split
 
     def gradient_maker(self, maker: Callable[[Any], list[pb.OpDesc]]) -> Any:
         """Decorator: a pure function from `GradientArgs` (one OpDesc) to the gradient's OpDescs."""

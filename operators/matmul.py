@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..framework.desc import make_op
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.rows import rows_of
 from ..framework.shape import Shape, ShapeArgs, count
+from ..proto import net_pb2 as pb
 from ._calls import in_order
 
 Product = Callable[..., Callable[[], Any]]
@@ -220,6 +222,20 @@ def _(s: ShapeArgs) -> None:
     s.set("out", (affine_shape(s, s["x"], s["w"]), dtype))
 
 
+@affine.tail
+def _(op: Any) -> list[pb.OpDesc]:
+    """The product, and the bias as an addition."""
+    if "b" not in op.inputs:
+        return []
+    out = op.outputs["out"][0]
+    product_of = {"x": op.inputs["x"], "w": op.inputs["w"]}
+    fields = {"role": op.role, "device": op.device}
+    return [
+        make_op("affine", product_of, {"out": out}, op.attrs, **fields),
+        make_op("add", {"x": out, "y": op.inputs["b"]}, {"out": out}, **fields),
+    ]
+
+
 def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
     """Shape of x w + b for one x and w of an operator that may have several."""
     if not x:
@@ -272,8 +288,8 @@ def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
-    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in pieces: for these OpenBLAS would
-    wake its threads, which costs up to 5 ms where MKL's are busy waiting.
+    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in pieces: for these OpenBLAS
+    would wake its threads, which costs up to 5 ms where MKL's are busy waiting.
     """
     if grad.dtype == "float16" or not target.flags.c_contiguous:
         return partial(k.xp.sum, grad, axis=0, out=target)

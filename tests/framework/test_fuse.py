@@ -12,10 +12,11 @@ import pytest
 from fuse_ops import fuse_operators
 from opscope.framework import codegen, compiler, fuse
 from opscope.framework.context import OpContext
-from opscope.framework.desc import STATE, make_var
+from opscope.framework.desc import INPUT, STATE, make_var
 from opscope.framework.expression import ExpressionError, cost, parse
 from opscope.framework.operation import Operator
 from opscope.framework.plain_net import PlainNet
+from opscope.framework.registry import lookup
 from opscope.framework.scope import Scope
 from opscope.proto import net_pb2 as pb
 
@@ -411,3 +412,27 @@ def test_expressions() -> None:
     assert parse("a ? b : c ? d : 1e-3")[3] == ("choose", ("var", "c"), ("var", "d"), ("num", 1e-3))
     assert parse("a - b - c")[2] == ("binary", "-", ("var", "a"), ("var", "b"))
     assert cost(parse("x")) == 0 and cost(parse("x + 1")) == 1 and cost(parse("exp(x)")) > 2
+
+
+def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
+    """affine with bias, then relu: a product, and one loop that adds the bias and clips."""
+    net = PlainNet()
+    for name, shape in (("x", (-1, 5)), ("w", (5, 7)), ("b", (7,))):
+        net.add_var(make_var(name, shape, "float32", INPUT))
+    net.add_op("affine", {"x": "x", "w": "w", "b": "b"}, {"out": "h"})
+    net.add_op("relu", {"x": "h"}, {"out": "y"})
+    rng = np.random.default_rng(0)
+    given = {n: rng.normal(size=s).astype("f4") for n, s in (("x", (6, 5)), ("w", (5, 7)))}
+    given["b"] = rng.normal(size=7).astype("f4")
+    scope, context = Scope(), OpContext(keep=["y"])
+    scope.feed(given)
+    net.run(scope, context)
+    steps = [[op.type for op in step.operators] for step in net.frame(scope, context).plan.steps]
+    assert steps == [["affine"], ["add", "relu"]]
+    want = np.maximum(given["x"] @ given["w"] + given["b"], 0)
+    np.testing.assert_allclose(scope.numpy("y"), want, rtol=1e-5, atol=1e-6)
+    assert lookup("affine").split_tail is not None
+    kept = Scope()
+    kept.feed(given)
+    net.run(kept, OpContext(keep=["h", "y"]))  # the sum itself may be wanted too
+    np.testing.assert_allclose(np.maximum(kept.numpy("h"), 0), kept.numpy("y"))
