@@ -167,14 +167,13 @@ class CompressedMatrix:
 
     def _decompress_columns(self) -> np.ndarray:
         codes = self.elements.T
-        ends = _corner_values(self.quartiles, self.least, self.range)[..., None]
-        values = np.empty(codes.shape, np.float32)
-        for part, (low, high) in enumerate(((0, 64), (64, 192), (192, 255))):
-            inside = (codes <= high) & (codes > low) if part else codes <= high
-            slope = ends[:, part + 1] - ends[:, part]
-            steps = slope * (codes.astype(np.float32) - np.float32(low))
-            line = ends[:, part] + steps * np.float64(1.0 / (high - low))
-            np.copyto(values, line, casting="same_kind", where=inside)
+        corners = _corner_values(self.quartiles, self.least, self.range)[..., None]
+        if codes.shape[1] <= 256:
+            values = _between(corners, codes)
+        else:  # every code occurs several times: its value is worked out once for each column
+            table = _between(corners, np.arange(256, dtype=np.uint8)[None])
+            starts = np.arange(0, table.size, 256, dtype=np.int32)[:, None]
+            values = table.ravel().take(codes + starts)
         return np.ascontiguousarray(values.T)
 
 
@@ -223,6 +222,18 @@ def _quartiles_of(matrix: np.ndarray, least: np.float32, span: np.float32) -> np
 def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -> np.ndarray:
     """What the four fractions of each column stand for, float32, [columns, 4]."""
     return _fused(span * _STEP, quartiles, least)
+
+
+def _between(corners: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """What bytes stand for between the four `corners`, [columns, 4, 1], of their column."""
+    values = np.empty((len(corners), codes.shape[1]), np.float32)
+    for part, (low, high) in enumerate(((0, 64), (64, 192), (192, 255))):
+        inside = (codes <= high) & (codes > low) if part else codes <= high
+        start = corners[:, part]
+        steps = (corners[:, part + 1] - start) * (codes.astype(np.float32) - np.float32(low))
+        line = start + steps * np.float64(1.0 / (high - low))
+        np.copyto(values, line, casting="same_kind", where=inside)
+    return values
 
 
 def _fused(factor: np.float32, numbers: np.ndarray, term: np.float32) -> np.ndarray:

@@ -175,6 +175,22 @@ def _array(name: str, dtype: type, rank: int) -> Kind:
     )
 
 
+def _read_array(reader: Reader) -> np.ndarray:
+    """A vector or a matrix as stored; in text, it is a vector if there is no line end in it."""
+    if reader.binary:
+        is_vector = reader.peek_token() not in ("FM", "DM")
+    else:
+        start = reader.offset
+        end = reader.data.find(b"]", start)
+        is_vector = reader.data.find(b"\n", start, max(end, start)) < 0
+    return matrix_io.read_vector(reader) if is_vector else matrix_io.read_matrix(reader)
+
+
+def _write_array(writer: Writer, value: np.ndarray) -> None:
+    write = matrix_io.write_vector if np.ndim(value) == 1 else matrix_io.write_matrix
+    write(writer, value)
+
+
 def _read_compressed(reader: Reader) -> CompressedMatrix:
     """A compressed matrix; a plain one is compressed by the automatic method."""
     if reader.binary and reader.peek() == "C":
@@ -187,6 +203,7 @@ _ALL = (
     _array("double_matrix", np.float64, 2),
     _array("vector", np.float32, 1),
     _array("double_vector", np.float64, 1),
+    Kind("array", _read_array, _write_array, cut_array),
     Kind("general_matrix", read_general_matrix, write_general_matrix, _cut_matrix),
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
@@ -200,6 +217,39 @@ _ALL = (
     Kind("token_vector", _read_words, _write_words, header=False),
 )
 KINDS = {kind.name: kind for kind in _ALL}
+_GUESSES = ("example", "array", "general_matrix", "int_vector", "posterior", "int", "float", "bool")
+
+
+def guess_kind(reader: Reader) -> Kind:
+    """The kind of the value that stands here (with its header), which stays there.
+
+    Some values may be of several kinds: one integer on a line of text is taken for a vector, four
+    bytes for an integer. Lines of words come last, since every text is one.
+
+    Raises:
+        FormatError: this is no value that is known.
+    """
+    start = reader.offset
+    names = _GUESSES
+    if bytes(reader.data[start : start + 1]) != b"\0":
+        names += ("token", "token_vector")
+    for name in names:
+        try:
+            KINDS[name].read_value(reader)
+            if _key_or_end(reader):
+                return KINDS[name]
+        except FormatError:
+            continue
+        finally:
+            reader.offset, reader.binary = start, False
+    raise reader.error("no value of a known kind stands here")
+
+
+def _key_or_end(reader: Reader) -> bool:
+    """Whether what comes next may be the key of the next entry, or is the end."""
+    reader.binary = False
+    word = reader.peek_token()
+    return not word or (word.isprintable() and not word.startswith("["))
 
 
 def kind_of(kind: str | Kind) -> Kind:

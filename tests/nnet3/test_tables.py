@@ -17,8 +17,10 @@ from damage import check_damaged
 from kaldi_data import need
 from opscope.framework.errors import FormatError, SaveError
 from opscope.nnet3.kaldi_io import Reader
+from opscope.nnet3.posterior import Posterior
+from opscope.nnet3.sparse import SparseMatrix
 from opscope.nnet3.streams import open_output, open_reader
-from opscope.nnet3.table_kinds import KINDS, cut_array
+from opscope.nnet3.table_kinds import KINDS, cut_array, guess_kind
 from opscope.nnet3.tables import (
     RandomAccessTable,
     ReadSpecifier,
@@ -378,6 +380,33 @@ def test_a_binary_script_and_a_place_beyond_the_file(tmp_path):
 def test_an_unknown_kind():
     with pytest.raises(FormatError, match="no kind of table 'matrx' .did you mean matrix"):
         read_table("ark:a", "matrx")
+
+
+@pytest.mark.parametrize("form", ["ark", "ark,t"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("array", np.array([1, 2.5], np.float32)),
+        ("array", np.ones((2, 3))),
+        ("general_matrix", SparseMatrix.from_dense(np.eye(3))),
+        ("int_vector", [1, 2, 3]),
+        ("posterior", Posterior.from_frames([[(1, 0.5)], [(2, 1)]])),
+        ("token_vector", ["a", "b"]),
+        ("token", "a"),
+        ("bool", True),
+    ],
+)
+def test_the_kind_of_a_value_is_guessed(form, kind, value, tmp_path):
+    write_table(f"{form}:{tmp_path}/a", kind, [("k", value), ("l", value)])
+    reader = open_reader(f"{tmp_path}/a:2")
+    reader.offset = 2
+    assert guess_kind(reader).name == kind
+    assert reader.offset == 2
+
+
+def test_what_is_of_no_kind():
+    with pytest.raises(FormatError, match="no value of a known kind"):
+        guess_kind(Reader(b"\0B<Nnet3> ", binary=False))
 
 
 @pytest.mark.parametrize("form", ["ark", "ark,t"])
