@@ -16,26 +16,23 @@ CNTK's PastValue and FutureValue (delays, both directions).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..proto import net_pb2 as pb
 from . import settings
-from .context import OpContext
-from .desc import INPUT, RECURRENT, SlotMap, clone, make_op
-from .errors import OpscopeError, VariableError
+from .desc import RECURRENT, clone, make_op
+from .errors import VariableError
 from .executor import CannotFuseError
+from .inner_net import InnerNet
 from .names import EMPTY, steps_name
-from .net import Net, register_net
-from .operation import Operator
-from .plain_net import PlainNet
+from .net import register_net
 from .recurrent_fast import FastProgram
 from .recurrent_links import Bound, make_static_track, make_track, plain_schedule
 from .recurrent_scopes import StepScopes
 from .recurrent_step import free_names, step_net
 from .recurrent_store import KeptSteps
-from .scope import Scope, Variable
+from .scope import Variable
 
 
 def make_program(bound: Bound) -> Any:
@@ -172,94 +169,7 @@ def recurrent_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
 
 
 @register_net(RECURRENT)
-class RecurrentNet(Net):
-    """A recurrent net as a net of its own: one operator `recurrent` over the outer names.
+class RecurrentNet(InnerNet):
+    """A recurrent net as a net of its own: one operator `recurrent` over the outer names."""
 
-    Args:
-        desc: of type RECURRENT; `vars` declares outer variables.
-
-    Raises:
-        OpscopeError: what the description holds is wrong.
-    """
-
-    def __init__(self, desc: pb.NetDesc) -> None:
-        self.desc = clone(desc)
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        op = recurrent_op(self.desc)
-        outer = pb.NetDesc(name=self.desc.name)
-        outer.vars.extend(self.desc.vars)
-        outer.ops.append(op)
-        declared = {var.name for var in outer.vars}
-        for slot in op.inputs:
-            for name in slot.vars:
-                if name not in declared:
-                    outer.vars.add(name=name, kind=INPUT)
-                    declared.add(name)
-        self.plain = PlainNet(outer)
-
-    @property
-    def operators(self) -> list[Operator]:
-        """The outer operators: `recurrent`, then those of gradients and updates."""
-        return self.plain.operators
-
-    def run(
-        self,
-        scope: Scope | None = None,
-        context: OpContext | None = None,
-        begin: int = -1,
-        end: int = -1,
-    ) -> None:
-        """See `Net.run`; `begin` and `end` count the outer operators."""
-        self.plain.run(scope, context, begin, end)
-
-    def add_op(
-        self,
-        desc: pb.OpDesc | str,
-        inputs: SlotMap | None = None,
-        outputs: SlotMap | None = None,
-        attrs: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append an operator to the step net; see `PlainNet.add_op`.
-
-        Raises:
-            OpscopeError: it is wrong, or gradients have been added; the net stays as it was.
-        """
-        if len(self.plain.operators) > 1:
-            raise OpscopeError(
-                f"recurrent net {self.desc.name!r}: gradients have been added; its step net is"
-                " closed"
-            )
-        if isinstance(desc, str):
-            desc = make_op(desc, inputs or {}, outputs or {}, attrs)
-        Operator(desc)
-        before = clone(self.desc)
-        ops = self.desc.steps[0].net.ops
-        ops.append(desc)
-        try:
-            self._rebuild()
-        except OpscopeError:
-            self.desc = before
-            raise
-        return len(ops) - 1
-
-    def add_backward_ops(
-        self,
-        targets: str | Sequence[str] | Mapping[str, str] | None = None,
-        wrt: Sequence[str] | None = None,
-        stop: Sequence[str] = (),
-    ) -> dict[str, str]:
-        """Append the gradient, a recurrent net itself; see `PlainNet.add_backward_ops`."""
-        return self.plain.add_backward_ops(targets, wrt, stop)
-
-    def add_optimizer_ops(self, attrs: Any) -> list[str]:
-        """Append updates of parameters; see `PlainNet.add_optimizer_ops`."""
-        return self.plain.add_optimizer_ops(attrs)
-
-    def infer_shape(self, scope: Scope) -> None:
-        """See `Net.infer_shape`."""
-        self.plain.infer_shape(scope)
-
-    def __repr__(self) -> str:
-        return f"<RecurrentNet {self.desc.name or '?'}: {len(self.plain.operators)} operators>"
+    make_op = staticmethod(recurrent_op)

@@ -23,19 +23,12 @@ representations from tree-structured long short-term memory networks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from ..proto import net_pb2 as pb
-from .context import OpContext
-from .desc import INPUT, RECURSIVE, SlotMap, clone, input_names, make_op, output_names
-from .errors import OpscopeError
+from .desc import RECURSIVE, clone, input_names, make_op, output_names
+from .inner_net import InnerNet
 from .names import EMPTY, steps_name
-from .net import Net, register_net
-from .operation import Operator
-from .plain_net import PlainNet
+from .net import register_net
 from .recursive_step import tree_net
-from .scope import Scope
 
 RECURSIVE_OP = "recursive"
 
@@ -91,92 +84,7 @@ def _link_free_names(step: pb.StepDesc) -> None:
 
 
 @register_net(RECURSIVE)
-class RecursiveNet(Net):
-    """A recursive net as a net of its own: one operator `recursive` over the outer names.
+class RecursiveNet(InnerNet):
+    """A recursive net as a net of its own: one operator `recursive` over the outer names."""
 
-    Args:
-        desc: of type RECURSIVE; `vars` declares outer variables.
-
-    Raises:
-        OpscopeError: what the description holds is wrong.
-    """
-
-    def __init__(self, desc: pb.NetDesc) -> None:
-        self.desc = clone(desc)
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        op = recursive_op(self.desc)
-        outer = pb.NetDesc(name=self.desc.name)
-        outer.vars.extend(self.desc.vars)
-        outer.ops.append(op)
-        declared = {var.name for var in outer.vars}
-        for name in dict.fromkeys(input_names(op)):
-            if name not in declared:
-                outer.vars.add(name=name, kind=INPUT)
-        self.plain = PlainNet(outer)
-
-    @property
-    def operators(self) -> list[Operator]:
-        """The outer operators: `recursive`, then those of gradients and updates."""
-        return self.plain.operators
-
-    def run(
-        self,
-        scope: Scope | None = None,
-        context: OpContext | None = None,
-        begin: int = -1,
-        end: int = -1,
-    ) -> None:
-        """See `Net.run`; `begin` and `end` count the outer operators."""
-        self.plain.run(scope, context, begin, end)
-
-    def add_op(
-        self,
-        desc: pb.OpDesc | str,
-        inputs: SlotMap | None = None,
-        outputs: SlotMap | None = None,
-        attrs: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append an operator to the node net; see `PlainNet.add_op`.
-
-        Raises:
-            OpscopeError: it is wrong, or gradients have been added; the net stays as it was.
-        """
-        if len(self.plain.operators) > 1:
-            raise OpscopeError(
-                f"recursive net {self.desc.name!r}: gradients have been added; its node net is"
-                " closed"
-            )
-        if isinstance(desc, str):
-            desc = make_op(desc, inputs or {}, outputs or {}, attrs)
-        Operator(desc)
-        before = clone(self.desc)
-        ops = self.desc.steps[0].net.ops
-        ops.append(desc)
-        try:
-            self._rebuild()
-        except OpscopeError:
-            self.desc = before
-            raise
-        return len(ops) - 1
-
-    def add_backward_ops(
-        self,
-        targets: str | Sequence[str] | Mapping[str, str] | None = None,
-        wrt: Sequence[str] | None = None,
-        stop: Sequence[str] = (),
-    ) -> dict[str, str]:
-        """Append the gradient; see `PlainNet.add_backward_ops`."""
-        return self.plain.add_backward_ops(targets, wrt, stop)
-
-    def add_optimizer_ops(self, attrs: Any) -> list[str]:
-        """Append updates of parameters; see `PlainNet.add_optimizer_ops`."""
-        return self.plain.add_optimizer_ops(attrs)
-
-    def infer_shape(self, scope: Scope) -> None:
-        """See `Net.infer_shape`."""
-        self.plain.infer_shape(scope)
-
-    def __repr__(self) -> str:
-        return f"<RecursiveNet {self.desc.name or '?'}: {len(self.plain.operators)} operators>"
+    make_op = staticmethod(recursive_op)

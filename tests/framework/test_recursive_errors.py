@@ -313,7 +313,7 @@ def test_operators_are_added_to_the_node_net_until_gradients_are():
     with pytest.raises(VariableError, match="'trees', in its node net.*'x'"):
         net.add_op("tanh", {"x": "h"}, {"out": "x"})
     net.add_backward_ops(["OUT"], ["X"])
-    with pytest.raises(OpscopeError, match="its node net is closed"):
+    with pytest.raises(OpscopeError, match="its inner net is closed"):
         net.add_op("tanh", {"x": "h"}, {"out": "t2"})
 
 
