@@ -259,7 +259,7 @@ class ConstantSumDescriptor(SumDescriptor):
     columns: int
 
     def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
-        return 1
+        return True
 
     def dim(self, node_dims: Mapping[str, int]) -> int:
         return self.columns
@@ -361,7 +361,7 @@ class Descriptor:
 
     def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
         """As `SumDescriptor.combine`, for all parts: all must be computable."""
-        ok = 1
+        ok = True
         for part in self.parts:
             ok = part.combine(present, used) & ok
         return ok

@@ -1,0 +1,125 @@
+"""Splitting of sums of rows into lists that one command each can do.
+
+A sum is given as arrays [rows, terms] of sub-matrix numbers and row numbers, -1 where there is no
+term, the terms of each row at the left. Source: Kaldi's nnet-compile-utils.cc.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .steps import hash_order
+
+Pairs = tuple[np.ndarray, np.ndarray]  # sub-matrix numbers and row numbers
+
+
+def pack_left(sub: np.ndarray, row: np.ndarray) -> Pairs:
+    """The same terms without gaps between them, and without columns that nobody uses."""
+    absent = sub < 0
+    if absent.any():
+        order = np.argsort(absent, axis=1, kind="stable")
+        sub, row = np.take_along_axis(sub, order, 1), np.take_along_axis(row, order, 1)
+        width = int((sub >= 0).sum(axis=1).max(initial=0))
+        sub, row = sub[:, :width], row[:, :width]
+    return sub, row
+
+
+def split_locations(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
+    """Lists with at most one term for each row, which together hold all terms.
+
+    A sub-matrix that occurs in more than half of the rows gets a list of its own.
+    """
+    rows, width = sub.shape
+    if width == 0 or not (sub >= 0).any():
+        return []
+    if width == 1:
+        return [(sub[:, 0], row[:, 0])]
+    values, first, counts = np.unique(sub[sub >= 0], return_index=True, return_counts=True)
+    large = set(values[counts > rows // 2].tolist())
+    if not large:
+        return [(sub[:, i], row[:, i]) for i in range(width)]
+    if len(large) > 1:
+        listed = [v for v in hash_order(values[np.argsort(first)].tolist()) if v in large]
+    else:
+        listed = list(large)
+    sub, row = sub.copy(), row.copy()
+    result = []
+    every = np.arange(rows)
+    for value in listed:
+        hits = sub == value
+        place = hits.argmax(axis=1)
+        found = hits[every, place]
+        result.append((np.where(found, value, -1), np.where(found, row[every, place], -1)))
+        sub[every[found], place[found]] = -1
+        row[every[found], place[found]] = -1
+    return result + split_locations(*pack_left(sub, row))
+
+
+def single_source(sub: np.ndarray) -> int:
+    """The one sub-matrix of a list; -1 where the list is empty, -2 where there are several."""
+    highest = int(sub.max(initial=-1))
+    return highest if ((sub == highest) | (sub < 0)).all() else -2
+
+
+def split_locations_backward(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
+    """As `split_locations`, so that no list adds to one place from two directions.
+
+    In every list either all pairs differ, or there is one sub-matrix, and each of its rows stands
+    in one run.
+    """
+    result: list[Pairs] = []
+    for subs, rows in split_locations(sub, row):
+        source = single_source(subs)
+        if source == -1:
+            continue
+        if source >= 0:
+            result += [(np.where(r >= 0, source, -1), r) for r in ensure_contiguous(rows)]
+        else:
+            pairs = (subs.astype(np.int64) << 32) | np.where(rows >= 0, rows, 0)
+            number = _occurrence(pairs)
+            number[subs < 0] = -1
+            for i in range(int(number.max()) + 1):
+                kept = number == i
+                result.append((np.where(kept, subs, -1), np.where(kept, rows, -1)))
+    return result
+
+
+def ensure_contiguous(rows: np.ndarray) -> list[np.ndarray]:
+    """Lists in which every row number but -1 stands in one run, together equal to `rows`."""
+    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    values = rows[starts]
+    number = _occurrence(values)
+    number[values < 0] = -1
+    lists = int(number.max(initial=-1)) + 1
+    if lists <= 1:
+        return [rows] * lists
+    of_row = np.repeat(number, np.diff(np.append(starts, len(rows))))
+    return [np.where(of_row == i, rows, -1) for i in range(lists)]
+
+
+def _occurrence(values: np.ndarray) -> np.ndarray:
+    """How many equal values stand before each one."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    new = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    starts = np.flatnonzero(new)
+    number = np.empty(len(values), np.int64)
+    number[order] = np.arange(len(values)) - starts[np.cumsum(new) - 1]
+    return number
+
+
+def contiguous_ranges(rows: np.ndarray) -> np.ndarray | None:
+    """(begin, end) of the run of each row number up to the highest, (-1, -1) for those without.
+
+    None where a row number stands in two runs.
+    """
+    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    ends = np.append(starts[1:], len(rows))
+    values = rows[starts]
+    real = values >= 0
+    starts, ends, values = starts[real], ends[real], values[real]
+    if len(np.unique(values)) < len(values):
+        return None
+    ranges = np.full((int(values.max(initial=-1)) + 1, 2), -1, np.int32)
+    ranges[values, 0], ranges[values, 1] = starts, ends
+    return ranges

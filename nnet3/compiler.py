@@ -1,0 +1,437 @@
+"""From steps to commands: matrices, where every row is read from, forward and backward commands.
+
+Source: Kaldi's Compiler (nnet-compile.cc). Every step has a matrix for its values and, where
+needed, one for its derivatives; a dim-range's are columns of those of its source. A part of a
+descriptor is a sum of rows of earlier steps: its input locations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..framework.errors import OpscopeError
+from .compile_locations import (
+    contiguous_ranges,
+    pack_left,
+    single_source,
+    split_locations,
+    split_locations_backward,
+)
+from .components.base import Properties
+from .computation import Command, Computation
+from .compute.time_grid import precompute_indexes
+from .graph import Graph
+from .indexes import NO_TIME, pack_tx
+from .request import ComputationRequest
+from .steps import Step, Steps
+from .topology import Topology
+
+
+@dataclass
+class Part:
+    """A part of a descriptor's step.
+
+    Attributes:
+        step, row: int [rows, terms]: the step and the row in it of every term, -1 where none.
+        value, deriv: sub-matrices (the part's columns).
+    """
+
+    step: np.ndarray
+    row: np.ndarray
+    value: int = 0
+    deriv: int = 0
+
+
+@dataclass
+class StepInfo:
+    """A step with its sub-matrices; 0 where it has none."""
+
+    step: Step
+    value: int = 0
+    deriv: int = 0
+    parts: list[Part] = field(default_factory=list)
+    precomputed: int = 0
+
+
+class Compiler:
+    """Compiles one request; `compile()` gives the Computation, not optimised.
+
+    Raises:
+        NotComputableError, ShapeError, FormatError: see `graph.Graph`.
+    """
+
+    def __init__(self, topology: Topology, request: ComputationRequest):
+        self.topology = topology
+        self.request = request
+        self.backward = request.needs_derivatives()
+        self.graph = Graph(topology, request)
+        self.steps = Steps(self.graph)
+        self.infos = [StepInfo(step) for step in self.steps.steps]
+        self.computation = Computation(topology)
+
+    def compile(self) -> Computation:
+        """Runs all stages."""
+        computation = self.computation
+        computation.need_model_derivative = self.request.need_model_derivative
+        for number, info in enumerate(self.infos):
+            if self.topology.nodes[info.step.node].kind == "descriptor" and len(info.step):
+                self._locate(number, info)
+        needed = self._derivatives_needed()
+        for number, info in enumerate(self.infos):
+            self._make_matrices(info, needed[number])
+        self._precompute()
+        whole = computation.whole_submatrices()
+        self._allocate(whole)
+        self._forward()
+        computation.commands.append(Command("NoOperationMarker"))
+        self._backward(needed)
+        self._deallocate(whole)
+        _consolidate_io(computation)
+        self._describe()
+        return computation
+
+    # Where rows are read from
+
+    def _locate(self, number: int, info: StepInfo) -> None:
+        step = info.step
+        topology = self.topology
+        places = topology.dependencies(step.node, step.t, step.x)
+        descriptor = topology.nodes[step.node].descriptor
+        fixed = topology.steps[step.node]
+        real = step.t != NO_TIME
+        padded = not real.all()
+        begin = 0
+        for part in descriptor.parts:  # type: ignore[union-attr]
+            count = len(list(part.leaves()))
+            chosen = places[begin : begin + count]
+            rows = np.empty((count, len(step)), np.int32)
+            for i, (source, t, x) in enumerate(chosen):
+                rows[i] = self.steps.find(source, step.n, t, x)
+            if padded:
+                rows[:, ~real] = -1
+            if not part.needs_all():
+                used: list[np.ndarray] = []
+                part.combine(iter(rows >= 0), used)
+                for i, mask in enumerate(used):
+                    rows[i][~mask] = -1
+            elif not padded and len(rows) and rows.min() < 0:
+                raise OpscopeError(f"step {number} reads rows that no step computes")
+            if count > 1:
+                rows = _sorted_terms(rows, chosen, fixed and fixed[begin : begin + count])
+            rows = np.ascontiguousarray(rows.T)
+            steps = np.where(rows >= 0, self.steps.step_of_row[rows], -1)
+            rows = np.where(rows >= 0, rows - self._starts[steps], -1)
+            info.parts.append(Part(*pack_left(steps, rows)))
+            begin += count
+
+    @property
+    def _starts(self) -> np.ndarray:
+        return self.steps.start_array
+
+    def _derivatives_needed(self) -> list[bool]:
+        topology, request = self.topology, self.request
+        needed: list[bool] = []
+        for number, info in enumerate(self.infos):
+            node = topology.nodes[info.step.node]
+            if not len(info.step):
+                needed.append(False)
+                continue
+            if info.step.is_input:
+                io = request.find(node.name, output=False)
+                wanted = bool(io and io.has_deriv)
+            elif node.kind == "component":
+                wanted = needed[number - 1]
+                if request.need_model_derivative and node.component.is_updatable:
+                    wanted = wanted or node.component.learning_rate != 0
+            elif node.kind == "dim-range":
+                wanted = needed[info.step.source]
+            else:
+                wanted = any(needed[s] for part in info.parts for s in _numbers(part.step))
+                if node.is_output:
+                    io = request.find(node.name, output=True)
+                    wanted = wanted or bool(io and io.has_deriv)
+            needed.append(wanted)
+        return needed
+
+    # Matrices
+
+    def _make_matrices(self, info: StepInfo, needed: bool) -> None:
+        if not len(info.step):
+            return
+        computation, node = self.computation, self.topology.nodes[info.step.node]
+        if node.kind == "dim-range":
+            source = self.infos[info.step.source]
+            info.value = computation.new_columns(source.value, node.dim_offset, node.dim)
+            if needed:
+                info.deriv = computation.new_columns(source.deriv, node.dim_offset, node.dim)
+            return
+        contiguous = self._is_contiguous(info.step.node)
+        info.value = computation.new_matrix(len(info.step), node.dim, contiguous)
+        if needed:
+            info.deriv = computation.new_matrix(len(info.step), node.dim, contiguous)
+        if len(info.parts) == 1:
+            info.parts[0].value, info.parts[0].deriv = info.value, info.deriv
+            return
+        offset = 0
+        for part, sums in zip(info.parts, node.descriptor.parts if info.parts else (), strict=True):
+            dim = sums.dim(self.topology.dims)
+            part.value = computation.new_columns(info.value, offset, dim)
+            if needed:
+                part.deriv = computation.new_columns(info.deriv, offset, dim)
+            offset += dim
+
+    def _is_contiguous(self, node: int) -> bool:
+        info = self.topology.nodes[node]
+        if info.kind == "component":
+            return bool(info.component.properties & Properties.OUTPUT_CONTIGUOUS)
+        if info.kind == "descriptor" and not info.is_output:
+            after = self.topology.nodes[node + 1].component
+            return bool(after.properties & Properties.INPUT_CONTIGUOUS)
+        return False
+
+    def _precompute(self) -> None:
+        for number, info in enumerate(self.infos):
+            node = self.topology.nodes[info.step.node]
+            if node.kind != "component" or info.step.is_input:
+                continue
+            if node.component.properties & Properties.SIMPLE:
+                continue
+            inputs = self.infos[number - 1].step
+            indexes = precompute_indexes(node.component, inputs.indexes, info.step.indexes)
+            if indexes is not None:
+                info.precomputed = len(self.computation.precomputed)
+                self.computation.precomputed.append(indexes)
+
+    def _allocate(self, whole: list[int]) -> None:
+        skip = set()
+        submatrices = self.computation.submatrices
+        for info in self.infos:
+            if info.step.is_input:
+                skip.add(submatrices[info.value].matrix)
+            elif self.topology.nodes[info.step.node].is_output and info.deriv:
+                skip.add(submatrices[info.deriv].matrix)
+        for matrix in range(1, len(self.computation.matrices)):
+            if matrix not in skip:
+                self._add(Command("AllocMatrix", whole[matrix]))
+                self._add(Command("SetConst", whole[matrix], alpha=0.0))
+
+    def _deallocate(self, whole: list[int]) -> None:
+        keep = set()
+        submatrices = self.computation.submatrices
+        for info in self.infos:
+            node = self.topology.nodes[info.step.node]
+            if node.is_output:
+                keep.add(submatrices[info.value].matrix)
+            elif info.step.is_input and info.deriv:
+                io = self.request.find(node.name, output=False)
+                if io is not None and io.has_deriv:
+                    keep.add(submatrices[info.deriv].matrix)
+        for matrix in range(1, len(self.computation.matrices)):
+            if matrix not in keep:
+                self._add(Command("DeallocMatrix", whole[matrix]))
+
+    def _add(self, command: Command) -> None:
+        self.computation.commands.append(command)
+
+    # Forward
+
+    def _forward(self) -> None:
+        for number, info in enumerate(self.infos):
+            node = self.topology.nodes[info.step.node]
+            if info.step.is_input:
+                self._add(Command("AcceptInput", info.value, node=info.step.node))
+                if not self._is_input(number + 1):
+                    self._add(Command("NoOperationPermanent"))
+            elif node.kind == "component":
+                self._propagate(number, info)
+            elif node.kind == "descriptor":
+                for part, sums in zip(
+                    info.parts, node.descriptor.parts if info.parts else (), strict=True
+                ):
+                    self._forward_part(part, sums)
+                if node.is_output:
+                    self._add(Command("ProvideOutput", info.value, node=info.step.node))
+
+    def _is_input(self, number: int) -> bool:
+        return number < len(self.infos) and self.infos[number].step.is_input
+
+    def _propagate(self, number: int, info: StepInfo) -> None:
+        properties = self.topology.nodes[info.step.node].component.properties
+        self._add(
+            Command(
+                "Propagate",
+                target=info.value,
+                source=self.infos[number - 1].value,
+                node=info.step.node,
+                step=number,
+                precomputed=info.precomputed,
+                store_stats=bool(
+                    self.request.store_component_stats and properties & Properties.STORES_STATS
+                ),
+                use_memo=bool(info.deriv and properties & Properties.USES_MEMO),
+            )
+        )
+
+    def _forward_part(self, part: Part, sums: object) -> None:
+        constant = sums.constant()  # type: ignore[attr-defined]
+        if constant:
+            self._add(Command("SetConst", part.value, alpha=constant))
+        values = np.array([info.value for info in self.infos] + [-1])
+        for alpha, step, row in self._by_scale(part, sums):
+            for subs, rows in split_locations(values[step], row):
+                source = single_source(subs)
+                if source == -2:
+                    pairs = np.stack((subs, rows), axis=1).astype(np.int32)
+                    self._add(Command("AddRowsMulti", part.value, alpha=alpha, rows=pairs))
+                elif self._is_identity(source, rows):
+                    self._add(Command("MatrixAdd", part.value, source, alpha))
+                else:
+                    self._add(Command("AddRows", part.value, source, alpha, rows))
+
+    def _by_scale(self, part: Part, sums: object) -> list[tuple[float, np.ndarray, np.ndarray]]:
+        """The terms of a part by the scale of their nodes, in the order of the scales."""
+        scales = sums.scales()  # type: ignore[attr-defined]
+        distinct = sorted(set(scales.values()))
+        if len(distinct) <= 1:
+            return [(distinct[0], part.step, part.row)] if distinct else []
+        of_node = {self.topology.index[name]: scale for name, scale in scales.items()}
+        of_step = np.array([of_node.get(info.step.node, np.nan) for info in self.infos] + [np.nan])
+        found = of_step[part.step]
+        result = []
+        for scale in distinct:
+            mask = found == scale
+            kept = np.where(mask, part.step, -1), np.where(mask, part.row, -1)
+            result.append((scale, *pack_left(*kept)))
+        return result
+
+    def _is_identity(self, source: int, rows: np.ndarray) -> bool:
+        if self.computation.submatrices[source].rows != len(rows):
+            return False
+        return rows[0] == 0 and bool((rows == np.arange(len(rows))).all())
+
+    # Backward
+
+    def _backward(self, needed: list[bool]) -> None:
+        for number in reversed(range(len(self.infos))):
+            info = self.infos[number]
+            if not needed[number]:
+                continue
+            node = self.topology.nodes[info.step.node]
+            if info.step.is_input:
+                if info.deriv:
+                    self._add(Command("ProvideOutput", info.deriv, node=info.step.node))
+                if not self._is_input(number + 1):
+                    self._add(Command("NoOperationPermanent"))
+            elif node.kind == "component":
+                self._backprop(number, info)
+            elif node.kind == "descriptor":
+                if node.is_output and info.deriv:
+                    self._add(Command("AcceptInput", info.deriv, node=info.step.node))
+                for part, sums in zip(info.parts, node.descriptor.parts, strict=True):
+                    self._backward_part(part, sums)
+
+    def _backprop(self, number: int, info: StepInfo) -> None:
+        properties = self.topology.nodes[info.step.node].component.properties
+        before = self.infos[number - 1]
+        self._add(
+            Command(
+                "Backprop",
+                node=info.step.node,
+                step=number,
+                precomputed=info.precomputed,
+                deriv=(
+                    before.value if properties & Properties.BACKPROP_NEEDS_INPUT else 0,
+                    info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT else 0,
+                    info.deriv,
+                    before.deriv,
+                ),
+                use_memo=bool(properties & Properties.USES_MEMO),
+            )
+        )
+
+    def _backward_part(self, part: Part, sums: object) -> None:
+        derivs = np.array([info.deriv or -1 for info in self.infos] + [-1])
+        for alpha, step, row in self._by_scale(part, sums):
+            subs = derivs[step]
+            located = pack_left(subs, np.where(subs >= 0, row, -1))
+            for sub, rows in split_locations_backward(*located):
+                source = single_source(sub)
+                if source == -2:
+                    pairs = np.stack((sub, rows), axis=1).astype(np.int32)
+                    self._add(Command("AddToRowsMulti", part.deriv, alpha=alpha, rows=pairs))
+                else:
+                    self._backward_rows(part.deriv, source, alpha, rows)
+
+    def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
+        """Adds row i of `deriv` to row `rows[i]` of `source`."""
+        if self._is_identity(source, rows):
+            self._add(Command("MatrixAdd", source, deriv, alpha))
+            return
+        count = self.computation.submatrices[source].rows
+        if count >= len(rows):
+            real = np.flatnonzero(rows >= 0)
+            reverse = np.full(count, -1, np.int32)
+            reverse[rows[real]] = real
+            if (reverse >= 0).sum() == len(real):
+                self._add(Command("AddRows", source, deriv, alpha, reverse))
+                return
+        ranges = contiguous_ranges(rows)
+        if ranges is None:
+            raise OpscopeError(
+                "the backward part of a descriptor was split into lists with repeats"
+            )
+        padding = np.full((count - len(ranges), 2), -1, np.int32)
+        ranges = np.concatenate((ranges, padding))
+        self._add(Command("AddRowRanges", source, deriv, alpha, ranges))
+
+    def _describe(self) -> None:
+        computation = self.computation
+        for info in self.infos:
+            if not info.value or not computation.is_whole(info.value):
+                continue
+            matrix = computation.matrices[computation.submatrices[info.value].matrix]
+            if matrix.indexes is not None:
+                continue
+            matrix.node, matrix.indexes = info.step.node, info.step.indexes
+            if info.deriv and computation.is_whole(info.deriv):
+                deriv = computation.matrices[computation.submatrices[info.deriv].matrix]
+                deriv.node, deriv.indexes = info.step.node, info.step.indexes
+                deriv.is_deriv = True
+
+
+def _numbers(steps: np.ndarray) -> list[int]:
+    values = np.unique(steps)
+    return values[values >= 0].tolist()
+
+
+def _sorted_terms(
+    rows: np.ndarray,
+    places: list[tuple[object, np.ndarray, np.ndarray]],
+    fixed: list[tuple[int, int, int]] | None,
+) -> np.ndarray:
+    """The terms [terms, rows] of each row in the order of their (node, t, x)."""
+    if fixed is not None:
+        return rows[sorted(range(len(fixed)), key=fixed.__getitem__)]
+    keys = np.stack(
+        [np.broadcast_to(node, t.shape) * (1 << 45) + pack_tx(t, x) for node, t, x in places]  # type: ignore[attr-defined]
+    )
+    return np.take_along_axis(rows, np.argsort(keys, axis=0, kind="stable"), 0)
+
+
+def _consolidate_io(computation: Computation) -> None:
+    """Within the forward and the backward part: inputs first, outputs last."""
+    ordered: list[Command] = []
+    segments: list[list[Command]] = [[]]
+    for command in computation.commands:
+        if command.type == "NoOperationMarker":
+            segments.append([])
+        else:
+            segments[-1].append(command)
+    rank = {"AcceptInput": 0, "ProvideOutput": 2}
+    for i, segment in enumerate(segments):
+        if i:
+            ordered.append(Command("NoOperationMarker"))
+        ordered += sorted(segment, key=lambda c: rank.get(c.type, 1))
+    computation.commands = ordered

@@ -1,0 +1,209 @@
+"""A compiled computation: matrices, sub-matrices, and commands on them, as Kaldi prints them.
+
+Source: Kaldi's NnetComputation (nnet-computation.h). Matrix 0 and sub-matrix 0 are empty and stand
+for "none". Commands name sub-matrices, lists of row numbers and components by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .indexes import format_indexes, format_integers, shorten
+
+_DEBUG_HEADER = """\
+# The following show how matrices correspond to network-nodes and
+# cindex-ids.  Format is: matrix = <node-id>.[value|deriv][ <list-of-cindex-ids> ]
+# where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed
+# so we write (n, tfirst:tlast)."""
+
+
+@dataclass(frozen=True)
+class SubMatrix:
+    """A rectangle of a matrix."""
+
+    matrix: int
+    row: int
+    rows: int
+    col: int
+    cols: int
+
+
+@dataclass
+class Command:
+    """One command.
+
+    Attributes:
+        type: Kaldi's name of it without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ...
+        target: the sub-matrix that is written (or, for the backward rows commands, read).
+        source: the sub-matrix that is read.
+        alpha: the scale, or the constant of SetConst.
+        rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2].
+        node: the node of AcceptInput, ProvideOutput, Propagate and Backprop.
+        step: the number of the step of Propagate and Backprop; its memo goes by that.
+        precomputed: number of the precomputed indexes; 0: none.
+        deriv: for Backprop, sub-matrices (input value, output value, output deriv, input deriv).
+        store_stats: for Propagate: the component's statistics are stored.
+        use_memo: a memo goes from Propagate to Backprop.
+    """
+
+    type: str
+    target: int = 0
+    source: int = 0
+    alpha: float = 1.0
+    rows: np.ndarray | None = None
+    node: int = -1
+    step: int = -1
+    precomputed: int = 0
+    deriv: tuple[int, int, int, int] = (0, 0, 0, 0)
+    store_stats: bool = False
+    use_memo: bool = False
+
+
+@dataclass
+class MatrixInfo:
+    """A matrix: its size, whether rows must follow each other without gap, and what it holds."""
+
+    rows: int
+    cols: int
+    contiguous: bool = False
+    is_deriv: bool = False
+    node: int = -1
+    indexes: np.ndarray | None = None
+
+
+@dataclass
+class Computation:
+    """The result of compiling a request for a network.
+
+    Attributes:
+        topology: the network's nodes.
+        precomputed: precomputed indexes of components by number; number 0 is None.
+    """
+
+    topology: Any
+    matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
+    submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
+    commands: list[Command] = field(default_factory=list)
+    precomputed: list[Any] = field(default_factory=lambda: [None])
+    need_model_derivative: bool = False
+
+    def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
+        """A new matrix; returns the number of the sub-matrix that is the whole of it."""
+        self.submatrices.append(SubMatrix(len(self.matrices), 0, rows, 0, cols))
+        self.matrices.append(MatrixInfo(rows, cols, contiguous))
+        return len(self.submatrices) - 1
+
+    def new_columns(self, base: int, offset: int, cols: int) -> int:
+        """A new sub-matrix of columns of sub-matrix `base`."""
+        b = self.submatrices[base]
+        self.submatrices.append(SubMatrix(b.matrix, b.row, b.rows, b.col + offset, cols))
+        return len(self.submatrices) - 1
+
+    def is_whole(self, submatrix: int) -> bool:
+        """Whether a sub-matrix is the whole of its matrix."""
+        s = self.submatrices[submatrix]
+        matrix = self.matrices[s.matrix]
+        return (s.row, s.col, s.rows, s.cols) == (0, 0, matrix.rows, matrix.cols)
+
+    def whole_submatrices(self) -> list[int]:
+        """For every matrix the last sub-matrix that is the whole of it."""
+        whole = [0] * len(self.matrices)
+        for number in range(1, len(self.submatrices)):
+            if self.is_whole(number):
+                whole[self.submatrices[number].matrix] = number
+        return whole
+
+    # Kaldi's notation
+
+    def to_kaldi(self) -> str:
+        """The computation as Kaldi prints it."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        listed = list(enumerate(self.matrices))[1:]
+        yield "matrix " + ", ".join(f"m{i}({m.rows}, {m.cols})" for i, m in listed)
+        if any(m.indexes is not None for _, m in listed):
+            yield _DEBUG_HEADER
+            for i, m in listed:
+                shown = "[ ]" if m.indexes is None else ""
+                if m.indexes is not None:
+                    shown = self.topology.nodes[m.node].name + format_indexes(m.indexes)
+                yield f"m{i} == {'deriv' if m.is_deriv else 'value'}: {shown}"
+        yield "# begin forward commands"
+        names = [self._name(i) for i in range(len(self.submatrices))]
+        for i, command in enumerate(self.commands):
+            # Kaldi cuts a line with its newline, hence the 1.
+            yield shorten(f"c{i}: {self._command(command, names)}\n")[:-1]
+
+    def _name(self, submatrix: int) -> str:
+        if not submatrix:
+            return "[]"
+        s = self.submatrices[submatrix]
+        if self.is_whole(submatrix):
+            return f"m{s.matrix}"
+        return f"m{s.matrix}({s.row}:{s.row + s.rows - 1}, {s.col}:{s.col + s.cols - 1})"
+
+    def _command(self, c: Command, names: list[str]) -> str:
+        target, source = names[c.target], names[c.source]
+        s = self.submatrices[c.target]
+        if c.type == "AllocMatrix":
+            return f"{target} = undefined({s.rows},{s.cols})"
+        if c.type == "DeallocMatrix":
+            return f"{target} = []"
+        if c.type == "SetConst":
+            return f"{target}.set({c.alpha:g}) [dim = {s.rows} x {s.cols}];"
+        if c.type in ("MatrixCopy", "MatrixAdd"):
+            sign = "+=" if c.type == "MatrixAdd" else "="
+            scale = "" if c.alpha == 1 else f"{c.alpha:g} * "
+            return f"{target} {sign} {scale}{source}"
+        if c.type in ("AddRows", "CopyRows"):
+            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.rows)})"
+        if c.type.endswith("Multi"):
+            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.rows)})"
+        if c.type == "AddRowRanges":
+            pairs = c.rows.tolist()  # type: ignore[union-attr]
+            shown = ",".join("null" if a == -1 else f"{a}:{b - 1}" for a, b in pairs)
+            return f"{target}.AddRowRanges({c.alpha:g}, {source}, [{shown}])"
+        return self._component_command(c, names)
+
+    def _component_command(self, c: Command, names: list[str]) -> str:
+        node = self.topology.nodes[c.node] if c.node >= 0 else None
+        indexes = f"precomputed_indexes[{c.precomputed}]" if c.precomputed else "NULL"
+        if c.type == "Propagate":
+            return (
+                f"{node.component_name}.Propagate({indexes}, {names[c.source]}, &{names[c.target]})"
+            )
+        if c.type == "Backprop":
+            values = ", ".join(names[i] for i in c.deriv[:3])
+            model = "[component-pointer]" if self.need_model_derivative else "NULL"
+            into = f"&{names[c.deriv[3]]}" if c.deriv[3] else "NULL"
+            return f"{node.component_name}.Backprop({indexes}, {values}, {model}, {into})"
+        if c.type == "AcceptInput":
+            return f"{names[c.target]} = user input [for node: '{node.name}']"
+        if c.type == "ProvideOutput":
+            return f"output {names[c.target]} to user [for node: '{node.name}']"
+        return _PLAIN[c.type]
+
+    def _pairs(self, rows: np.ndarray | None) -> str:
+        parts = []
+        for submatrix, row in rows.tolist():  # type: ignore[union-attr]
+            if submatrix < 0:
+                parts.append("NULL")
+                continue
+            s = self.submatrices[submatrix]
+            cols = ":"
+            if s.col or s.cols != self.matrices[s.matrix].cols:
+                cols = f"{s.col}:{s.col + s.cols - 1}"
+            parts.append(f"m{s.matrix}({row + s.row},{cols})")
+        return f"[{','.join(parts)}]"
+
+
+_PLAIN = {
+    "NoOperation": "[no-op]",
+    "NoOperationPermanent": "[no-op-permanent]",
+    "NoOperationMarker": "# computation segment separator [e.g., begin backward commands]",
+}

@@ -1,0 +1,86 @@
+"""The order of nodes: strongly connected components of the network, in topological order.
+
+All nodes of a loop (a recurrent layer) share an epoch; nodes of a later epoch never feed an earlier
+one. The numbering follows Kaldi's nnet-graph.cc (Tarjan's algorithm, then a depth-first
+topological sort), so that equal networks give equal numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Graph = Sequence[Sequence[int]]
+
+
+def strongly_connected(graph: Graph) -> list[list[int]]:
+    """The strongly connected components of `graph[node] = successors`, sinks first (Tarjan)."""
+    index = [-1] * len(graph)
+    low = [0] * len(graph)
+    on_stack = [False] * len(graph)
+    stack: list[int] = []
+    components: list[list[int]] = []
+    count = 0
+    for root in range(len(graph)):
+        if index[root] >= 0:
+            continue
+        path = [(root, 0)]
+        while path:
+            node, position = path.pop()
+            if position == 0:
+                index[node] = low[node] = count
+                count += 1
+                stack.append(node)
+                on_stack[node] = True
+            elif low[graph[node][position - 1]] < low[node]:
+                low[node] = low[graph[node][position - 1]]
+            while position < len(graph[node]):
+                successor = graph[node][position]
+                position += 1
+                if index[successor] < 0:
+                    path += [(node, position), (successor, 0)]
+                    break
+                if on_stack[successor]:
+                    low[node] = min(low[node], index[successor])
+            else:
+                if low[node] == index[node]:
+                    begin = stack.index(node)
+                    members = stack[begin:][::-1]
+                    del stack[begin:]
+                    for member in members:
+                        on_stack[member] = False
+                    components.append(members)
+    return components
+
+
+def topological_order(graph: Graph) -> list[int]:
+    """The position of every node of an acyclic graph, predecessors first."""
+    position = [-1] * len(graph)
+    remaining = len(graph)
+    for root in range(len(graph)):
+        path = [(root, 0)] if position[root] < 0 else []
+        while path:
+            node, begin = path.pop()
+            for i in range(begin, len(graph[node])):
+                if position[graph[node][i]] < 0:
+                    path += [(node, i + 1), (graph[node][i], 0)]
+                    break
+            else:
+                if position[node] < 0:
+                    remaining -= 1
+                    position[node] = remaining
+    return position
+
+
+def compute_epochs(graph: Graph) -> list[int]:
+    """The epoch of every node of `graph[node] = nodes that read it`."""
+    components = strongly_connected(graph)
+    number = [0] * len(graph)
+    for i, members in enumerate(components):
+        for node in members:
+            number[node] = i
+    reduced = [
+        sorted({number[s] for node in members for s in graph[node]} - {i})
+        for i, members in enumerate(components)
+    ]
+    order = topological_order(reduced)
+    return [order[i] for i in number]

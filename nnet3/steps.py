@@ -1,0 +1,286 @@
+"""Steps: the rows of the computation graph in batches that are computed at once, in order.
+
+Source: Kaldi's ComputationStepsComputer. All rows of a step belong to one node, and everything that
+they read stands in earlier steps. Besides:
+(a) an input or output of the request is one step, with the rows in the order of the request;
+(b) a component's step stands right behind the step of its own descriptor node, which for a simple
+    component has the same indexes; some other components reorder and pad both (`reorder_indexes`);
+(c) a dim-range's step has exactly the rows of the step that it is a column range of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..framework.errors import ShapeError
+from .components.base import Properties
+from .compute.time_grid import reorder_indexes
+from .graph import Graph, Group
+from .indexes import NO_TIME, RowTable, pack_tx, unpack_tx
+from .topology import Topology
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # n, t, x: int64
+Parts = list[tuple[Group, np.ndarray]]
+
+
+@dataclass
+class Step:
+    """One batch: a node, its rows, and whether they are given by the caller.
+
+    `source` is for a dim-range the number of the step whose columns it takes.
+    """
+
+    node: int
+    n: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    is_input: bool = False
+    source: int = -1
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @cached_property
+    def indexes(self) -> np.ndarray:
+        """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        return np.stack((self.n, self.t, self.x), axis=1).astype(np.int32)
+
+
+class Steps:
+    """The sequence of steps of a graph.
+
+    Attributes:
+        steps: the steps in order.
+        starts: the number of the first row of each step when rows are numbered throughout.
+        num_phases: how many phases (sets of rows that become computable together) there were.
+    """
+
+    def __init__(self, graph: Graph):
+        self.topology: Topology = graph.topology
+        self.steps: list[Step] = []
+        self.starts: list[int] = [0]
+        self.num_phases = 0
+        self._graph = graph
+        self._tables: dict[int, RowTable] = {}
+        self._ranges: dict[tuple[int, int], int] = {}
+        self._expanded: dict[bytes, Columns] = {}
+        self._add_phases()
+
+    @cached_property
+    def start_array(self) -> np.ndarray:
+        """`starts` as an array."""
+        return np.array(self.starts)
+
+    @cached_property
+    def step_of_row(self) -> np.ndarray:
+        """The step of every row, when rows are numbered throughout."""
+        return np.repeat(np.arange(len(self.steps)), np.diff(self.starts))
+
+    def find(self, node: int | np.ndarray, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> Any:
+        """The number of the row of each index of `node`, the latest one; -1 where none."""
+        if isinstance(node, np.ndarray):
+            rows = np.full(t.shape, -1, np.int32)
+            for one in np.unique(node).tolist():
+                mask = node == one
+                rows[mask] = self.find(one, n[mask], t[mask], x[mask])
+            return rows
+        table = self._tables.get(node)
+        return np.full(t.shape, -1, np.int32) if table is None else table.find(n, t, x)
+
+    def to_text(self) -> str:
+        """Epochs, counts and the steps with their indexes, one line each."""
+        nodes, graph = self.topology.nodes, self._graph
+        lines = [
+            f"epoch {node.name} {epoch}"
+            for node, epoch in zip(nodes, self.topology.epochs, strict=True)
+        ]
+        lines.append(f"cindexes-before-prune {graph.num_candidates}")
+        lines.append(f"cindexes {graph.num_cindexes}")
+        lines.append(f"phases {self.num_phases}")
+        for number, step in enumerate(self.steps):
+            rows = " ".join(",".join(map(str, row)) for row in step.indexes.tolist())
+            shown = f"{nodes[step.node].name} {rows}" if rows else "(empty)"
+            lines.append(f"step {number} {shown}")
+        return "\n".join(lines) + "\n"
+
+    # Phases
+
+    def _add_phases(self) -> None:
+        graph, topology = self._graph, self.topology
+        given = {name.name: name for name in graph.request.inputs if len(name.indexes)}
+        self.num_phases += bool(given)
+        for node in sorted(topology.number(name) for name in given):
+            columns = given[topology.nodes[node].name].indexes.astype(np.int64).T
+            self._add(Step(node, *columns, is_input=True))
+        for epoch in range(len(topology.epoch_members)):
+            members = topology.epoch_members[epoch]
+            if any(node in group.levels for group in graph.groups for node in members):
+                self._add_levels(members)
+            else:
+                self._add_phase({node: self._parts(node) for node in members})
+
+    def _parts(self, node: int) -> Parts:
+        groups = self._graph.groups
+        return [(g, g.rows[node]) for g in groups if node in g.rows and len(g.rows[node])]
+
+    def _add_levels(self, members: list[int]) -> None:
+        """The phases of a loop: all rows of one level together."""
+        by_level: dict[int, dict[int, Parts]] = {}
+        for group in self._graph.groups:
+            for node in members:
+                if node not in group.rows:
+                    continue
+                levels = group.levels[node]
+                order = np.argsort(levels, kind="stable")
+                values, starts = np.unique(levels[order], return_index=True)
+                parts = np.split(group.rows[node][order], starts[1:])
+                for level, keys in zip(values.tolist(), parts, strict=True):
+                    by_level.setdefault(level, {}).setdefault(node, []).append((group, keys))
+        for level in sorted(by_level):
+            self._add_phase(by_level[level])
+
+    def _merge(self, parts: Parts) -> Columns:
+        """All rows of the groups, sorted by t, x, n."""
+        expanded = [self._expand(group.ns, keys) for group, keys in parts]
+        if not expanded:
+            empty = np.zeros(0, np.int64)
+            return empty, empty, empty
+        if len(expanded) == 1:
+            return expanded[0]
+        n, t, x = (np.concatenate(part) for part in zip(*expanded, strict=True))
+        order = np.lexsort((n, x, t))
+        return n[order], t[order], x[order]
+
+    def _expand(self, ns: np.ndarray, keys: np.ndarray) -> Columns:
+        """The rows of `keys` for every n; equal lists share their arrays."""
+        name = ns.tobytes() + keys.tobytes()
+        columns = self._expanded.get(name)
+        if columns is None:
+            t, x = unpack_tx(np.repeat(keys, len(ns)))
+            columns = self._expanded[name] = np.tile(ns, len(keys)), t, x
+        return columns
+
+    def _add_phase(self, phase: dict[int, Parts]) -> None:
+        self.num_phases += any(phase.values())
+        for node in sorted(phase):
+            info = self.topology.nodes[node]
+            if not phase[node]:
+                continue
+            if info.kind == "component":
+                self._add_component(node, phase[node])
+            elif info.is_output:
+                self._add_output(node, phase[node])
+            elif info.kind == "dim-range":
+                self._add_dim_range(node, self._merge(phase[node]))
+
+    # Steps
+
+    def _add(self, step: Step) -> int:
+        number = len(self.steps)
+        self.steps.append(step)
+        start = self.starts[-1]
+        self.starts.append(start + len(step))
+        if len(step):
+            self._table(step).set(step.n, step.t, step.x, start)
+        return number
+
+    def _table(self, step: Step) -> RowTable:
+        table = self._tables.get(step.node)
+        if table is None:
+            node = step.node
+            if step.source >= 0:
+                node = self.steps[step.source].node
+            parts = [(step.n, step.t[step.t != NO_TIME], step.x)]
+            for group in self._graph.groups:
+                for listed in (group.rows, group.given):
+                    if node in listed:
+                        parts.append((group.ns, *unpack_tx(listed[node])))
+            low = [min(part[i].min() for part in parts if len(part[i])) for i in range(3)]
+            high = [max(part[i].max() for part in parts if len(part[i])) for i in range(3)]
+            count = sum(len(part[0]) * len(part[1]) for part in parts[1:]) + len(step)
+            table = self._tables[step.node] = RowTable(low, high, count)
+        return table
+
+    def _add_output(self, node: int, parts: Parts) -> None:
+        name = self.topology.nodes[node].name
+        io = self._graph.request.find(name, output=True)
+        count = sum(len(group.ns) * len(keys) for group, keys in parts)
+        if io is None or len(io.indexes) != count:
+            raise ShapeError(
+                f"output '{name}' is computed in parts: it must not be inside a loop of the network"
+            )
+        self._add(Step(node, *io.indexes.astype(np.int64).T))
+
+    def _add_component(self, node: int, parts: Parts) -> None:
+        component = self.topology.nodes[node].component
+        properties = component.properties
+        columns = self._merge(parts)
+        if properties & Properties.SIMPLE:
+            self._add(Step(node - 1, *columns))
+            self._add(Step(node, *columns))
+            return
+        inputs = self._merge([self._component_input(node, *part) for part in parts])
+        if properties & Properties.REORDERS_INDEXES:
+            before = (np.stack(part, axis=1) for part in (inputs, columns))
+            after = reorder_indexes(component, *before)
+            inputs, columns = (tuple(part.astype(np.int64).T) for part in after)
+        self._add(Step(node - 1, *inputs))
+        self._add(Step(node, *columns))
+
+    def _component_input(
+        self, node: int, group: Group, keys: np.ndarray
+    ) -> tuple[Group, np.ndarray]:
+        """The keys of the descriptor node that the rows of a component really use."""
+        places = self.topology.dependencies(node, *unpack_tx(keys))
+        there = group.rows.get(node - 1)
+        if there is None or not places:
+            return group, keys[:0]
+        wanted = np.unique(np.concatenate([pack_tx(t, x) for _, t, x in places]))
+        place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
+        return group, wanted[there[place] == wanted]
+
+    def _add_dim_range(self, node: int, columns: Columns) -> None:
+        rows = self.find(self.topology.nodes[node].source, *columns)
+        numbers = np.searchsorted(self.starts, rows, side="right") - 1
+        _, first = np.unique(numbers, return_index=True)
+        for source in hash_order(numbers[np.sort(first)].tolist()):
+            if (source, node) in self._ranges:
+                continue
+            step = self.steps[source]
+            added = Step(node, step.n, step.t, step.x, source=source)
+            self._ranges[source, node] = self._add(added)
+
+
+_BUCKETS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043)
+
+
+def hash_order(values: list[int]) -> list[int]:
+    """The order in which GNU's unordered_set<int> lists different values added in this order.
+
+    Kaldi's steps and commands follow such lists, so equal results need an equal order: a value
+    joins the front of its bucket's run, or the front of all where its bucket is empty.
+    """
+    if len(values) < 2:
+        return values
+    order: list[int] = []
+    size = 0
+    for value in values:
+        if len(order) == _BUCKETS[size]:
+            size += 1
+            kept, order = order, []
+            for other in kept:
+                _join(order, other, _BUCKETS[size])
+        _join(order, value, _BUCKETS[size])
+    return order
+
+
+def _join(order: list[int], value: int, buckets: int) -> None:
+    for i, other in enumerate(order):
+        if other % buckets == value % buckets:
+            order.insert(i, value)
+            return
+    order.insert(0, value)

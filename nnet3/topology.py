@@ -1,0 +1,177 @@
+"""The compiler's view of a network: numbered nodes with what each may read.
+
+Every node is one of four kinds, as Kaldi's NodeType: "input", "descriptor", "component" (its own
+descriptor node stands just before it) and "dim-range". A descriptor node that no component follows
+is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..framework.errors import FormatError
+from .dependence import SAME, Reads, component_reads
+from .descriptor import (
+    Descriptor,
+    ForwardingDescriptor,
+    OffsetForwardingDescriptor,
+    SimpleForwardingDescriptor,
+)
+from .epochs import compute_epochs
+
+Place = tuple[Any, Any, Any]
+
+
+@dataclass
+class TopologyNode:
+    """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges."""
+
+    name: str
+    kind: str
+    dim: int
+    descriptor: Descriptor | None = None
+    component: Any = None
+    component_name: str = ""
+    source: int = -1
+    dim_offset: int = 0
+    reads: Reads = field(default=SAME)
+    is_output: bool = False
+
+
+class Topology:
+    """Nodes in order, with the graph on them."""
+
+    def __init__(self, nodes: Sequence[TopologyNode]):
+        self.nodes = list(nodes)
+        self.index = {node.name: i for i, node in enumerate(self.nodes)}
+        for i, node in enumerate(self.nodes):
+            if node.kind == "component":
+                node.reads = component_reads(node.component)
+            elif node.kind == "descriptor":
+                after = self.nodes[i + 1] if i + 1 < len(self.nodes) else None
+                node.is_output = after is None or after.kind != "component"
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def number(self, name: str) -> int:
+        """The number of a node; FormatError where there is none of that name."""
+        if name not in self.index:
+            raise FormatError(f"the network has no node '{name}'")
+        return self.index[name]
+
+    @cached_property
+    def dims(self) -> dict[str, int]:
+        """The columns of every node by name."""
+        return {node.name: node.dim for node in self.nodes}
+
+    @cached_property
+    def inputs_of(self) -> list[list[int]]:
+        """For every node the nodes that it may read, sorted."""
+        listed = []
+        for i, node in enumerate(self.nodes):
+            if node.kind == "descriptor":
+                names = node.descriptor.node_names()  # type: ignore[union-attr]
+                listed.append(sorted({self.index[name] for name in names}))
+            elif node.kind == "component":
+                listed.append([i - 1])
+            else:
+                listed.append([node.source] if node.kind == "dim-range" else [])
+        return listed
+
+    @cached_property
+    def readers_of(self) -> list[list[int]]:
+        """For every node the nodes that may read it."""
+        listed: list[list[int]] = [[] for _ in self.nodes]
+        for node, inputs in enumerate(self.inputs_of):
+            for source in inputs:
+                listed[source].append(node)
+        return listed
+
+    @cached_property
+    def epochs(self) -> list[int]:
+        """The epoch of every node: see `epochs.compute_epochs`."""
+        return compute_epochs(self.readers_of)
+
+    @cached_property
+    def epoch_members(self) -> dict[int, list[int]]:
+        """The nodes of every epoch."""
+        members: dict[int, list[int]] = {}
+        for node, epoch in enumerate(self.epochs):
+            members.setdefault(epoch, []).append(node)
+        return members
+
+    @cached_property
+    def is_recurrent(self) -> bool:
+        """Whether nodes form a loop."""
+        epochs = self.epochs
+        looped = any(i in inputs for i, inputs in enumerate(self.inputs_of))
+        return looped or len(set(epochs)) < len(epochs)
+
+    def dependencies(self, node: int, t: Any, x: Any) -> list[Place]:
+        """The rows that rows (t, x) of `node` may read: node numbers, t and x of each candidate."""
+        steps = self.steps[node]
+        if steps is not None:
+            return [(source, t + dt if dt else t, x + dx if dx else x) for source, dt, dx in steps]
+        info = self.nodes[node]
+        if info.kind == "descriptor":
+            return info.descriptor.get_dependencies(t, x, self.index)  # type: ignore[union-attr]
+        return [(node - 1, *column) for column in info.reads.columns(t, x)]
+
+    @cached_property
+    def steps(self) -> list[list[tuple[int, int, int]] | None]:
+        """For every node its candidates as (node, t offset, x offset); None where they are more."""
+        listed: list[list[tuple[int, int, int]] | None] = []
+        for i, node in enumerate(self.nodes):
+            if node.kind == "descriptor":
+                leaves = node.descriptor.leaves()  # type: ignore[union-attr]
+                steps = [_linear(leaf, self.index) for leaf in leaves]
+                listed.append(None if None in steps else steps)  # type: ignore[arg-type]
+            elif node.kind == "component":
+                offsets = node.reads.offsets
+                listed.append(None if offsets is None else [(i - 1, t, 0) for t in offsets])
+            else:
+                listed.append([(node.source, 0, 0)] if node.kind == "dim-range" else [])
+        return listed
+
+    def combine(self, node: int, present: Sequence[Any], t: Any) -> tuple[Any, list[Any]]:
+        """(computable, for each candidate: used) of rows of `node`; see `Reads.combine`."""
+        info = self.nodes[node]
+        if info.kind == "descriptor":
+            used: list[Any] = []
+            ok = info.descriptor.combine(iter(present), used)  # type: ignore[union-attr]
+            return ok, [mask & ok for mask in used]
+        if info.kind == "component":
+            return info.reads.combine(present, t)
+        if info.kind == "dim-range":
+            return present[0], list(present)
+        return (np.zeros(np.shape(t), bool) if isinstance(t, np.ndarray) else 0), []
+
+    def needs_all(self, node: int) -> bool:
+        """Whether rows of `node` need every candidate."""
+        info = self.nodes[node]
+        if info.kind == "descriptor":
+            return info.descriptor.needs_all()  # type: ignore[union-attr]
+        if info.kind == "component":
+            required = info.reads.required
+            return required is not None and all(required) and info.reads.allowed is None
+        return info.kind == "dim-range"
+
+    def outputs(self) -> Iterator[int]:
+        """The numbers of the output nodes."""
+        return (i for i, node in enumerate(self.nodes) if node.is_output)
+
+
+def _linear(leaf: ForwardingDescriptor, index: dict[str, int]) -> tuple[int, int, int] | None:
+    """(node, t offset, x offset) of a leaf that is at most an Offset of a node."""
+    if isinstance(leaf, SimpleForwardingDescriptor):
+        return index[leaf.node], 0, 0
+    if isinstance(leaf, OffsetForwardingDescriptor):
+        inner = _linear(leaf.src, index)
+        return inner and (inner[0], inner[1] + leaf.t, inner[2] + leaf.x)
+    return None
