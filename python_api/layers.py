@@ -205,11 +205,13 @@ class Layers:
         Args:
             x: sequences [N, D].
             size: width M of the output.
-            left, right: rows before and after.
+            left: rows before.
+            right: rows after.
             w: existing parameter [(left + right + 1) D, M].
             b: existing parameter [M].
             bias: make a bias where w is made, too, and `b` is not given.
-            init, bias_init: see `initializers.initializer`.
+            init: of the weights; see `initializers.initializer`.
+            bias_init: of the bias.
             lr_factor: multiplies the learning rate of both.
             attrs: attributes of the operator, `padding="edge"`.
 
