@@ -50,11 +50,13 @@ class OpMethods:
 
 
 def method_types() -> list[str]:
-    """Operator types that are methods: all but gradients and updates."""
+    """Operator types that are methods: all but gradients, updates and those of other dialects."""
     return [
         name
         for name in operator_types()
-        if not name.endswith("_grad") and "param_out" not in lookup(name).output_slots
+        if name.isidentifier()
+        and not name.endswith("_grad")
+        and "param_out" not in lookup(name).output_slots
     ]
 
 

@@ -1,0 +1,24 @@
+"""CompositeComponent: simple components one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .lowering import OUT, Recipe, X, lower_into, lowers
+
+
+@lowers("CompositeComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    # Kaldi bounds its memory by working through `max_rows_process` rows at a time; here
+    # intermediate results are variables like any other.
+    source, last = X, len(component.components) - 1
+    for number, part in enumerate(component.components):
+        inner = Recipe(path=f"{recipe.path}{number}.")
+        lower_into(part, inner)
+        target = OUT if number == last else recipe.temp()
+        names = {X: source, OUT: target}
+        names |= {name: recipe.temp() for name in inner.temps()}
+        recipe.steps += [step.renamed(names) for step in inner.steps]
+        recipe.parameters |= inner.parameters
+        recipe.constants |= inner.constants
+        source = target

@@ -1,0 +1,277 @@
+"""Elementwise components: nonlinearities, scales and offsets, products, constants.
+
+Sigmoid, tanh, relu, log-softmax, scales and offsets are shared operators. `nnet3.scale_offset`
+reads its output for the gradient, as Kaldi does, so that it may run in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import in_order, reducing
+from .lowering import OUT, Recipe, X, lowers
+
+_SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
+SCALE_EPSILON = 1e-4
+"""Scales of a ScaleAndOffsetComponent closer to 0 are taken for this."""
+
+_SHARED = {
+    "SigmoidComponent": "sigmoid",
+    "TanhComponent": "tanh",
+    "RectifiedLinearComponent": "relu",
+    "LogSoftmaxComponent": "log_softmax",
+}
+
+
+@lowers(*_SHARED)
+def _(component: Any, recipe: Recipe) -> None:
+    recipe.op(_SHARED[component.type], OUT, x=X)
+
+
+@lowers("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    recipe.op("mul", OUT, x=X, y=recipe.parameter("scales", component.scales))
+
+
+@lowers("FixedScaleComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    recipe.op("mul", OUT, x=X, y=recipe.parameter("scales", component.scales, trainable=False))
+
+
+@lowers("FixedBiasComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    recipe.op("add", OUT, x=X, y=recipe.parameter("bias", component.bias, trainable=False))
+
+
+@lowers("PerElementOffsetComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    b = recipe.parameter("offsets", component.offsets)
+    blocked = len(component.offsets) != component.dim
+    recipe.op("nnet3.block_offset" if blocked else "add", OUT, x=X, y=b)
+
+
+@lowers("ScaleAndOffsetComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    scale = recipe.parameter("scales", component.scales)
+    offset = recipe.parameter("offsets", component.offsets)
+    attrs = {"epsilon": SCALE_EPSILON}
+    recipe.op("nnet3.scale_offset", OUT, attrs=attrs, x=X, scale=scale, offset=offset)
+
+
+@lowers("ElementwiseProductComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    attrs = {"blocks": int(component.input_dim // component.output_dim)}
+    recipe.op("nnet3.elementwise_product", OUT, attrs=attrs, x=X)
+
+
+@lowers("ConstantFunctionComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    y = recipe.parameter("output", component.output, bool(component.is_updatable))
+    recipe.op("nnet3.constant_rows", OUT, x=X, y=y)
+
+
+@lowers("ConstantComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    y = recipe.parameter("output", component.output, bool(component.is_updatable))
+    recipe.op("expand", OUT, attrs={"shape": [recipe.rows, len(component.output)]}, x=y)
+
+
+def blocks_of(array: Any, width: int) -> Any:
+    """A matrix [N, B*width] as [N, B, width]: a view, whatever its strides are."""
+    rows, cols = array.shape
+    return array.reshape(rows, cols // width, width)
+
+
+def _block_rule(*vectors: str) -> Callable[[ShapeArgs], None]:
+    def rule(s: ShapeArgs) -> None:
+        dtype = s.floats("x", *vectors)
+        cols = s.rank("x", 2)[1]
+        widths = [s.rank(slot, 1)[0] for slot in vectors]
+        width = s.same(f"the lengths of {' and '.join(vectors)}", *widths)
+        if width == 0 or (min(cols, width) >= 0 and cols % width):
+            s.fail(
+                f"the {cols} columns of x are no multiple of {width}, the length of {vectors[0]}"
+            )
+        s.set("out", (s["x"], dtype))
+
+    return rule
+
+
+block_offset = operator(
+    "nnet3.block_offset",
+    doc="Offset of every block of columns: out[:, i] = x[:, i] + y[i % D]; x [N, B*D], y [D].",
+    inputs=[
+        Slot("x", "[N, B*D]", not_in_gradient=True),
+        Slot("y", "[D]", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[N, B*D]", inplace="x", not_in_gradient=True)],
+    source=_SOURCE,
+    shape=_block_rule("y"),
+)
+
+
+@block_offset.kernel
+def _(k: Any) -> Callable[[], Any]:
+    y = k["y"]
+    return partial(k.xp.add, blocks_of(k["x"], len(y)), y, blocks_of(k["out"], len(y)))
+
+
+@block_offset.backward("x", "y", inplace={"x_grad": "out_grad"})
+def _(k: Any) -> Callable[[], Any]:
+    calls, grad = [], k["out_grad"]
+    if k.get("y_grad") is not None:
+        calls.append(reducing(k.xp, blocks_of(grad, len(k["y_grad"])), k["y_grad"]))
+    if k.get("x_grad") is not None:
+        calls.append(reducing(k.xp, grad, k["x_grad"]))
+    return in_order(*calls)
+
+
+scale_offset = operator(
+    "nnet3.scale_offset",
+    doc=(
+        "Scale and offset of every block of columns: out[:, i] = s[i % D] x[:, i] + offset[i % D],"
+        " where s is `scale` with elements between -epsilon and epsilon moved away from 0 to"
+        " these bounds. x [N, B*D], scale [D], offset [D]. The gradient reads out, not x."
+    ),
+    inputs=[
+        Slot("x", "[N, B*D]", not_in_gradient=True),
+        Slot("scale", "[D]"),
+        Slot("offset", "[D]"),
+    ],
+    outputs=[Slot("out", "[N, B*D]", inplace="x")],
+    attrs=[AttrSpec("epsilon", "float", "least magnitude of a scale", 0.0, minimum=0.0)],
+    source=_SOURCE,
+    shape=_block_rule("scale", "offset"),
+)
+
+
+def _away_from_zero(k: Any, scale: Any) -> tuple[Any, Callable[[], Any] | None]:
+    """The scales used, and the call that computes them."""
+    epsilon = k.attrs["epsilon"]
+    if not epsilon:
+        return scale, None
+    xp, real = k.xp, scale.dtype.type
+    used, positive, small = (k.scratch(scale.shape, d) for d in (scale.dtype, bool, bool))
+    bound = k.scratch(scale.shape, scale.dtype)
+
+    def compute() -> None:
+        xp.greater_equal(scale, real(0), out=positive)
+        xp.multiply(positive, real(2 * epsilon), out=bound)
+        xp.subtract(bound, real(epsilon), out=bound)
+        xp.copyto(used, scale)
+        xp.absolute(scale, out=used)
+        xp.less(used, real(epsilon), out=small)
+        xp.copyto(used, scale)
+        xp.copyto(used, bound, where=small)
+
+    return used, compute
+
+
+@scale_offset.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, width = k.xp, len(k["scale"])
+    scale, prepare = _away_from_zero(k, k["scale"])
+    x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
+    return in_order(
+        prepare,
+        partial(xp.multiply, x, scale, out),
+        partial(xp.add, out, k["offset"], out),
+    )
+
+
+@scale_offset.backward("x", "scale", "offset", inplace={"x_grad": "out_grad"})
+def _(k: Any) -> Callable[[], Any]:
+    xp, width, grad = k.xp, len(k["scale"]), k["out_grad"]
+    scale, prepare = _away_from_zero(k, k["scale"])
+    grad, out = blocks_of(grad, width), blocks_of(k["out"], width)
+    calls = [prepare]
+    if k.get("offset_grad") is not None:
+        calls.append(reducing(xp, grad, k["offset_grad"]))
+    if k.get("scale_grad") is not None:
+        x = k.scratch(out.shape, out.dtype)
+        calls += [
+            partial(xp.subtract, out, k["offset"], x),
+            partial(xp.divide, x, scale, x),
+            partial(xp.multiply, x, grad, x),
+            reducing(xp, x, k["scale_grad"]),
+        ]
+    if k.get("x_grad") is not None:
+        calls.append(partial(xp.multiply, grad, scale, blocks_of(k["x_grad"], width)))
+    return in_order(*calls)
+
+
+elementwise_product = operator(
+    "nnet3.elementwise_product",
+    doc="Product over the blocks of columns: x [N, B*D] -> out [N, D].",
+    inputs=[Slot("x", "[N, B*D]")],
+    outputs=[Slot("out", "[N, D]", not_in_gradient=True)],
+    attrs=[AttrSpec("blocks", "int", "number of blocks, B", minimum=1)],
+    source=_SOURCE,
+)
+
+
+@elementwise_product.shape_rule
+def _(s: ShapeArgs) -> None:
+    rows, cols = s.rank("x", 2)
+    blocks = s.attrs["blocks"]
+    if cols >= 0 and cols % blocks:
+        s.fail(f"the {cols} columns of x do not fall into {blocks} blocks")
+    s.set("out", ((rows, cols // blocks if cols >= 0 else -1), s.floats("x")))
+
+
+@elementwise_product.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, out, blocks = k.xp, k["out"], k.attrs["blocks"]
+    parts = k["x"].reshape(out.shape[0], blocks, out.shape[1])
+    if blocks == 1:
+        return partial(xp.copyto, out, parts[:, 0])
+    calls = [partial(xp.multiply, parts[:, 0], parts[:, 1], out)]
+    calls += [partial(xp.multiply, out, parts[:, i], out) for i in range(2, blocks)]
+    return in_order(*calls)
+
+
+@elementwise_product.backward("x")
+def _(k: Any) -> Callable[[], Any]:
+    xp, grad, blocks = k.xp, k["out_grad"], k.attrs["blocks"]
+    shape = (grad.shape[0], blocks, grad.shape[1])
+    x, x_grad, calls = k["x"].reshape(shape), k["x_grad"].reshape(shape), []
+    for i in range(blocks):
+        target, source = x_grad[:, i], grad
+        for j in range(blocks):
+            if j != i:
+                calls.append(partial(xp.multiply, source, x[:, j], target))
+                source = target
+        if blocks == 1:
+            calls.append(partial(xp.copyto, target, grad))
+    return in_order(*calls)
+
+
+constant_rows = operator(
+    "nnet3.constant_rows",
+    doc="The vector y [D] in every row: out [N, D], with as many rows as x [N, K].",
+    inputs=[
+        Slot("x", "[N, K]", shape_only=True, not_in_gradient=True),
+        Slot("y", "[D]", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[N, D]", not_in_gradient=True)],
+    source=_SOURCE,
+)
+
+
+@constant_rows.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set("out", ((s.rank("x", 2)[0], s.rank("y", 1)[0]), s.floats("y")))
+
+
+@constant_rows.kernel
+def _(k: Any) -> Callable[[], Any]:
+    return partial(k.xp.copyto, k["out"], k["y"])
+
+
+@constant_rows.backward("y")
+def _(k: Any) -> Callable[[], Any]:
+    return in_order(reducing(k.xp, k["out_grad"], k["y_grad"]))

@@ -1,0 +1,357 @@
+"""Nonlinearities of recurrent cells: LSTM with peepholes, GRU and output-GRU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...framework.registry import Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import in_order, reducing
+from .lowering import OUT, Recipe, X, lowers
+
+_SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
+
+
+@lowers("LstmNonlinearityComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    w = recipe.parameter("params", component.params)
+    recipe.op("nnet3.lstm", OUT, x=X, w=w)
+
+
+@lowers("GruNonlinearityComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    w = recipe.parameter("w_h", component.w_h)
+    recipe.op("nnet3.gru", OUT, x=X, w=w)
+
+
+@lowers("OutputGruNonlinearityComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    w = recipe.parameter("w_h", component.w_h)
+    recipe.op("nnet3.output_gru", OUT, x=X, w=w)
+
+
+def _sigmoid(k: Any, x: Any, out: Any) -> list[Callable[[], Any]]:
+    """Calls: out = sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
+    xp, half = k.xp, x.dtype.type(0.5)
+    return [
+        partial(xp.multiply, x, half, out),
+        partial(xp.tanh, out, out=out),
+        partial(xp.multiply, out, half, out),
+        partial(xp.add, out, half, out),
+    ]
+
+
+lstm = operator(
+    "nnet3.lstm",
+    doc=(
+        "Gates of an LSTM with peepholes. x [N, 5C] holds the parts i, f, c, o and the previous"
+        " cell c'; x [N, 5C+3] also factors of i, f and o (dropout masks, no gradient). w [3, C]"
+        " holds the peephole weights wi, wf, wo. c = sigmoid(f + wf c') c' + sigmoid(i + wi c')"
+        " tanh(part c), m = sigmoid(o + wo c) tanh(c) -> out [N, 2C] = c, m."
+    ),
+    inputs=[Slot("x", "[N, 5C] or [N, 5C+3]"), Slot("w", "[3, C]")],
+    outputs=[Slot("out", "[N, 2C]", not_in_gradient=True)],
+    source=_SOURCE + ", cudamatrix/cu-math.cc",
+)
+
+
+@lstm.shape_rule
+def _(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w")
+    rows, cols = s.rank("x", 2)
+    three, cells = s.rank("w", 2)
+    s.same("the rows of w and 3", three, 3)
+    if cols >= 0 and cells >= 0 and cols not in (5 * cells, 5 * cells + 3):
+        s.fail(f"x wants {5 * cells} or {5 * cells + 3} columns for {cells} cells and has {cols}")
+    s.set("out", ((rows, 2 * cells if cells >= 0 else -1), dtype))
+
+
+class _Lstm:
+    """Views and scratch of the LSTM's kernels, and the forward calls that both begin with."""
+
+    def __init__(self, k: Any) -> None:
+        x, w, xp = k["x"], k["w"], k.xp
+        cells = w.shape[1]
+        self.parts = [x[:, i * cells : (i + 1) * cells] for i in range(5)]
+        self.scales = [x[:, 5 * cells + i, None] for i in range(3)] if x.shape[1] % 5 else None
+        shape = (x.shape[0], cells)
+        self.i, self.f, self.g, self.o, self.c, self.t = (
+            k.scratch(shape, x.dtype) for _ in range(6)
+        )
+        i_part, f_part, c_part, o_part, before = self.parts
+        self.calls: list[Callable[[], Any]] = []
+        for part, gate, row in ((i_part, self.i, 0), (f_part, self.f, 1)):
+            self.calls += [
+                partial(xp.multiply, before, w[row], gate),
+                partial(xp.add, gate, part, gate),
+                *_sigmoid(k, gate, gate),
+            ]
+        self.calls += [
+            partial(xp.tanh, c_part, out=self.g),
+            partial(xp.multiply, self.f, before, self.c),
+            partial(xp.multiply, self.i, self.g, self.t),
+            *self._scaled(xp, self.c, 1),
+            *self._scaled(xp, self.t, 0),
+            partial(xp.add, self.c, self.t, self.c),
+            partial(xp.multiply, self.c, w[2], self.o),
+            partial(xp.add, self.o, o_part, self.o),
+            *_sigmoid(k, self.o, self.o),
+            partial(xp.tanh, self.c, out=self.t),
+        ]
+
+    def _scaled(self, xp: Any, array: Any, which: int) -> list[Callable[[], Any]]:
+        return [] if self.scales is None else [self.scaling(xp, array, which)]
+
+    def scaling(self, xp: Any, array: Any, which: int) -> Callable[[], Any]:
+        return partial(xp.multiply, array, self.scales[which], array)
+
+
+@lstm.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, s, out = k.xp, _Lstm(k), k["out"]
+    cells = k["w"].shape[1]
+    m = out[:, cells:]
+    calls = [partial(xp.copyto, out[:, :cells], s.c), partial(xp.multiply, s.o, s.t, m)]
+    if s.scales is not None:
+        calls.append(s.scaling(xp, m, 2))
+    return in_order(*s.calls, *calls)
+
+
+@lstm.backward("x", "w")
+def _(k: Any) -> Callable[[], Any]:
+    xp, s, w = k.xp, _Lstm(k), k["w"]
+    cells, shape, real = w.shape[1], s.c.shape, w.dtype.type
+    grad_c, grad_m = k["out_grad"][:, :cells], k["out_grad"][:, cells:]
+    x_grad, w_grad = k.get("x_grad"), k.get("w_grad")
+    one, before = real(1), s.parts[4]
+    if x_grad is None:
+        slots = [k.scratch(shape, w.dtype) for _ in range(5)]
+    else:
+        slots = [x_grad[:, i * cells : (i + 1) * cells] for i in range(5)]
+    d_i, d_f, d_g, d_o, d_before = slots
+    dc, work = k.scratch(shape, w.dtype), k.scratch(shape, w.dtype)
+    scales = s.scales or (None, None, None)
+
+    def slope_of_sigmoid(gate: Any, target: Any) -> None:
+        """target *= gate (1 - gate)"""
+        xp.subtract(one, gate, work)
+        xp.multiply(work, gate, work)
+        xp.multiply(target, work, target)
+
+    def slope_of_tanh(value: Any, target: Any) -> None:
+        """target *= 1 - value^2"""
+        xp.multiply(value, value, work)
+        xp.subtract(one, work, work)
+        xp.multiply(target, work, target)
+
+    def scaled(target: Any, which: int) -> None:
+        if scales[which] is not None:
+            xp.multiply(target, scales[which], target)
+
+    def compute() -> None:
+        xp.multiply(s.t, grad_m, d_o)
+        scaled(d_o, 2)
+        slope_of_sigmoid(s.o, d_o)
+        xp.multiply(s.o, grad_m, dc)
+        scaled(dc, 2)
+        slope_of_tanh(s.t, dc)
+        xp.add(dc, grad_c, dc)
+        xp.multiply(d_o, w[2], work)
+        xp.add(dc, work, dc)
+        xp.multiply(dc, before, d_f)
+        scaled(d_f, 1)
+        slope_of_sigmoid(s.f, d_f)
+        xp.multiply(dc, s.g, d_i)
+        scaled(d_i, 0)
+        slope_of_sigmoid(s.i, d_i)
+        xp.multiply(dc, s.i, d_g)
+        scaled(d_g, 0)
+        slope_of_tanh(s.g, d_g)
+        xp.multiply(dc, s.f, d_before)
+        scaled(d_before, 1)
+        for delta, row in ((d_i, 0), (d_f, 1)):
+            xp.multiply(delta, w[row], work)
+            xp.add(d_before, work, d_before)
+        if w_grad is not None:
+            for row, (delta, value) in enumerate(((d_i, before), (d_f, before), (d_o, s.c))):
+                xp.multiply(delta, value, work)
+                xp.sum(work, axis=0, out=w_grad[row])
+
+    calls = [*s.calls, compute]
+    if x_grad is not None and s.scales is not None:
+        calls.append(partial(x_grad[:, 5 * cells :].fill, 0))
+    return in_order(*calls)
+
+
+def _gru_shape(s: ShapeArgs, cells: int, wanted: int) -> None:
+    rows, cols = s.rank("x", 2)
+    if min(cols, wanted) >= 0 and cols != wanted:
+        s.fail(f"x wants {wanted} columns for this w and has {cols}")
+    s.set("out", ((rows, 2 * cells if cells >= 0 else -1), s.floats("x", "w")))
+
+
+gru = operator(
+    "nnet3.gru",
+    doc=(
+        "Nonlinearity of a GRU. x [N, 3C+2R] holds z, r, the input part of h, the previous c' [C]"
+        " and the previous recurrent s' [R]; with R = C there is no projection and x [N, 4C] holds"
+        " no s', which is c'. w [C, R]. h = tanh(hpart + (r s') w'), c = (1 - z) h + z c'"
+        " -> out [N, 2C] = h, c."
+    ),
+    inputs=[Slot("x", "[N, 3C+2R] or [N, 4C]"), Slot("w", "[C, R]")],
+    outputs=[Slot("out", "[N, 2C]")],
+    source=_SOURCE,
+)
+
+
+@gru.shape_rule
+def _(s: ShapeArgs) -> None:
+    cells, recurrent = s.rank("w", 2)
+    projected = 0 if cells == recurrent else recurrent
+    known = min(cells, recurrent) >= 0
+    _gru_shape(s, cells, 3 * cells + recurrent + projected if known else -1)
+
+
+def _gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
+    c, r = cells, recurrent
+    return (
+        x[:, :c],
+        x[:, c : c + r],
+        x[:, c + r : 2 * c + r],
+        x[:, 2 * c + r : 3 * c + r],
+        x[:, -r:],
+    )
+
+
+def _mix(k: Any, z: Any, h: Any, before: Any, out: Any) -> list[Callable[[], Any]]:
+    """Calls: out = (1 - z) h + z c' = h + z (c' - h)."""
+    xp = k.xp
+    return [
+        partial(xp.subtract, before, h, out),
+        partial(xp.multiply, out, z, out),
+        partial(xp.add, out, h, out),
+    ]
+
+
+@gru.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, out = k.xp, k["w"], k["out"]
+    cells, recurrent = w.shape
+    z, r, part, before, state = _gru_parts(k["x"], cells, recurrent)
+    h, c = out[:, :cells], out[:, cells:]
+    gated = k.scratch(r.shape, w.dtype)
+    return in_order(
+        partial(xp.multiply, r, state, gated),
+        partial(xp.matmul, gated, w.T, out=h),
+        partial(xp.add, h, part, h),
+        partial(xp.tanh, h, out=h),
+        *_mix(k, z, h, before, c),
+    )
+
+
+def _gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, list[Any]]:
+    """The gradient of the argument of h's tanh, and the calls for it, z and c'."""
+    xp, out, grad = k.xp, k["out"], k["out_grad"]
+    cells = out.shape[1] // 2
+    h, d_h, d_c = out[:, :cells], grad[:, :cells], grad[:, cells:]
+    delta, work = k.scratch(h.shape, out.dtype), k.scratch(h.shape, out.dtype)
+    one = out.dtype.type(1)
+    calls = [
+        partial(xp.subtract, one, z, delta),
+        partial(xp.multiply, delta, d_c, delta),
+        partial(xp.add, delta, d_h, delta),
+        partial(xp.multiply, h, h, work),
+        partial(xp.subtract, one, work, work),
+        partial(xp.multiply, delta, work, delta),
+    ]
+    if d_z is not None:
+        calls += [
+            partial(xp.subtract, before, h, d_z),
+            partial(xp.multiply, d_z, d_c, d_z),
+            partial(xp.multiply, d_c, z, d_before),
+        ]
+    return delta, calls
+
+
+@gru.backward("x", "w")
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    cells, recurrent = w.shape
+    z, r, _, before, state = _gru_parts(x, cells, recurrent)
+    d_z = d_r = d_part = d_before = d_state = None
+    if x_grad is not None:
+        d_z, d_r, d_part, d_before, d_state = _gru_parts(x_grad, cells, recurrent)
+    delta, calls = _gru_common(k, z, before, d_z, d_before)
+    if k.get("w_grad") is not None:
+        gated = k.scratch(r.shape, w.dtype)
+        calls += [
+            partial(xp.multiply, r, state, gated),
+            partial(xp.matmul, delta.T, gated, out=k["w_grad"]),
+        ]
+    if x_grad is not None:
+        back = k.scratch(r.shape, w.dtype)
+        calls += [
+            partial(xp.copyto, d_part, delta),
+            partial(xp.matmul, delta, w, out=back),
+            partial(xp.multiply, back, state, d_r),
+            partial(xp.multiply, back, r, back),
+            partial(xp.add, d_state, back, d_state)
+            if cells == recurrent  # s' is c', whose gradient is there already
+            else partial(xp.copyto, d_state, back),
+        ]
+    return in_order(*calls)
+
+
+output_gru = operator(
+    "nnet3.output_gru",
+    doc=(
+        "Nonlinearity of an output-GRU. x [N, 3C] holds z, the input part of h and the previous c';"
+        " w [C]. h = tanh(hpart + w c'), c = (1 - z) h + z c' -> out [N, 2C] = h, c."
+    ),
+    inputs=[Slot("x", "[N, 3C]"), Slot("w", "[C]")],
+    outputs=[Slot("out", "[N, 2C]")],
+    source=_SOURCE,
+)
+
+
+@output_gru.shape_rule
+def _(s: ShapeArgs) -> None:
+    (cells,) = s.rank("w", 1)
+    _gru_shape(s, cells, 3 * cells if cells >= 0 else -1)
+
+
+@output_gru.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, out, x = k.xp, k["w"], k["out"], k["x"]
+    cells = len(w)
+    z, part, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
+    h, c = out[:, :cells], out[:, cells:]
+    return in_order(
+        partial(xp.multiply, before, w, h),
+        partial(xp.add, h, part, h),
+        partial(xp.tanh, h, out=h),
+        *_mix(k, z, h, before, c),
+    )
+
+
+@output_gru.backward("x", "w")
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    cells = len(w)
+    z, _, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
+    d_z = d_part = d_before = None
+    if x_grad is not None:
+        d_z, d_part, d_before = (x_grad[:, i * cells : (i + 1) * cells] for i in range(3))
+    delta, calls = _gru_common(k, z, before, d_z, d_before)
+    work = k.scratch(delta.shape, w.dtype)
+    if k.get("w_grad") is not None:
+        calls += [partial(xp.multiply, delta, before, work), reducing(xp, work, k["w_grad"])]
+    if x_grad is not None:
+        calls += [
+            partial(xp.copyto, d_part, delta),
+            partial(xp.multiply, delta, w, work),
+            partial(xp.add, d_before, work, d_before),
+        ]
+    return in_order(*calls)

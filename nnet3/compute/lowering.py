@@ -1,0 +1,339 @@
+"""How a component becomes operators: recipes with symbolic names, and their way into a net.
+
+A lowering is a function (component, recipe) that writes the forward operators of one component
+type, once, between the symbolic variables `x` and `out`. The backward operators follow from the
+gradients in the registry; nothing is written twice. A compiler instantiates recipes:
+
+    ops = ComponentOps(component)
+    forward = ops.propagate("m1", "m2", prefix="c7", parameters="tdnn1")
+    backward = ops.backprop("m1", "m2", "m2_deriv", "m1_deriv", prefix="c7", parameters="tdnn1",
+                            param_derivs="tdnn1.deriv")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...framework.backward import build_backward
+from ...framework.desc import BACKWARD, FORWARD, make_op, make_var, slot_map
+from ...framework.errors import UnknownOperatorError, nearest
+from ...framework.registry import lookup
+from ...proto import net_pb2 as pb
+
+X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
+_PARAMETER, _TEMPORARY = "param/", "temp/"
+Lowering = Callable[[Any, "Recipe"], None]
+
+_lowerings: dict[str, Lowering] = {}
+
+
+def lowers(*types: str) -> Callable[[Lowering], Lowering]:
+    """Decorator: the lowering of component types, by Kaldi's names."""
+
+    def register(lowering: Lowering) -> Lowering:
+        _lowerings.update(dict.fromkeys(types, lowering))
+        return lowering
+
+    return register
+
+
+def lowered_types() -> list[str]:
+    """Every component type that can be computed, sorted."""
+    return sorted(_lowerings)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator of a recipe, over symbolic names."""
+
+    type: str
+    inputs: Mapping[str, tuple[str, ...]]
+    outputs: Mapping[str, tuple[str, ...]]
+    attrs: Mapping[str, Any]
+
+    def reads(self, name: str) -> bool:
+        """Whether the operator reads the value of `name` (and not its shape alone)."""
+        slots = lookup(self.type).input_slots
+        return any(name in names and not slots[s].shape_only for s, names in self.inputs.items())
+
+    def writes(self, name: str) -> bool:
+        return any(name in names for names in self.outputs.values())
+
+    def renamed(self, names: Mapping[str, str]) -> Step:
+        return replace(
+            self,
+            inputs={s: tuple(names.get(v, v) for v in given) for s, given in self.inputs.items()},
+            outputs={s: tuple(names.get(v, v) for v in given) for s, given in self.outputs.items()},
+        )
+
+
+@dataclass
+class Recipe:
+    """The forward operators of one component, from `x` to `out`.
+
+    Attributes:
+        indexes: what the component's `precompute_indexes` returned; None for simple components.
+        rows: number of rows of the output, for components without an input; else -1.
+        parameters: arrays that may be trained, by field (`linear_params`; inside a composite
+            `2.linear_params`), in Kaldi's order of vectorising.
+        constants: other arrays that the operators read, by name.
+    """
+
+    indexes: Any = None
+    rows: int = -1
+    steps: list[Step] = field(default_factory=list)
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    path: str = ""
+    _temps: int = 0
+
+    def op(
+        self,
+        op_type: str,
+        outputs: str | Mapping[str, str] = OUT,
+        /,
+        *,
+        attrs: Any = None,
+        **inputs: str,
+    ) -> None:
+        """Append an operator; a single name for `outputs` is the variable of its slot `out`."""
+        written = {"out": outputs} if isinstance(outputs, str) else outputs
+        self.steps.append(
+            Step(
+                op_type,
+                {slot: (name,) for slot, name in inputs.items()},
+                {slot: (name,) for slot, name in written.items()},
+                dict(attrs or {}),
+            )
+        )
+
+    def temp(self) -> str:
+        """A new variable that lives from the forward to the backward operators."""
+        self._temps += 1
+        return f"{_TEMPORARY}{self._temps - 1}"
+
+    def temps(self) -> list[str]:
+        """The variables that `temp` has handed out."""
+        return [f"{_TEMPORARY}{number}" for number in range(self._temps)]
+
+    def parameter(self, name: str, array: Any, trainable: bool = True) -> str:
+        """The variable of an array of the component; `trainable` ones get derivatives."""
+        target = self.parameters if trainable else self.constants
+        target[self.path + name] = np.asarray(array)
+        return f"{_PARAMETER}{self.path}{name}"
+
+
+def lower(component: Any, indexes: Any = None, rows: int = -1) -> Recipe:
+    """The forward recipe of a component.
+
+    Raises:
+        UnknownOperatorError: no lowering is known for its type.
+    """
+    recipe = Recipe(indexes, rows)
+    lower_into(component, recipe)
+    return recipe
+
+
+def lower_into(component: Any, recipe: Recipe) -> None:
+    """Append a component's operators to a recipe, from `x` to `out`."""
+    lowering = _lowerings.get(component.type)
+    if lowering is None:
+        raise UnknownOperatorError(
+            f"components of type {component.type!r} cannot be computed"
+            f"{nearest(component.type, _lowerings)}"
+        )
+    lowering(component, recipe)
+
+
+def backward_steps(recipe: Recipe, derivs: tuple[str, ...], want_input: bool) -> list[Step]:
+    """Gradient operators of a recipe: from `out@D` to `x@D` and `param/NAME@D` of `derivs`."""
+    net = pb.NetDesc()
+    arrays = recipe.parameters | recipe.constants
+    names = [X, *(_PARAMETER + name for name in arrays)]
+    for name in names:
+        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
+    for step in recipe.steps:
+        net.ops.append(make_op(step.type, step.inputs, step.outputs, step.attrs))
+    wanted = [_PARAMETER + name for name in derivs] + ([X] if want_input else [])
+    result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=wanted, required=False)
+    renames = {result.gradients[name]: name + "@D" for name in wanted if name in result.gradients}
+    steps = [
+        Step(
+            op.type,
+            {slot: tuple(given) for slot, given in slot_map(op.inputs).items()},
+            {slot: tuple(given) for slot, given in slot_map(op.outputs).items()},
+            {name: op.attrs[name] for name in op.attrs},
+        )
+        for op in result.ops
+    ]
+    if OUT_DERIV in renames:  # the gradient passes unchanged
+        del renames[OUT_DERIV]
+        steps.append(Step("assign", {"x": (OUT_DERIV,)}, {"out": (IN_DERIV,)}, {}))
+    steps = [step.renamed(renames) for step in steps]
+    written = {name for step in steps for names in step.outputs.values() for name in names}
+    for name in wanted:  # what the output does not depend on
+        if name + "@D" not in written:
+            steps.append(Step("fill_like", {"x": (name,)}, {"out": (name + "@D",)}, {"value": 0.0}))
+    return steps
+
+
+def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
+    """Steps that stay right when the variables `read` and `write` share their memory.
+
+    They are right already where the only operator that writes is the last that reads, and may
+    write over that input. Else the result takes a way round.
+    """
+    writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
+    readers = [i for i, step in enumerate(steps) if step.reads(read)]
+    if writer is None or not readers or max(readers) < writer:
+        return steps
+    step = steps[writer]
+    slot = next(slot for slot, names in step.outputs.items() if write in names)
+    over = lookup(step.type).output_slots[slot].inplace
+    if max(readers) == writer and over and read in step.inputs.get(over, ()):
+        if sum(names.count(read) for names in step.inputs.values()) == 1:
+            return steps
+    aside = f"{_TEMPORARY}aside"
+    moved = [s.renamed({write: aside}) for s in steps]
+    return [*moved, Step("assign", {"x": (aside,)}, {"out": (write,)}, {})]
+
+
+def _adding(steps: list[Step], write: str) -> list[Step]:
+    """Steps that add to `write` instead of setting it."""
+    part = f"{_TEMPORARY}{write.removeprefix(_PARAMETER)}/part"
+    moved = [step.renamed({write: part}) for step in steps]
+    return [*moved, Step("add", {"x": (write,), "y": (part,)}, {"out": (write,)}, {})]
+
+
+class ComponentOps:
+    """Forward and backward operators of one component, as often as a compiler asks for them.
+
+    Recipes are kept: later calls with the same `indexes` only rename variables. The component's
+    settings (test mode, dropout proportion) are read when a recipe is first made.
+    """
+
+    def __init__(self, component: Any) -> None:
+        self.component = component
+        self._recipes: dict[tuple[int, int], Recipe] = {}
+        self._backward: dict[tuple[int, int, bool, bool], list[Step]] = {}
+
+    def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
+        """The forward recipe for one set of precomputed indexes."""
+        key = (id(indexes), rows)
+        if key not in self._recipes:
+            self._recipes[key] = lower(self.component, indexes, rows)
+        return self._recipes[key]
+
+    def propagate(
+        self,
+        x: str,
+        out: str,
+        *,
+        prefix: str,
+        parameters: str,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+    ) -> list[pb.OpDesc]:
+        """Operators that compute `out` from `x` (the same name: in place).
+
+        Args:
+            prefix: of the names of temporaries; those that the backward operators read again are
+                found there, so give `backprop` the same.
+            parameters: prefix of the parameters' variables: `PREFIX.linear_params`.
+            indexes: of a component that is not simple; see `indexes.py`.
+            rows: of the output, where the component has no input.
+            add: add to what `out` holds.
+        """
+        steps = self.recipe(indexes, rows).steps
+        if x == out:
+            steps = _apart(steps, X, OUT)
+        if add:
+            steps = _adding(steps, OUT)
+        names = {X: x, OUT: out}
+        return [_describe(step, names, prefix, parameters, "", FORWARD) for step in steps]
+
+    def backprop(
+        self,
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
+        *,
+        prefix: str,
+        parameters: str,
+        param_derivs: str | None = None,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+        accumulate: bool = False,
+    ) -> list[pb.OpDesc]:
+        """Operators that compute `in_deriv` and the plain gradient of the parameters.
+
+        Args:
+            in_deriv: None where nobody needs it; may be `out_deriv` itself.
+            param_derivs: prefix of the gradients' variables, or None.
+            add: add to what `in_deriv` holds.
+            accumulate: add to what the gradients of the parameters hold.
+        """
+        recipe = self.recipe(indexes, rows)
+        wanted = tuple(recipe.parameters) if param_derivs is not None else ()
+        key = (id(indexes), rows, bool(wanted), in_deriv is not None)
+        if key not in self._backward:
+            self._backward[key] = backward_steps(recipe, wanted, in_deriv is not None)
+        steps = self._backward[key]
+        if in_deriv is not None:
+            if in_deriv == out_deriv:
+                steps = _apart(steps, OUT_DERIV, IN_DERIV)
+            if add:
+                steps = _adding(steps, IN_DERIV)
+        if accumulate:
+            for name in wanted:
+                steps = _adding(steps, f"{_PARAMETER}{name}@D")
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
+        return [
+            _describe(step, names, prefix, parameters, param_derivs or "", BACKWARD)
+            for step in steps
+        ]
+
+    def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
+        """Whether the backward operators read the values of `x` and of `out`."""
+        recipe = self.recipe(indexes, rows)
+        steps = backward_steps(recipe, tuple(recipe.parameters), True)
+        return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
+
+    def arrays(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Values of the variables that the operators read besides `x`: parameters and constants."""
+        recipe = self.recipe(indexes, rows)
+        both = recipe.parameters | recipe.constants
+        return {f"{prefix}.{name}": array for name, array in both.items()}
+
+
+def _describe(
+    step: Step, names: Mapping[str, str], prefix: str, parameters: str, derivs: str, role: int
+) -> pb.OpDesc:
+    def actual(name: str) -> str:
+        if name in names:
+            return names[name]
+        if name.startswith(_PARAMETER):
+            bare = name.removeprefix(_PARAMETER)
+            if bare.endswith("@D"):
+                return f"{derivs}.{bare.removesuffix('@D')}"
+            if "@" not in bare:
+                return f"{parameters}.{bare}"
+        return f"{prefix}/{name.removeprefix(_TEMPORARY)}"
+
+    return make_op(
+        step.type,
+        {slot: [actual(name) for name in given] for slot, given in step.inputs.items()},
+        {
+            slot: [name if name == "@EMPTY@" else actual(name) for name in given]
+            for slot, given in step.outputs.items()
+        },
+        step.attrs,
+        role=role,
+    )

@@ -1,0 +1,271 @@
+"""Components with fixed time offsets: TDNN, and convolution over time and height."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import in_order, reducing
+from ...operators.matmul import product
+from .images import chunks_of
+from .lowering import OUT, Recipe, X, lowers
+
+_FIRST = AttrSpec("first", "ints", "input row that the first output row reads, for each offset")
+_STRIDE = AttrSpec("stride", "int", "distance of the input rows of neighbouring outputs", minimum=1)
+_ROWS = AttrSpec("rows", "int", "rows of the output", minimum=0)
+
+
+@lowers("TdnnComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    inputs = {"x": X, "w": recipe.parameter("linear_params", component.linear_params)}
+    if len(component.bias_params):
+        inputs["b"] = recipe.parameter("bias_params", component.bias_params)
+    where = recipe.indexes
+    attrs = {"first": list(where.first), "stride": where.stride, "rows": where.rows}
+    recipe.op("nnet3.tdnn", OUT, attrs=attrs, **inputs)
+
+
+@lowers("TimeHeightConvolutionComponent")
+def _(component: Any, recipe: Recipe) -> None:
+    w = recipe.parameter("linear_params", component.linear_params)
+    b = recipe.parameter("bias_params", component.bias_params)
+    where = recipe.indexes
+    attrs = {
+        "first": list(where.first),
+        "stride": where.stride,
+        "rows": where.rows,
+        "height_offsets": [int(height) for _, height in component.offsets],
+        "height_in": int(component.height_in),
+        "height_out": int(component.height_out),
+        "height_step": int(component.height_subsample_out),
+    }
+    recipe.op("nnet3.time_height_convolution", OUT, attrs=attrs, x=X, w=w, b=b)
+
+
+def _check_rows(s: ShapeArgs) -> None:
+    """Refuse offsets that lead out of x."""
+    attrs, rows = s.attrs, s["x"][0]
+    if rows >= 0 and attrs["rows"]:
+        last = max(attrs["first"]) + attrs["stride"] * (attrs["rows"] - 1)
+        if min(attrs["first"]) < 0 or last >= rows:
+            s.fail(f"rows {min(attrs['first'])} to {last} are read and x has {rows}")
+
+
+def _parts(k: Any, array: Any) -> list[Any]:
+    """For each offset, the rows of `array` that the outputs read."""
+    attrs = k.attrs
+    span = attrs["stride"] * (attrs["rows"] - 1) + 1 if attrs["rows"] else 0
+    return [array[at : at + span : attrs["stride"]] for at in attrs["first"]]
+
+
+tdnn = operator(
+    "nnet3.tdnn",
+    doc=(
+        "Affine map of K rows of the input for each row of the output: out[r] = b + sum over k of"
+        " w[:, k*D : (k+1)*D] x[first[k] + stride * r]. x [N, D], w [M, K*D], b [M] ->"
+        " out [rows, M]."
+    ),
+    inputs=[
+        Slot("x", "[N, D]"),
+        Slot("w", "[M, K*D]"),
+        Slot("b", "[M]", optional=True, not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[rows, M]", not_in_gradient=True)],
+    attrs=[_FIRST, _STRIDE, _ROWS],
+    source="Kaldi: nnet3/nnet-tdnn-component.cc",
+)
+
+
+@tdnn.shape_rule
+def _(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
+    cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
+    if s.has("b"):
+        units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
+    wanted = cols * len(s.attrs["first"]) if cols >= 0 else -1
+    s.same("the columns of w and those of x, times offsets,", taps, wanted)
+    _check_rows(s)
+    s.set("out", ((s.attrs["rows"], units), dtype))
+
+
+def _spliced(k: Any) -> tuple[Any, list[Callable[[], Any]]]:
+    """The input rows of all offsets beside one another, and the calls that put them there."""
+    parts = _parts(k, k["x"])
+    if len(parts) == 1 and parts[0].flags.c_contiguous:
+        return parts[0], []
+    width = k["x"].shape[1]
+    whole = k.scratch((k.attrs["rows"], width * len(parts)), k["x"].dtype)
+    return whole, [
+        partial(k.xp.copyto, whole[:, i * width : (i + 1) * width], part)
+        for i, part in enumerate(parts)
+    ]
+
+
+@tdnn.kernel
+def _(k: Any) -> Callable[[], Any]:
+    x, load = _spliced(k)
+    return in_order(*load, product(k.xp, x, k["w"].T, k["out"], bias=k.get("b")))
+
+
+@tdnn.backward("x", "w", "b")
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, grad, calls = k.xp, k["w"], k["out_grad"], []
+    if k.get("w_grad") is not None:
+        x, load = _spliced(k)
+        calls += [*load, product(xp, grad.T, x, k["w_grad"])]
+    if k.get("b_grad") is not None:
+        calls.append(reducing(xp, grad, k["b_grad"]))
+    x_grad = k.get("x_grad")
+    if x_grad is not None:
+        width = x_grad.shape[1]
+        whole = k.scratch((k.attrs["rows"], w.shape[1]), grad.dtype)
+        calls += [product(xp, grad, w, whole), partial(x_grad.fill, 0)]
+        for i, part in enumerate(_parts(k, x_grad)):
+            share = whole[:, i * width : (i + 1) * width]
+            calls.append(partial(xp.add, part, share, part))
+    return in_order(*calls)
+
+
+convolution = operator(
+    "nnet3.time_height_convolution",
+    doc=(
+        "Convolution over time and height. A row of x [N, HI*F] holds HI heights of F filters; out"
+        " [rows, HO*M]. For each offset o, out[r, h] += w[:, o*F : (o+1)*F] x[first[o] +"
+        " stride * r, h * height_step + height_offsets[o]], where heights outside of x count as 0;"
+        " b [M] is added at every height. w [M, O*F]."
+    ),
+    inputs=[
+        Slot("x", "[N, HI*F]"),
+        Slot("w", "[M, O*F]"),
+        Slot("b", "[M]", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[rows, HO*M]", not_in_gradient=True)],
+    attrs=[
+        _FIRST,
+        _STRIDE,
+        _ROWS,
+        AttrSpec("height_offsets", "ints", "height that each offset adds"),
+        AttrSpec("height_in", "int", "HI", minimum=1),
+        AttrSpec("height_out", "int", "HO", minimum=1),
+        AttrSpec("height_step", "int", "heights of x to one of out", 1, minimum=1),
+    ],
+    source="Kaldi: nnet3/convolution.cc",
+)
+
+
+@convolution.shape_rule
+def _(s: ShapeArgs) -> None:
+    dtype, attrs = s.floats("x", "w", "b"), s.attrs
+    cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
+    units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
+    if len(attrs["first"]) != len(attrs["height_offsets"]):
+        s.fail("first and height_offsets want one number for each offset")
+    if cols >= 0 and cols % attrs["height_in"]:
+        s.fail(f"the {cols} columns of x do not fall into {attrs['height_in']} heights")
+    wanted = cols // attrs["height_in"] * len(attrs["first"]) if cols >= 0 else -1
+    s.same("the columns of w and the filters of x, times offsets,", taps, wanted)
+    _check_rows(s)
+    s.set("out", ((attrs["rows"], attrs["height_out"] * units if units >= 0 else -1), dtype))
+
+
+def _places(k: Any, array: Any) -> list[tuple[slice, Any]]:
+    """For each offset: the output heights whose input exists, and these inputs [rows, h, F]."""
+    attrs, places = k.attrs, []
+    height, step = attrs["height_in"], attrs["height_step"]
+    for part, offset in zip(_parts(k, array), attrs["height_offsets"], strict=True):
+        begin = max(0, -(offset // step))
+        end = max(begin, min(attrs["height_out"], (height - 1 - offset) // step + 1))
+        image = part.reshape(part.shape[0], height, part.shape[1] // height)
+        first = begin * step + offset
+        places.append((slice(begin, end), image[:, first : first + (end - begin) * step : step]))
+    return places
+
+
+class _Patches:
+    """Scratch memory for the inputs of a range of rows [rows, HO, O, F], filled and emptied."""
+
+    def __init__(self, k: Any, array: Any) -> None:
+        attrs = k.attrs
+        self.xp, self.places = k.xp, _places(k, array)
+        shape = (attrs["height_out"], len(self.places), array.shape[1] // attrs["height_in"])
+        cells = shape[0] * shape[1] * shape[2]
+        self.chunks = chunks_of(attrs["rows"], cells * array.itemsize)
+        longest = max((c.stop - c.start for c in self.chunks), default=0)
+        self.memory = k.scratch((longest, *shape), array.dtype)
+        self.taps = shape[1] * shape[2]
+
+    def of(self, rows: slice) -> Any:
+        """The patches as a matrix [rows * HO, O*F]."""
+        part = self.memory[: rows.stop - rows.start]
+        return part.reshape(part.shape[0] * part.shape[1], self.taps)
+
+    def load(self, rows: slice) -> list[Callable[[], Any]]:
+        """Calls that fill the patches; heights outside of the input become 0."""
+        part, calls = self.memory[: rows.stop - rows.start], []
+        for i, (heights, values) in enumerate(self.places):
+            for edge in (part[:, : heights.start, i], part[:, heights.stop :, i]):
+                if edge.size:
+                    calls.append(partial(edge.fill, 0))
+            calls.append(partial(self.xp.copyto, part[:, heights, i], values[rows]))
+        return calls
+
+    def spread(self, rows: slice) -> list[Callable[[], Any]]:
+        """Calls that add the patches to where they come from."""
+        part, calls = self.memory[: rows.stop - rows.start], []
+        for i, (heights, values) in enumerate(self.places):
+            target = values[rows]
+            calls.append(partial(self.xp.add, target, part[:, heights, i], target))
+        return calls
+
+
+def _by_height(k: Any, array: Any, units: int) -> tuple[Any, list[Callable[[], Any]]]:
+    """[rows, HO*M] as [rows * HO, M], and the calls that fill it where that is a copy."""
+    rows = array.shape[0] * k.attrs["height_out"]
+    if array.flags.c_contiguous:
+        return array.reshape(rows, units), []
+    copy = k.scratch(array.shape, array.dtype)
+    return copy.reshape(rows, units), [partial(k.xp.copyto, copy, array)]
+
+
+@convolution.kernel
+def _(k: Any) -> Callable[[], Any]:
+    w, b, out, height = k["w"], k["b"], k["out"], k.attrs["height_out"]
+    patches, target = _Patches(k, k["x"]), out
+    if not out.flags.c_contiguous:
+        target = k.scratch(out.shape, out.dtype)
+    flat, calls = target.reshape(out.shape[0] * height, w.shape[0]), []
+    for rows in patches.chunks:
+        part = flat[rows.start * height : rows.stop * height]
+        calls += [*patches.load(rows), product(k.xp, patches.of(rows), w.T, part, bias=b)]
+    if target is not out:
+        calls.append(partial(k.xp.copyto, out, target))
+    return in_order(*calls)
+
+
+@convolution.backward("x", "w", "b")
+def _(k: Any) -> Callable[[], Any]:
+    xp, w, height = k.xp, k["w"], k.attrs["height_out"]
+    grad, calls = _by_height(k, k["out_grad"], w.shape[0])
+    if k.get("b_grad") is not None:
+        calls.append(reducing(xp, grad, k["b_grad"]))
+    w_grad, x_grad = k.get("w_grad"), k.get("x_grad")
+    if w_grad is not None:
+        patches, share = _Patches(k, k["x"]), k.scratch(w.shape, w.dtype)
+        calls.append(partial(w_grad.fill, 0))
+        for rows in patches.chunks:
+            part = grad[rows.start * height : rows.stop * height]
+            calls += [
+                *patches.load(rows),
+                product(xp, part.T, patches.of(rows), share),
+                partial(xp.add, w_grad, share, w_grad),
+            ]
+    if x_grad is not None:
+        patches = _Patches(k, x_grad)
+        calls.append(partial(x_grad.fill, 0))
+        for rows in patches.chunks:
+            part = grad[rows.start * height : rows.stop * height]
+            calls += [product(xp, part, w, patches.of(rows)), *patches.spread(rows)]
+    return in_order(*calls)

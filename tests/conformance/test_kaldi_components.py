@@ -1,0 +1,119 @@
+"""Single components against Kaldi's own results: output, input derivative, parameter gradient.
+
+Runs over `components/` of the folder named by OPSCOPE_KALDI_DATA (default: ../shared/data/kaldi
+beside the repository) and skips where that is missing.
+"""
+
+import numpy as np
+import pytest
+
+from kaldi_data import FOLDER, need
+from opscope.framework.desc import make_var
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
+from opscope.nnet3.components import Component, Properties
+from opscope.nnet3.compute import ComponentOps
+from opscope.nnet3.kaldi_io import Reader
+from opscope.proto import net_pb2 as pb
+
+CASES = sorted(path.parent.name for path in FOLDER.glob("components/*/component.bin"))
+TOLERANCE = 1e-4
+"""Relative norm of the difference from Kaldi's float32 results."""
+
+
+def read_archive(path):
+    """Entries of a binary archive of matrices and vectors: {key: array}."""
+    data, entries = path.read_bytes(), {}
+    while data:
+        key, _, data = data.partition(b" ")
+        reader = Reader(data)
+        kind = data[3:4]
+        entries[key.decode()] = reader.read_matrix() if kind == b"M" else reader.read_vector()
+        data = data[reader.offset :]
+    return entries
+
+
+def difference(got, wanted):
+    scale = np.linalg.norm(wanted)
+    return np.linalg.norm(np.asarray(got, np.float64) - wanted) / (scale if scale else 1.0)
+
+
+def run_component(component, x, out_deriv):
+    """Output, input derivative and parameter gradient of a simple component."""
+    ops = ComponentOps(component)
+    net = pb.NetDesc(name="component")
+    common = {"prefix": "c", "parameters": "p"}
+    net.ops.extend(ops.propagate("x", "y", **common))
+    trained = ops.recipe().parameters
+    derivs = "d" if trained else None
+    net.ops.extend(ops.backprop("x", "y", "y_deriv", "x_deriv", param_derivs=derivs, **common))
+    arrays = ops.arrays("p") | {"x": x, "y_deriv": out_deriv}
+    for name, array in arrays.items():
+        net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
+    results = ["y", "x_deriv", *(f"d.{name}" for name in trained)]
+    for name in results:
+        net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
+    scope = Scope()
+    scope.feed(arrays)
+    PlainNet(net).run(scope)
+    values = [scope.numpy(name) for name in results]
+    return values[0], values[1], np.concatenate([v.ravel() for v in values[2:]] or [[]])
+
+
+def as_read(matrix):
+    """What Kaldi saw of a matrix that it took for one without gaps between its rows.
+
+    Its rows begin at multiples of 16 bytes; the bytes between them are unknown (here NaN).
+    """
+    rows, cols = matrix.shape
+    memory = np.full((rows, -cols % 4 + cols), np.nan, np.float32)
+    memory[:, :cols] = matrix
+    return memory.ravel()[: rows * cols].reshape(rows, cols)
+
+
+def as_written(matrix):
+    """The opposite: what a matrix holds after Kaldi wrote its elements without gaps."""
+    rows, cols = matrix.shape
+    memory = np.full(rows * (-cols % 4 + cols), np.nan, np.float32)
+    memory[: matrix.size] = matrix.ravel()
+    return memory.reshape(rows, -1)[:, :cols]
+
+
+def has_gaps(component):
+    """Whether Kaldi's results stem from misread memory.
+
+    Components that cut rows into blocks want matrices without gaps between rows. The program that
+    made the results gave them ordinary ones, with Kaldi's check of that compiled out: where a
+    matrix is not a multiple of four columns wide, blocks came from the wrong places.
+    """
+    contiguous = Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+    return component.properties & contiguous and (
+        component.input_dim % 4 or component.output_dim % 4
+    )
+
+
+@pytest.mark.parametrize("name", CASES or ["any"])
+def test_component(name):
+    folder = need("components", name)
+    component = Component.read_new(Reader(folder / "component.bin"))
+    io = read_archive(folder / "io.ark")
+    if has_gaps(component):
+        check_with_gaps(component, io)
+        return
+    output, input_deriv, param_deriv = run_component(component, io["input"], io["output_deriv"])
+    results = {"output": (output, io["output"]), "input_deriv": (input_deriv, io["input_deriv"])}
+    if component.is_updatable:
+        results["param_deriv"] = param_deriv, read_archive(folder / "grad.ark")["param_deriv"]
+    errors = {what: difference(*pair) for what, pair in results.items()}
+    assert all(error < TOLERANCE for error in errors.values()), errors
+
+
+def check_with_gaps(component, io):
+    """Compare what depends on known memory; parameter gradients sum over unknown memory, too."""
+    x, out_deriv = as_read(io["input"]), as_read(io["output_deriv"])
+    output, input_deriv, _ = run_component(component, x, out_deriv)
+    for got, wanted in ((output, io["output"]), (input_deriv, io["input_deriv"])):
+        got = as_written(got)
+        known = ~np.isnan(got)
+        assert known.any()
+        assert difference(got[known], wanted[known]) < TOLERANCE
