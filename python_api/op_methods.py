@@ -7,8 +7,11 @@ checkers and editors the same; `python -m opscope.python_api.op_methods` prints 
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..framework.errors import UnknownOperatorError
 from ..framework.registry import REQUIRED, AttrSpec, OperatorDef, lookup, operator_types
@@ -106,7 +109,7 @@ def _attr_type(attr: AttrSpec) -> str:
 
 def describe(entry: OperatorDef) -> str:
     """The docstring of an operator: what it does, its slots, attributes, gradient and source."""
-    lines = [entry.doc.strip(), ""]
+    lines = [textwrap.fill(entry.doc.strip(), 88), ""]
     if entry.inputs or entry.attrs:
         lines.append("Args:")
     for slot in entry.inputs:
@@ -123,9 +126,13 @@ def describe(entry: OperatorDef) -> str:
     return "\n".join(lines)
 
 
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, np.dtype) else repr(value)
+
+
 def _bounds(attr: AttrSpec) -> str:
     parts = [attr.type]
-    parts.append("required" if attr.default is REQUIRED else f"default {attr.default!r}")
+    parts.append("required" if attr.default is REQUIRED else f"default {_shown(attr.default)}")
     if attr.minimum is not None:
         parts.append(f"at least {attr.minimum}")
     if attr.maximum is not None:
