@@ -1,0 +1,301 @@
+"""Generation: one step equals the whole net; sampling and beam search against enumeration."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope import NetBuilder, Scope
+from opscope.framework.errors import AttributeTypeError, OpscopeError, ShapeError, VariableError
+from opscope.framework.sequence import Sequences
+from opscope.python_api.generation import Generator, Hypothesis, log_softmax
+from opscope.python_api.stepping import Stepper
+
+V, E, H = 5, 4, 6
+WIDE = ("normal", {"std": 1.0})
+
+
+def language_model(kind="lstm", **options):
+    b = NetBuilder("model", "float64")
+    ids = b.input("ids", [-1], "int64", levels=1)
+    x = b.embedding(ids, [V, E], init=WIDE)
+    states, _ = getattr(b, kind)(x, H, init=WIDE, name="rnn", **options)
+    b.fc(b.dropout(states, p=0.5), size=V, init=WIDE, name="scores")
+    scope = Scope()
+    b.initialize(scope, opscope.OpContext(seed=3))
+    return b, scope
+
+
+def translator(kind="additive"):
+    """An encoder, and a decoder that attends to it."""
+    b = NetBuilder("translator", "float64")
+    source = b.input("source", [-1], "int64", levels=1)
+    ids = b.input("ids", [-1], "int64", levels=1)
+    read = b.embedding(source, [V, E], init=WIDE)
+    memory, last = b.gru(read, H // 2, bidirectional=True, init=WIDE, name="encoder")
+    keys = b.fc(memory, size=H, init=WIDE, name="keys")
+    first = b.tanh(b.concat(last, axis=1))
+    x = b.embedding(ids, [V, E], init=WIDE)
+    with b.recurrent("decoder") as step:
+        row, h = step.input(x), step.memory(boot=first)
+        seen, _ = b.attention(h, memory, keys=keys, kind=kind, init=WIDE, name="look")
+        h_new = b.gru_cell(b.concat([row, seen], axis=1), h, init=WIDE, name="cell")
+        step.update(h, h_new)
+        states = step.output(h_new)
+    b.fc(states, size=V, init=WIDE, name="scores")
+    scope = Scope()
+    b.initialize(scope, opscope.OpContext(seed=4))
+    return b, scope
+
+
+SOURCES = Sequences.from_list([[1, 2, 3], [4], [0, 0, 2, 1]], np.int64)
+
+
+def whole(b, scope, sequences, **feed):
+    """Scores of whole sequences, by the net as it is."""
+    feed = {"ids": Sequences.from_list(sequences, np.int64), **feed}
+    scores = b.run(scope, feed=feed, fetch=["scores"], need_backward=False)["scores"]
+    return Sequences(scores, feed["ids"].levels).to_list()
+
+
+def check_steps(b, scope, rows, **feed):
+    stepper = Stepper(b, scope)
+    stepper.start(len(rows), feed=feed)
+    wanted = whole(b, scope, rows, **feed)
+    for time in range(len(rows[0])):
+        scores = stepper.run([row[time] for row in rows])
+        np.testing.assert_allclose(scores, [own[time] for own in wanted], rtol=1e-9)
+        stepper.advance()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("lstm", {}),
+        ("lstm", {"layers": 2, "dropout": 0.3, "peepholes": True, "projection": 3}),
+        ("gru", {"layers": 2}),
+        ("gru", {"reset_after": False}),
+        ("simple_rnn", {}),
+    ],
+)
+def test_steps_equal_the_whole_net(kind, options):
+    b, scope = language_model(kind, **options)
+    check_steps(b, scope, [[1, 2, 3, 0], [4, 4, 0, 1]])
+
+
+@pytest.mark.parametrize("kind", ["dot", "additive"])
+def test_steps_of_a_decoder_equal_the_whole_net(kind):
+    b, scope = translator(kind)
+    check_steps(b, scope, [[1, 2, 3, 0], [4, 4, 0, 1], [0, 1, 0, 1]], source=SOURCES)
+
+
+def test_delays_and_constant_boots():
+    b = NetBuilder("model", "float64")
+    x = b.embedding(b.input("ids", [-1], "int64", levels=1), [V, E], init=WIDE)
+    with b.recurrent("rnn") as step:
+        row = step.input(x)
+        h = step.memory(E, value=0.5, delay=3)
+        new = b.tanh(row + h)
+        step.update(h, new)
+        states, again = step.output(new), step.output(new)
+    b.fc(states + again, size=V, init=WIDE, name="scores")
+    scope = Scope()
+    b.initialize(scope)
+    check_steps(b, scope, [[1, 2, 3, 0, 1, 2], [4, 4, 0, 1, 1, 0]])
+
+
+def test_states_carried_in_training_start_from_zeros():
+    b, scope = language_model(carry=2)
+    b.run(scope, feed={"ids": Sequences.from_list([[1, 2], [3, 4]], np.int64)})
+    plain, other = language_model()
+    for name in ("embedding_0.w", "rnn.w_x", "rnn.w_h", "rnn.b", "scores.w", "scores.b"):
+        other.var(name).set(scope.numpy(name))
+    prompts = [[1], [2], [3]]
+    assert_same(Generator(b, scope).greedy(prompts, 8), Generator(plain, other).greedy(prompts, 8))
+
+
+def assert_same(one, two):
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_greedy_with_prompts_of_several_lengths_and_an_end():
+    b, scope = language_model()
+    prompts = [[1], [2, 3, 1], [0, 4]]
+    found = Generator(b, scope).greedy(prompts, 7)
+    for prompt, made in zip(prompts, found, strict=True):
+        wanted = list(prompt)
+        for _ in range(7):
+            wanted.append(int(whole(b, scope, [wanted])[0][-1].argmax()))
+        assert made.tolist() == wanted[len(prompt) :]
+    end = int(found[1][3])
+    ended = Generator(b, scope).greedy(prompts, 7, end=end)
+    for plain, cut in zip(found, ended, strict=True):
+        stop = plain.tolist().index(end) if end in plain else 7
+        assert cut.tolist() == plain[:stop].tolist()
+
+
+def test_a_loaded_net_generates_the_same(tmp_path):
+    b, scope = translator()
+    b.backward_from(b.mean(b.square("scores")))
+    b.add_optimization(0.1, "adam")
+    b.run(
+        scope,
+        feed={"source": SOURCES, "ids": Sequences.from_list([[1], [2, 3], [1]], np.int64)},
+    )
+    opscope.save(b, scope, tmp_path / "model.pb")
+    prompts, feed = [[0], [1], [2, 2]], {"source": SOURCES}
+    wanted = Generator(b, scope).sample(prompts, 9, feed=feed, seed=1)
+    loaded = opscope.load(tmp_path / "model.pb")
+    before = loaded.scope.names()
+    assert_same(wanted, Generator(loaded).sample(prompts, 9, feed=feed, seed=1))
+    assert loaded.scope.names() == before and not loaded.scope.kids
+
+
+def test_samples_follow_the_probabilities():
+    b, scope = language_model()
+    generator = Generator(b, scope)
+    scores = whole(b, scope, [[1]])[0][-1]
+
+    def shares(**options):
+        rng = np.random.default_rng(0)
+        drawn = generator.sample([[1]] * 4000, 1, seed=rng, **options)
+        return np.bincount(np.concatenate(drawn), minlength=V) / 4000
+
+    for temperature in (0.5, 1.0, 3.0):
+        wanted = np.exp(log_softmax(scores / temperature))
+        np.testing.assert_allclose(shares(temperature=temperature), wanted, atol=0.03)
+    best = np.argsort(-scores)[:2]
+    wanted = np.zeros(V)
+    wanted[best] = np.exp(log_softmax(scores[best]))
+    np.testing.assert_allclose(shares(top_k=2), wanted, atol=0.03)
+    assert shares(top_k=1)[best[0]] == 1
+    assert_same(generator.sample([[1]], 20, seed=5), generator.sample([[1]], 20, seed=5))
+    assert_same(generator.sample([[1]], 20, top_k=1), generator.greedy([[1]], 20))
+
+
+def enumerate_all(b, scope, prompt, steps, end, alpha, **feed):
+    """Every result of a search that forgets nothing, best first."""
+    found = []
+    endings = [()] if end is None else [(), (end,)]
+    others = [token for token in range(V) if token != end]
+    for length in range(steps + 1):
+        for tokens in itertools.product(others, repeat=length):
+            for ending in endings:
+                full = (*tokens, *ending)
+                if len(full) > steps or not full or (not ending and len(full) < steps):
+                    continue
+                scores = log_softmax(whole(b, scope, [[*prompt, *full]], **feed)[0])
+                begin = len(prompt) - 1
+                log_prob = sum(scores[begin + n][token] for n, token in enumerate(full))
+                score = log_prob / ((5 + len(full)) / 6) ** alpha
+                found.append(Hypothesis(score, log_prob, tokens, bool(ending)))
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+@pytest.mark.parametrize("end", [None, 2])
+def test_a_wide_beam_finds_the_best_of_all(alpha, end):
+    b, scope = language_model()
+    options = {"width": V**3, "end": end, "length_penalty": alpha}
+    prompts = [[1], [3, 0], [4]]
+    found = Generator(b, scope).beam(prompts, 3, **options)
+    for prompt, mine in zip(prompts, found, strict=True):
+        assert len(mine) >= 3
+        wanted = enumerate_all(b, scope, prompt, 3, end, alpha)[: len(mine)]
+        assert [one.tokens for one in mine] == [one.tokens for one in wanted]
+        assert [one.ended for one in mine] == [one.ended for one in wanted]
+        np.testing.assert_allclose([o.score for o in mine], [o.score for o in wanted])
+        np.testing.assert_allclose([o.log_prob for o in mine], [o.log_prob for o in wanted])
+
+
+def test_a_beam_of_one_is_greedy_and_wider_ones_are_no_worse():
+    b, scope = language_model()
+    generator, prompts = Generator(b, scope), [[1], [2, 4], [3]]
+    greedy = generator.greedy(prompts, 6)
+    narrow = generator.beam(prompts, 6, width=1)
+    assert_same(greedy, [one[0].tokens for one in narrow])
+    for one, wide in zip(narrow, generator.beam(prompts, 6, width=50), strict=True):
+        assert len(wide) == 50 and wide[0].score >= one[0].score
+        assert wide == sorted(wide, reverse=True)
+
+
+def test_each_sequence_of_a_beam_sees_its_own_source():
+    b, scope = translator()
+    generator = Generator(b, scope)
+    prompts = [[1], [1], [1]]
+    together = generator.beam(prompts, 4, width=3, end=0, feed={"source": SOURCES})
+    for number, source in enumerate(SOURCES.to_list()):
+        alone = Sequences.from_list([source], np.int64)
+        (found,) = generator.beam([[1]], 4, width=3, end=0, feed={"source": alone})
+        assert [o.tokens for o in found] == [o.tokens for o in together[number]]
+        assert found[0].log_prob == pytest.approx(together[number][0].log_prob)
+        scores = log_softmax(
+            whole(b, scope, [[1, *found[0].tokens, 0]], source=alone)[0].astype(float)
+        )
+        full = (*found[0].tokens, *([0] if found[0].ended else []))
+        log_prob = sum(scores[n][token] for n, token in enumerate(full))
+        assert found[0].log_prob == pytest.approx(log_prob)
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+def test_nets_that_cannot_run_step_by_step():
+    b = NetBuilder("model")
+    ids = b.input("ids", [-1], "int64", levels=1)
+    other = b.input("other", [-1, E], levels=1)
+    x = b.embedding(ids, [V, E])
+    back, last = b.gru(x, H, reverse=True, name="back")
+    both, _ = b.lstm(x, H, bidirectional=True, name="both")
+    forth, end = b.gru(x, H, name="forth")
+    with b.recurrent("aside") as step:
+        row = step.input(x) + step.input(other)
+        step.output(row)
+    scope = Scope()
+    b.initialize(scope)
+    b.sequence_expand(end[0], x, name="expanded")
+    b.sequence_softmax(forth, name="softmax")
+    for name, text in (
+        ("back", "'back' goes from the end of sequences to their beginning"),
+        ("both", "goes from the end of sequences"),
+        ("aside", "'other', in slot 'x' of recurrent net 'aside', does not depend on 'ids'"),
+        ("softmax", "sequence_softmax.*does not work on each row by itself"),
+        ("expanded", "does not work on each row by itself|known after the last step only"),
+    ):
+        with pytest.raises(OpscopeError, match=text):
+            Generator(b, scope, scores=name)
+    with pytest.raises(VariableError, match="'other' does not depend on 'ids'"):
+        Generator(b, scope, scores="other")
+    with pytest.raises(VariableError, match="no variable 'idz'.*did you mean ids"):
+        Generator(b, scope, ids="idz")
+    with pytest.raises(VariableError, match="want the scope"):
+        Generator(b)
+    with pytest.raises(ShapeError, match="'other' does not hold one integer a row"):
+        Generator(b, scope, ids="other", scores=b.tanh(other))
+
+
+def test_wrong_arguments():
+    b, scope = translator()
+    generator, feed = Generator(b, scope), {"source": SOURCES}
+    with pytest.raises(ShapeError, match="wants prompts"):
+        generator.greedy([], 3)
+    with pytest.raises(ShapeError, match="prompt 1 must be a list of at least one token"):
+        generator.greedy([[1], []], 3)
+    with pytest.raises(ShapeError, match="prompt 0 must be"):
+        generator.beam(["abc"], 3)
+    with pytest.raises(AttributeTypeError, match="generation of 0 tokens"):
+        generator.sample([[1]], 0)
+    with pytest.raises(AttributeTypeError, match="temperature > 0"):
+        generator.sample([[1]], 3, temperature=0.0)
+    with pytest.raises(AttributeTypeError, match="width >= 1"):
+        generator.beam([[1]], 3, width=0)
+    with pytest.raises(VariableError, match="'source'"):
+        generator.greedy([[1]], 3)
+    with pytest.raises(VariableError, match="no variable 'sauce'.*did you mean source"):
+        generator.greedy([[1]], 3, feed={"sauce": SOURCES})
+    with pytest.raises(ShapeError, match="has 3 rows for 2 sequences"):
+        generator.greedy([[1], [2]], 3, feed=feed)
