@@ -1,42 +1,40 @@
 """The fast program of a recurrent net: the same operators, over whole sequences where possible.
 
 Bound once for each plan: in-links are brought into time-major order, operators run in the phases of
-recurrent_split.py, those of the loop on views of time-major arrays, and out-links are brought back.
-Running it is one flat list of calls.
+recurrent_split.py, those of the loop on slots of arrays that batches share, and out-links are
+brought back. Running it is one flat list of calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..proto import net_pb2 as pb
-from .infer import infer_metas
 from .operation import Operator
 from .plan import PlanOptions
-from .recurrent_frame import Memory as SharedMemory
+from .recurrent_analysis import Analysis, analysis_of, given_at
 from .recurrent_frame import StepFrame, step_plan
 from .recurrent_links import Bound, take_into
-from .recurrent_split import Phases, live_operators, split, without_copies
 from .recurrent_step import Memory
 from .recurrent_store import (
     Alternating,
+    Arena,
     Each,
     KeptSteps,
+    Layout,
     Prefixes,
     Rows,
-    Shifted,
+    Sheet,
     Stored,
     Whole,
-    time_major,
 )
 from .scope import Scope
 from .shape import Levels, Meta
 
-_MOST_SPLITS = 256
+_MOST_FRAMES = 4096
 
 
 class FastProgram:
@@ -49,176 +47,163 @@ class FastProgram:
     def __init__(self, bound: Bound, options: PlanOptions) -> None:
         self.bound, self.options = bound, options
         self.step, self.schedule = bound.step, bound.schedule
-        self.xp, self.steps = bound.frame.xp, bound.schedule.steps
-        self.total = int(bound.schedule.starts[-1]) if self.steps else 0
+        self.place, self.xp = bound.frame.place, bound.frame.xp
         self.calls: list[Any] = []
         self.stored: dict[str, Stored] = {}
-        self.shared = SharedMemory(self.xp)
-        self.kept: KeptSteps | None = None
+        self.kept = KeptSteps() if bound.steps is not None else None
+        self.forward = bound.kept if isinstance(bound.kept, KeptSteps) else KeptSteps()
+        self.about: Analysis | None = None
         self._bind_boots()
-        if bound.steps is not None:
-            self.kept = KeptSteps()
-        if self.steps:
+        self._bind_final_states()
+        if self.schedule.steps:
             self._bind_steps()
         self._bind_finals()
-        self.calls = list(self.calls)
 
     def __call__(self) -> None:
+        if self.about is not None:
+            self.arena.state.context = self.bound.frame.state.context
         for call in self.calls:
             call()
         if self.bound.steps is not None:
             self.bound.steps.step_scopes = self.kept
 
-    # -- binding -------------------------------------------------------------------------------
-
     def _bind_steps(self) -> None:
-        self._bind_links()
-        self.ragged = self._sees_sequences()
-        self.keep = self._names_to_keep()
-        self._analyse()
+        self.about = analysis_of(self.bound, self.forward)
+        self.phases, self.rows = self.about.phases, self.about.rows
         self.late_reads = {name for op in self.phases.post for name in op.value_reads()}
-        self.step_reads = {name for op in self.phases.loop for name in op.value_reads()}
+        self.once_reads = self.late_reads | {
+            name for op in self.phases.pre for name in op.value_reads()
+        }
+        self.keep = self.about.keep
+        self.lasting = self.late_reads | self.keep | set(self.step.outputs)
+        self.arena = self._find_arena()
+        self.layout = Layout(self.schedule, self.arena.room)
+        self._bind_links()
         self._bind_memories()
-        self._bind_once(self.phases.static, self.step_reads | self.late_reads)
-        self._bind_once(self.phases.pre, self.step_reads | self.late_reads)
+        self._bind_once(self.phases.static)
+        self._bind_once(self.phases.pre)
         self._bind_loop()
-        self._bind_once(self.phases.post, set())
+        self._bind_once(self.phases.post)
         self._bind_outputs()
         self._keep_steps()
 
+    def _find_arena(self) -> Arena:
+        """The memory that this operator used before in this scope, if it still serves."""
+        b, about = self.bound, self.about
+        room, steps = int(self.schedule.sizes[0]), self.schedule.steps
+        if self.forward.arena is not None:  # slots of the forward run are read here
+            room, steps = self.forward.arena.room, self.forward.arena.steps
+        fixed = [
+            *(a for a, track in zip(b.statics, b.static_tracks, strict=True) if track is None),
+            self.forward.arena,
+        ]
+        if about.key is None:
+            return Arena(self.place, room, steps, fixed)
+        key = ("recurrent", b.owner, about.key, self.options, b.frame.train, self.place)
+        held = b.frame.scope.bound.get(key)
+        if held is None or not held.serves(room, steps, fixed):
+            if held is not None and self.forward.arena is None:
+                room, steps = max(room, held.room), max(steps, held.steps)
+            held = b.frame.scope.bound[key] = Arena(self.place, room, steps, fixed)
+        return held
+
+    # -- links ---------------------------------------------------------------------------------
+
     def _bind_links(self) -> None:
-        b = self.bound
+        b, ragged = self.bound, self.about.ragged
         for name, array, track in zip(self.step.inputs, b.arrays, b.tracks, strict=False):
-            self.stored[name] = Rows(self._gathered(array, track), track.starts)
+            if ragged:
+                gathered = self._gathered(array, track)
+                slots = Rows(gathered, track.starts[:-1].tolist(), track.starts[1:].tolist())
+                self.stored[name] = Sheet(slots)
+                continue
+            sheet = self.stored[name] = Sheet()
+            if name in self.once_reads or name in self.keep:
+                sheet.compact = self._gathered(array, track, ("compact", name))
+            if name in self.about.step_reads:
+                rows = track.rows if self.layout.gapless else track.rows[self.layout.filling]
+                target = self.arena.slots(("slots", name), array.shape[1:], array.dtype)
+                self.calls.append(take_into(self.xp, array, rows, target[: len(rows)]))
+                sheet.slots = self._slots(target)
         for name, array, track in zip(self.step.statics, b.statics, b.static_tracks, strict=True):
             if track is None:
                 self.stored[name] = Whole(array)
             else:
                 self.stored[name] = Prefixes(self._gathered(array, track), track.starts)
-        kept = b.kept.stored if isinstance(b.kept, KeptSteps) else {}
-        self.stored.update((name, kept[name]) for name in b.kept_names if name in kept)
+        for name in b.kept_names:
+            held = self.forward.stored.get(name)
+            if held is not None:  # other forms of a sheet are this program's own
+                own = Sheet(held.slots, held.compact) if isinstance(held, Sheet) else held
+                self.stored[name] = own
 
-    def _gathered(self, array: Any, track: Any) -> Any:
+    def _gathered(self, array: Any, track: Any, key: Any = None) -> Any:
         if track.in_order:
             return array
-        target = self.xp.empty((len(track.rows), *array.shape[1:]), array.dtype)
+        meta = ((len(track.rows), *array.shape[1:]), array.dtype)
+        if key is None:
+            target = self.xp.empty(*meta)
+        else:
+            target = self.arena.slots(key, *_row(meta))[: len(track.rows)]
         self.calls.append(take_into(self.xp, array, track.rows, target))
         return target
 
-    # -- what is known of one step -------------------------------------------------------------
+    def _slots(self, array: Any) -> Rows:
+        return Rows(array, self.layout.begins, self.layout.ends)
 
-    def _given(self, step: int) -> tuple[dict[str, Meta], dict[str, Levels]]:
-        """Shapes and offsets of the given variables at a step."""
-        b, size = self.bound, int(self.schedule.sizes[step])
-        known: dict[str, Meta] = {}
-        for name in self.step.given:
-            if name in self.stored:
-                array = self.stored[name].at(step)
-                known[name] = (array.shape, array.dtype)
-        if isinstance(b.kept, KeptSteps):
-            for name in b.kept_names:
-                if name not in known:
-                    (rows, *row), dtype = b.kept.metas[name]
-                    known[name] = ((size if name in b.kept.rows else rows, *row), dtype)
-        for memory, (row, dtype) in zip(self.step.memories, b.memory_metas, strict=True):
-            known[memory.previous] = ((size, *row), dtype)
-        offsets = {
-            name: track.inner[step]
-            for name, track in zip(self.step.inputs, b.tracks, strict=False)
-            if track.inner[step]
-        }
-        for name, levels, track in zip(
-            self.step.statics, b.static_levels, b.static_tracks, strict=True
-        ):
-            own = levels if track is None else track.inner[step]
-            if own:
-                offsets[name] = own
-        if isinstance(b.kept, KeptSteps) and b.kept.offsets:
-            offsets.update(
-                (name, own) for name, own in b.kept.offsets[step].items() if name in known
-            )
-        return known, offsets
+    def _compact(self, name: str) -> Any:
+        """A variable's value for all steps at once."""
+        held = self.stored[name]
+        if not isinstance(held, Sheet):
+            return held.array
+        if held.compact is None:
+            slots, total = held.slots, self.layout.total
+            if self.layout.gapless:
+                held.compact = slots.array[:total]
+            else:
+                row = slots.array.shape[1:]
+                target = self.arena.slots(("compact", name), row, slots.array.dtype)[:total]
+                self.calls.append(take_into(self.xp, slots.array, slots.rows, target))
+                held.compact = target
+        return held.compact
 
-    def _sees_sequences(self) -> bool:
-        """Whether a step sees sequences, so that its shapes depend on more than its rows."""
-        b = self.bound
-        return (isinstance(b.kept, KeptSteps) and b.kept.ragged) or any(
-            track is not None and bool(track.inner[0])
-            for track in (*b.tracks, *b.static_tracks, *b.out_tracks)
-        )
-
-    def _analyse(self) -> None:
-        self.known, self.known_offsets = self._given(0)
-        last, _ = self._given(self.steps - 1)
-        fixed = frozenset(name for name, stored in self.stored.items() if type(stored) is Whole)
-        key = (tuple(self.known.items()), tuple(last.items()), fixed, frozenset(self.keep))
-        found = None if self.ragged else self.step.splits.get(key)
-        if found is None:
-            found = self._split(last, fixed)
-            if not self.ragged:
-                while len(self.step.splits) >= _MOST_SPLITS:
-                    self.step.splits.pop(next(iter(self.step.splits)), None)
-                self.step.splits[key] = found
-        self.phases, self.metas, self.rows = found
-
-    def _split(
-        self, last: dict[str, Meta], fixed: frozenset[str]
-    ) -> tuple[Phases, dict[str, Meta], set[str]]:
-        step, sizes = self.step, self.schedule.sizes
-        levels = dict(self.known_offsets) if self.ragged else {}
-        metas = infer_metas(step.operators, self.known, step.vars, levels)
-        ends = metas
-        if sizes[-1] != sizes[0] and not self.ragged:
-            ends = infer_metas(step.operators, last, step.vars, {})
-        rows = {
-            name
-            for name, (shape, _) in metas.items()
-            if name not in fixed
-            and shape[:1] == (sizes[0],)
-            and (self.ragged or ends[name][0][:1] == (sizes[-1],))
-        }
-        live = live_operators(step, self.keep)
-        if self.ragged:
-            return Phases(loop=live), metas, rows
-        live = without_copies(step, live, metas, self.keep)
-        return split(step, live, metas, rows, fixed), metas, rows
-
-    def _names_to_keep(self) -> set[str]:
-        if self.bound.steps is None:
-            return set()
-        everything = {*self.step.given, *self.step.writes}
-        if self.bound.keep is None or self.ragged:
-            return everything
-        return everything & self.bound.keep
+    def _in_slots(self, name: str) -> None:
+        """Bring a variable that the loop reads into slots."""
+        held = self.stored.get(name)
+        if not isinstance(held, Sheet) or held.slots is not None:
+            return
+        row, dtype = _row(held.meta)
+        target = self.arena.slots(("slots", name), row, dtype)
+        rows = self.layout.filling
+        self.calls.append(take_into(self.xp, held.compact, rows, target[: len(rows)]))
+        held.slots = self._slots(target)
 
     # -- memories ------------------------------------------------------------------------------
 
     def _bind_boots(self) -> None:
         """Boot values in the schedule's order, by slot position."""
-        order = self.schedule.order
         self.boots = []
         for array in self.bound.boots:
             target = self.xp.empty(array.shape, array.dtype)
-            self.calls.append(take_into(self.xp, array, order, target))
+            self.calls.append(take_into(self.xp, array, self.schedule.order, target))
             self.boots.append(target)
 
     def _bind_memories(self) -> None:
         """The arrays of both sides of each memory."""
-        first = int(self.schedule.sizes[0])
-        reverse, lasting = self.step.reverse, self.late_reads | self.keep | set(self.step.outputs)
-        self.copied_states: list[tuple[Memory, Stored]] = []
-        for memory, (row, dtype) in zip(self.step.memories, self.bound.memory_metas, strict=True):
-            previous: Stored
-            state: Stored
-            if memory.state in lasting or memory.previous in lasting:
-                buffer = self.xp.empty((first + self.total, *row), dtype)
-                straight = Rows(buffer[first:], self.schedule.starts)
-                shifted = Shifted(buffer, self.schedule)
-                previous, state = (straight, shifted) if reverse else (shifted, straight)
+        reverse, room = self.step.reverse, self.arena.room
+        self.copied_states: list[tuple[Memory, Sheet]] = []
+        for number, memory in enumerate(self.step.memories):
+            row, dtype = self.bound.memory_metas[number]
+            if memory.state in self.lasting or memory.previous in self.lasting:
+                buffer = self.arena.slots(("memory", number), row, dtype, extra=1)
+                sides = [Sheet(self._slots(buffer)), Sheet(self._slots(buffer[room:]))]
+                previous, state = sides[::-1] if reverse else sides
             else:
-                pair = tuple(self.xp.empty((first, *row), dtype) for _ in range(2))
-                previous = Alternating(pair, self.schedule, 0)
-                state = Alternating(pair, self.schedule, -1 if reverse else 1)
+                pair = tuple(
+                    self.arena.array(("turn", number, side), ((room, *row), dtype))
+                    for side in range(2)
+                )
+                previous = Sheet(Alternating(pair, self.layout.sizes, 0))
+                state = Sheet(Alternating(pair, self.layout.sizes, -1 if reverse else 1))
             self.stored[memory.previous] = previous
             if memory.state in self.stored:
                 self.copied_states.append((memory, state))
@@ -230,57 +215,53 @@ class FastProgram:
             return partial(target.fill, memory.boot_value)
         return partial(self.xp.copyto, target, self.boots[memory.boot][places])
 
+    def _bind_final_states(self) -> None:
+        """Memory for the wanted last states in the schedule's order; those that have no step."""
+        running = int(self.schedule.sizes[0]) if self.schedule.steps else 0
+        self.finals: list[Any] = []
+        for memory in self.step.memories:
+            wanted = self.bound.finals[memory.final] if memory.final >= 0 else None
+            held = None if wanted is None else self.xp.empty(wanted.shape, wanted.dtype)
+            if held is not None and running < len(held):
+                places = slice(running, None)
+                self.calls.append(self._boot_call(memory, held[places], places))
+            self.finals.append(held)
+
     def _bind_finals(self) -> None:
         """Brings last states into the order of the batch."""
         inverse = np.argsort(self.schedule.order, kind="stable")
-        for memory, held in zip(self.step.memories, self._finals(), strict=True):
+        for memory, held in zip(self.step.memories, self.finals, strict=True):
             if held is not None:
                 target = self.bound.finals[memory.final]
                 self.calls.append(take_into(self.xp, held, inverse, target))
 
-    def _finals(self) -> list[Any]:
-        """For each memory whose last states are wanted, these in the schedule's order."""
-        if not hasattr(self, "final_states"):
-            running = int(self.schedule.sizes[0]) if self.steps else 0
-            self.final_states = []
-            for memory in self.step.memories:
-                wanted = self.bound.finals[memory.final] if memory.final >= 0 else None
-                held = None if wanted is None else self.xp.empty(wanted.shape, wanted.dtype)
-                if held is not None and running < len(held):
-                    places = slice(running, None)
-                    self.calls.append(self._boot_call(memory, held[places], places))
-                self.final_states.append(held)
-        return self.final_states
+    # -- operators that run once ---------------------------------------------------------------
 
-    # -- operators -----------------------------------------------------------------------------
-
-    def _bind_once(self, operators: list[Operator], read_later: set[str]) -> None:
-        """Operators that run once, on the rows of all steps."""
+    def _bind_once(self, operators: list[Operator]) -> None:
+        """Operators that run on the rows of all steps."""
         if not operators:
             return
         written = {name for op in operators for name in op.output_vars()}
-        lasting = (read_later | self.keep | set(self.step.outputs) | set(self.step.sums)) & written
-        known = {
-            name: self._whole_meta(name)
-            for op in operators
-            for name in op.input_vars()
-            if name not in written
-        }
-        arrays = {
-            name: time_major(self.stored[name], self.xp, self.calls)
-            for op in operators
-            for name in op.value_reads()
-            if name not in written
-        }
-        plan = self._plan(operators, known, lasting)
+        wanted = self.lasting | self.about.step_reads | self.once_reads | set(self.step.sums)
+        inputs = {name for op in operators for name in op.input_vars()} - written
+        values = {name for op in operators for name in op.value_reads()} - written
+        known = {name: self._whole_meta(name) for name in inputs}
+        arrays = {name: self._compact(name) for name in sorted(values)}
+        plan = self._plan(operators, known, self._outside(operators, wanted & written))
         for name in sorted(plan.survivors):
             arrays[name] = self._result(name, plan.metas[name])
-        frame = self._frame(plan, arrays, "once", self.bound.frame.scope)
-        self.calls += frame.calls
+        self.calls += self._frame(plan, arrays, "once", self.bound.frame.scope).calls
+
+    def _outside(self, operators: list[Operator], names: set[str]) -> set[str]:
+        """Those of the names that somebody reads besides these operators."""
+        phases = (self.phases.static, self.phases.pre, self.phases.loop, self.phases.post)
+        others = [op for phase in phases if phase is not operators for op in phase]
+        read = {name for op in others for name in op.value_reads()}
+        return names & (read | self.keep | {*self.step.outputs, *self.step.sums})
 
     def _whole_meta(self, name: str) -> Meta:
-        shape, dtype = self.metas[name]
-        return ((self.total, *shape[1:]), dtype) if name in self.rows else (shape, dtype)
+        shape, dtype = self.about.metas[name]
+        return ((self.layout.total, *shape[1:]), dtype) if name in self.rows else (shape, dtype)
 
     def _result(self, name: str, meta: Meta) -> Any:
         """Where an operator that runs once puts a result."""
@@ -289,18 +270,25 @@ class FastProgram:
                 if inner == name and total is not None:
                     self.stored[name] = Whole(total)
                     return total
-        array = self.xp.empty(*meta)
-        self.stored[name] = Rows(array, self.schedule.starts) if name in self.rows else Whole(array)
-        return array
+        if name not in self.rows:
+            array = self.arena.array(("whole", name), meta)
+            self.stored[name] = Whole(array)
+            return array
+        # Without gaps the loop works on the same memory; else this is another form of it.
+        form = "slots" if self.layout.gapless else "compact"
+        array = self.arena.slots((form, name), *_row(meta))
+        sheet = self.stored[name] = Sheet(compact=array[: meta[0][0]])
+        if self.layout.gapless:
+            sheet.slots = self._slots(array)
+        return sheet.compact
 
     def _plan(
         self, operators: list[Operator], known: Any, lasting: Any, offsets: Any = None
     ) -> Any:
-        place = self.bound.frame.place
-        return step_plan(self.step, operators, known, lasting, self.options, place, offsets)
+        return step_plan(self.step, operators, known, lasting, self.options, self.place, offsets)
 
     def _frame(self, plan: Any, arrays: dict[str, Any], tag: str, scope: Scope) -> StepFrame:
-        return StepFrame(plan, arrays, self.bound.frame, self.shared, tag, scope)
+        return StepFrame(plan, arrays, self.bound.frame, self.arena, tag, scope)
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -308,64 +296,101 @@ class FastProgram:
         """Everything that runs step by step, in the order in which it runs."""
         self.scopes = self._step_scopes()
         self.offsets: list[dict[str, Levels]] = []
-        finals = self._finals()
-        start = self._sum_arrays()
-        calls: list[list[Any]] = []
-        for step in range(self.steps):
-            frame_calls = self._bind_step(step)
-            calls.append([*self._boot_calls(step), *frame_calls, *self._ending_calls(step, finals)])
-        self.calls += start
+        self.step_sums: list[tuple[str, Any, Any, Any]] = []
+        written = {name for op in self.phases.loop for name in op.output_vars()}
+        for name in sorted(self.about.step_reads - written):
+            self._in_slots(name)
+        states = {memory.state for memory in self.step.memories}
+        self.surviving = written & (self.lasting | set(self.step.sums) | states)
+        self._start_sums()
+        self._make_room_before()
+        calls = [self._step_calls(step) for step in range(self.schedule.steps)]
         for step in self.bound.order:
             self.calls += calls[step]
-            self.calls += self._sum_calls(step)
         self._finish_sums()
 
-    def _bind_step(self, step: int) -> list[Any]:
-        operators = self.phases.loop
-        if not operators:
+    def _step_calls(self, step: int) -> list[Any]:
+        return [
+            *self._boot_calls(step),
+            *self._loop_calls(step),
+            *self._ending_calls(step),
+            *self._sum_calls(step),
+        ]
+
+    def _loop_calls(self, step: int) -> list[Any]:
+        """The step's operators, as they were bound for an earlier batch where that fits."""
+        if not self.phases.loop:
             return []
-        written = {name for op in operators for name in op.output_vars()}
-        lasting = self._lasting(written)
-        known, offsets = self._given(step) if self.ragged else (self._step_metas(step), {})
-        plan = self._plan(operators, known, lasting, offsets)
-        if self.ragged:
+        if not self.reusable:
+            return self._bind_step(step)
+        key = (self.layout.gapless, step, self.layout.sizes[step])
+        frames = self.arena.frames
+        calls = frames.get(key)
+        if calls is None:
+            if len(frames) >= _MOST_FRAMES:
+                frames.clear()
+            calls = frames[key] = self._bind_step(step)
+        return calls
+
+    def _bind_step(self, step: int) -> list[Any]:
+        known, offsets = self._given(step) if self.about.ragged else (None, None)
+        if known is None:
+            known = self._step_metas(step)
+        plan = self._plan(self.phases.loop, known, self.surviving, offsets)
+        if self.about.ragged:
             self.offsets.append(dict(plan.offsets))
-        for name in lasting:
+        for name in sorted(plan.survivors):
             self._make_room(name, plan.metas[name], step)
         arrays = {
             name: self.stored[name].at(step)
             for name in (*plan.externals, *plan.survivors)
-            if name in self.stored
+            if self._at_hand(name)
         }
         return self._frame(plan, arrays, "loop", self.scopes[step]).calls
 
-    def _step_metas(self, step: int) -> dict[str, Meta]:
-        size = int(self.schedule.sizes[step])
-        return {
-            name: ((size, *meta[0][1:]), meta[1]) if name in self.rows else meta
-            for name, meta in self.metas.items()
-        }
+    def _given(self, step: int) -> Any:
+        return given_at(self.bound, self.forward, step)
 
-    def _lasting(self, written: set[str]) -> set[str]:
-        """What the loop writes and somebody reads who does not belong to the step."""
-        wanted = self.late_reads | self.keep | set(self.step.outputs) | set(self.step.sums)
-        return written & (wanted | {memory.state for memory in self.step.memories})
+    def _at_hand(self, name: str) -> bool:
+        held = self.stored.get(name)
+        return held is not None and not (isinstance(held, Sheet) and held.slots is None)
+
+    def _step_metas(self, step: int) -> dict[str, Meta]:
+        size = self.layout.sizes[step]
+        metas = {
+            name: ((size, *meta[0][1:]), meta[1]) if name in self.rows else meta
+            for name, meta in self.about.metas.items()
+        }
+        for name, held in self.stored.items():
+            if isinstance(held, Each) and len(held.arrays) > step:
+                metas[name] = (held.arrays[step].shape, held.arrays[step].dtype)
+        return metas
+
+    def _make_room_before(self) -> None:
+        """Memory for what the loop writes and outlives its step, where that is known before."""
+        about = self.about
+        for name in sorted(self.surviving - self.stored.keys()):
+            if about.ragged:
+                break
+            if name in self.rows:
+                array = self.arena.slots(("slots", name), *_row(about.metas[name]))
+                self.stored[name] = Sheet(self._slots(array))
+            elif name not in self.lasting and name not in about.odd:
+                self.stored[name] = Whole(self.arena.array(("step", name), about.metas[name]))
+        known = about.key is not None and self.surviving <= self.stored.keys()
+        self.reusable = known and not self.nested
 
     def _make_room(self, name: str, meta: Meta, step: int) -> None:
-        """Memory for a variable of the loop that outlives its step."""
+        """Memory for other variables of the loop that outlive their step."""
         held = self.stored.get(name)
         if held is None and name in self.step.outputs:
             track = self.bound.out_tracks[self.step.outputs.index(name)]
             array = self.xp.empty((len(track.rows), *meta[0][1:]), meta[1])
-            self.stored[name] = Rows(array, track.starts)
-        elif held is None and name in self.rows and not self.ragged:
-            array = self.xp.empty((self.total, *meta[0][1:]), meta[1])
-            self.stored[name] = Rows(array, self.schedule.starts)
-        elif held is None or (type(held) is Each and len(held.arrays) == step):
-            if held is None:
-                held = self.stored[name] = Each([])
-            assert isinstance(held, Each)
-            held.arrays.append(self.xp.empty(*meta))
+            starts = track.starts.tolist()
+            self.stored[name] = Sheet(Rows(array, starts[:-1], starts[1:]))
+        elif held is None or isinstance(held, Each):
+            each = self.stored.setdefault(name, Each())
+            each.arrays.append(self.xp.empty(*meta))
 
     def _boot_calls(self, step: int) -> list[Any]:
         places = self.bound.begins(step)
@@ -376,7 +401,7 @@ class FastProgram:
             for memory in self.step.memories
         ]
 
-    def _ending_calls(self, step: int, finals: list[Any]) -> list[Any]:
+    def _ending_calls(self, step: int) -> list[Any]:
         copy = self.xp.copyto
         calls = [
             partial(copy, state.at(step), self.stored[memory.state].at(step))
@@ -386,38 +411,35 @@ class FastProgram:
         if places.start < places.stop:
             calls += [
                 partial(copy, held[places], self.stored[memory.state].at(step)[places])
-                for memory, held in zip(self.step.memories, finals, strict=True)
+                for memory, held in zip(self.step.memories, self.finals, strict=True)
                 if held is not None
             ]
         return calls
 
     def _step_scopes(self) -> list[Scope]:
         """A scope for each step where operators hold nets, which keep variables there."""
-        outer = self.bound.frame.scope
-        if isinstance(self.bound.kept, KeptSteps) and len(self.bound.kept):
-            return list(self.bound.kept)
-        nested = any(
+        self.nested = any(
             isinstance(value, pb.NetDesc) for op in self.phases.loop for value in op.attrs.values()
         )
-        self.nested = nested
-        return [Scope(parent=outer) if nested else outer for _ in range(self.steps)]
+        if self.forward:
+            return list(self.forward)
+        outer = self.bound.frame.scope
+        steps = range(self.schedule.steps)
+        return [Scope(parent=outer) if self.nested else outer for _ in steps]
 
     # -- sums over steps -----------------------------------------------------------------------
 
-    def _sum_arrays(self) -> list[Any]:
-        """Sums of what the loop computes: where they gather, and the calls that clear them."""
+    def _start_sums(self) -> None:
+        """Sums of what the loop computes are gathered step by step, from zero."""
         b = self.bound
-        self.step_sums: list[tuple[str, Any, Any, Any]] = []
-        calls: list[Any] = []
         for name, total, track in zip(self.step.sums, b.sums, b.sum_tracks, strict=True):
             if total is None or name in self.phases.sums:
                 continue
             gathering = total
             if track is not None and not track.in_order:
                 gathering = self.xp.empty(total.shape, total.dtype)
-            calls.append(partial(gathering.fill, 0))
+            self.calls.append(partial(gathering.fill, 0))
             self.step_sums.append((name, gathering, total, track))
-        return calls
 
     def _sum_calls(self, step: int) -> list[Any]:
         calls = []
@@ -440,14 +462,14 @@ class FastProgram:
         for name, array, track in zip(self.step.outputs, b.outputs, b.out_tracks, strict=True):
             if array is None:
                 continue
-            held = self.stored[name]
+            sheet = self.stored[name]
             rows = np.argsort(track.rows, kind="stable")
-            if isinstance(held, Shifted):
-                self.calls.append(take_into(self.xp, held.buffer, held.rows[rows], array))
-            elif track.in_order:
-                self.calls.append(partial(self.xp.copyto, array, held.array))
+            if sheet.compact is None:
+                self.calls.append(
+                    take_into(self.xp, sheet.slots.array, sheet.slots.rows[rows], array)
+                )
             else:
-                self.calls.append(take_into(self.xp, held.array, rows, array))
+                self.calls.append(take_into(self.xp, sheet.compact, rows, array))
         for name, total in zip(self.step.sums, b.sums, strict=True):
             if total is not None and name in self.phases.sums:
                 source = self.stored[name].array
@@ -458,10 +480,12 @@ class FastProgram:
         if self.kept is None:
             return
         self.kept += self.scopes if self.nested else []
-        self.kept.stored = _chosen(self.stored, self.keep)
-        self.kept.metas, self.kept.rows, self.kept.ragged = self.metas, self.rows, self.ragged
-        self.kept.offsets = self.offsets
+        self.kept.stored = {n: self.stored[n] for n in self.keep if n in self.stored}
+        self.kept.metas, self.kept.rows = self.about.metas, self.rows
+        self.kept.ragged, self.kept.offsets = self.about.ragged, self.offsets
+        self.kept.arena = self.arena
 
 
-def _chosen(stored: dict[str, Stored], names: Iterable[str]) -> dict[str, Stored]:
-    return {name: stored[name] for name in names if name in stored}
+def _row(meta: Meta) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of one row."""
+    return meta[0][1:], meta[1]

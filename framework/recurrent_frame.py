@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from .executor import Frame, ScratchPool
+from .executor import Frame
 from .operation import Operator
 from .plain_net import bind_chain, grouping
 from .plan import Plan, PlanOptions, Range, make_plan
 from .recurrent_step import StepNet
+from .recurrent_store import Arena
 from .scope import Scope
 from .shape import Levels, Meta
 
 _MOST_PLANS = 512
-
-
-class Memory:
-    """What the frames of one recurrent operator share, as they run one after the other."""
-
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
-        self.scratch = ScratchPool(xp)
-        self._blocks: dict[Any, Any] = {}
-
-    def block(self, key: Any, size: int) -> Any:
-        """Bytes for temporaries; the same ones for equal keys, unless these were too few."""
-        held = self._blocks.get(key)
-        if held is None or held.nbytes < size:
-            held = self._blocks[key] = self._xp.empty(max(size, 1), "uint8")
-        return held
 
 
 class StepFrame(Frame):
@@ -37,8 +22,8 @@ class StepFrame(Frame):
 
     Args:
         arrays: of all externals and survivors of the plan; temporaries are added.
-        outer: the frame of the recurrent operator, whose place, phase and state hold here too.
-        tag: frames of one tag share the memory of their temporaries.
+        outer: the frame of the recurrent operator, whose place and phase hold here too.
+        arena: holds temporaries; frames of one `tag` share the memory of their temporaries.
         scope: where operators that hold nets find their variables.
     """
 
@@ -47,20 +32,20 @@ class StepFrame(Frame):
         plan: Plan,
         arrays: dict[str, Any],
         outer: Frame,
-        memory: Memory,
+        arena: Arena,
         tag: str,
         scope: Scope,
     ) -> None:
         self.plan, self.scope = plan, scope
         self.place, self.xp = outer.place, outer.xp
-        self.train, self.state = outer.train, outer.state
+        self.train, self.state = outer.train, arena.state
         self.arrays = arrays
-        self._scratch = memory.scratch
+        self._scratch = arena.scratch
         self._fused = bind_chain
         for name, number in plan.placement.items():
             shape, dtype = plan.metas[name]
             size = plan.nbytes(name)
-            block = memory.block((tag, number), plan.blocks[number])
+            block = arena.block((tag, number), plan.blocks[number])
             arrays[name] = block[:size].view(dtype).reshape(shape)
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
 

@@ -90,7 +90,7 @@ class Bound:
         out_tracks, outputs: of the out-links; None for outputs that nobody needs.
         steps: variable that receives what the forward run keeps for the gradient, or None.
         kept: what the forward run kept: its step scopes; `kept_names`: what to read from there.
-        keep: names that must be kept; None = all.
+        keep: names that must be kept; None = all. owner: the operator.
     """
 
     step: StepNet
@@ -111,6 +111,7 @@ class Bound:
     sum_tracks: list[Track | None]
     steps: Variable | None = None
     keep: frozenset[str] | None = None
+    owner: Any = None
     kept: list[Any] | None = None
     kept_names: tuple[str, ...] = ()
 

@@ -121,6 +121,7 @@ class GradientProgram:
             [a for n, a in zip(wanted, k.list("static_grad"), strict=True) if n != EMPTY],
             [track_of[name] for name in wanted if name != EMPTY],
             kept=kept,
+            owner=k.op,
             kept_names=tuple(step.inputs[len(arriving) :]),
         )
 

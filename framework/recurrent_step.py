@@ -88,7 +88,7 @@ class StepNet:
         self.operators = [Operator(op, index) for index, op in enumerate(self.net.ops)]
         self.vars = {var.name: var for var in self.net.vars}
         self.plans: dict[Any, Any] = {}  # of recurrent_fast.py; they depend on shapes alone
-        self.splits: dict[Any, Any] = {}
+        self.analyses: dict[Any, Any] = {}
         self._check()
 
     def _lower_delays(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:

@@ -291,6 +291,7 @@ def _(k: Any) -> Any:
         k.list("final"),
         k.list("sum"),
         [None] * len(step.sums),
+        owner=k.op,
     )
     steps = k.op.outputs.get("steps", (EMPTY,))[0]
     readers = [op for op in plan.operators if steps in op.input_vars()]

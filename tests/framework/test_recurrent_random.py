@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from opscope.framework import recurrent_net
+from opscope.framework.context import OpContext
 from opscope.framework.printer import net_text
 from opscope.framework.recurrent_fast import FastProgram
-from rnn_nets import check_gradients, gradients, packed, rnn, run
+from opscope.framework.scope import Scope
+from opscope.framework.sequence import Sequences
+from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, with_loss
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")
 BATCHES = ([3, 1, 4], [2, 2, 2], [5], [1, 0, 2], [1, 1], [2, 4, 4, 1, 0])
@@ -160,6 +163,30 @@ def test_gradients(seed):
     made = Maker(seed)
     names = [name for name in made.values]
     check_gradients(made.desc, made.values, made.results, names)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_one_scope_for_many_batches(seed):
+    """What is bound for one batch serves the next, whatever its lengths are."""
+    made, rng, scope = Maker(seed), np.random.default_rng(seed), Scope()
+    net = with_loss(made.desc, made.values, made.results)
+    names = net.add_backward_ops("loss", list(made.values))
+    context = OpContext(keep=[*made.results, *names.values()], seed=1)
+    for lengths in ([2, 3], [3, 2, 1], [4, 4], [1], [5, 0, 2], [2, 3], [3, 3], [4, 4], [6, 1, 1]):
+        for name, value in made.values.items():
+            if isinstance(value, Sequences):
+                made.values[name] = packed(rng, lengths, *value.data.shape[1:])
+            elif name.startswith("boot"):
+                made.values[name] = rng.normal(size=(len(lengths), *value.shape[1:]))
+        fill(scope, made.values)
+        net.run(scope, context)
+        found = {name: scope.numpy(name) for name in made.results}
+        found |= {f"{name}'": scope.numpy(grad) for name, grad in names.items()}
+        wanted = run(made.desc, made.values, made.results)
+        grads = gradients(made.desc, made.values, made.results, list(made.values))
+        wanted |= {f"{name}'": value for name, value in grads.items()}
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-10, err_msg=name)
 
 
 def test_the_fast_program_is_what_runs(monkeypatch):
