@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ..framework.atomic import PathLike
 from ..framework.errors import FormatError, OpscopeError, ShapeError, nearest
+from ..proto import net_pb2 as pb
 from .components import Component, new_component
 from .config import ConfigLine, read_config_lines, split_lines
 from .context import simple_context
+from .dialect import arrays, from_desc, to_desc
 from .kaldi_io import Reader, Writer
 from .nodes import (
     COMPONENT,
@@ -203,11 +205,35 @@ class Nnet:
             writer.write_raw(end)
         writer.write_token("</Nnet3>")
 
+    # Descriptions
+
+    def to_desc(self) -> pb.NetDesc:
+        """The network as a NetDesc in the `nnet3.*` dialect; see `dialect`."""
+        outputs = [node.name for node in self.outputs()]
+        return to_desc(self.nodes, self.components, self.node_dims(), outputs)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of all components, by the names of their variables in `to_desc()`."""
+        return arrays(self.components)
+
+    @classmethod
+    def from_desc(cls, desc: pb.NetDesc, values: Mapping[str, np.ndarray]) -> Nnet:
+        """The network that a description of the dialect, and the arrays by name, stand for.
+
+        Raises:
+            FormatError: it is not of the dialect, or something is missing.
+            ShapeError: dimensions do not fit.
+        """
+        nnet = cls()
+        nnet._replace(*from_desc(desc, values))
+        return nnet
+
     # Text
 
     def config_lines(self, dims: bool = False) -> list[str]:
         """The config lines of all nodes, as Kaldi writes them; `dims` adds what they come to."""
         lines, sizes = [], self.node_dims() if dims else {}
+        outputs = {id(node) for node in self.outputs()}
         for before, node in zip([None, *self.nodes], self.nodes, strict=False):
             name = node.name
             if node.kind == INPUT:
@@ -222,7 +248,7 @@ class Nnet:
             elif node.kind == DIM_RANGE:
                 line = f"dim-range-node name={name} input-node={node.source}"
                 lines.append(f"{line} dim-offset={node.dim_offset} dim={node.dim}")
-            elif self.is_output(node):
+            elif id(node) in outputs:
                 line = f"output-node name={name} input={node.descriptor}"
                 line += f" dim={sizes[name]}" if dims else ""
                 lines.append(f"{line} objective={node.objective}")
@@ -258,21 +284,18 @@ class Nnet:
         """Whether there is a node of this name."""
         return any(node.name == name for node in self.nodes)
 
-    def is_output(self, node: NetworkNode) -> bool:
-        """Whether it is an output node, and not the descriptor before a component node."""
-        if node.kind != DESCRIPTOR:
-            return False
-        index = next(i for i, other in enumerate(self.nodes) if other is node)
-        after = self.nodes[index + 1] if index + 1 < len(self.nodes) else None
-        return after is None or after.kind != COMPONENT
-
     def inputs(self) -> list[NetworkNode]:
         """The input nodes."""
         return [node for node in self.nodes if node.kind == INPUT]
 
     def outputs(self) -> list[NetworkNode]:
-        """The output nodes."""
-        return [node for node in self.nodes if self.is_output(node)]
+        """The output nodes: descriptor nodes that no component follows."""
+        following = [*self.nodes[1:], None]
+        return [
+            node
+            for node, after in zip(self.nodes, following, strict=False)
+            if node.kind == DESCRIPTOR and (after is None or after.kind != COMPONENT)
+        ]
 
     def input_dim(self, name: str) -> int:
         """Columns of the input node `name`; -1 where there is none."""

@@ -148,8 +148,6 @@ class NaturalGradientAffineComponent(AffineComponent):
         # Kaldi also takes an opening token at the end, which some early versions wrote.
         self.closing = reader.expect_token(f"</{self.type}>", f"<{self.type}>")
 
-    closing = "</NaturalGradientAffineComponent>"
-
     def info(self) -> str:
         return super().info() + preconditioner_info(self)
 

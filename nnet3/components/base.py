@@ -96,6 +96,7 @@ class Component:
     keys: ClassVar[tuple[Key, ...]] = ()
     trained: ClassVar[tuple[str, ...]] = ()
     flags: ClassVar[Properties] = Properties(0)
+    closing = ""  # the closing token that was read, if it was not the usual one
 
     input_dim: int  # columns of the input
     output_dim: int  # columns of the output
@@ -211,7 +212,7 @@ class Component:
         """Write it as Kaldi does, opening and closing token included."""
         writer.write_token(f"<{self.type}>")
         write_fields(self, writer, self.fields)
-        writer.write_token(f"</{self.type}>")
+        writer.write_token(self.closing or f"</{self.type}>")
 
     def copy(self) -> Self:
         """A deep copy."""

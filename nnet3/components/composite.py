@@ -71,7 +71,8 @@ class CompositeComponent(UpdatableComponent):
             raise line.error(f"{self.type} wants a positive num-components=")
         self.components = []
         for i in range(1, count + 1):
-            nested = ConfigLine(line.require(f"component{i}"), line.place)
+            place = f"{line.place or 'line'}, component{i}"
+            nested = ConfigLine(line.require(f"component{i}"), place)
             type = nested.require("type")
             if nested.first_token:
                 raise nested.error(f"{nested.first_token!r} is not expected here")

@@ -94,8 +94,6 @@ class SumGroupComponent(Component):
     keys = (key("sizes", "ints", None), *optional(int, input_dim=None, output_dim=None))
     flags = _P.SIMPLE
 
-    closing = "</SumGroupComponent>"
-
     @property
     def input_dim(self) -> int:
         return sum(self.sizes)

@@ -1,0 +1,526 @@
+"""All component types: config line -> files -> config; old files; refusals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from opscope.framework.errors import FormatError, ShapeError
+from opscope.nnet3.components import COMPONENTS, Component, Properties, new_component
+from opscope.nnet3.config import ConfigLine
+from opscope.nnet3.kaldi_io import Reader, Writer
+
+# A config line for each type, its input and output dimension, its properties as Kaldi's bitmask,
+# and how many parameters it has.
+LINES = {
+    "AffineComponent": ("input-dim=4 output-dim=3", 4, 3, 0x63, 15),
+    "BackpropTruncationComponent": ("dim=4 scale=0.9", 4, 4, 0x104, 0),
+    "BatchNormComponent": ("dim=6 block-dim=3", 6, 6, 0x1F85, 0),
+    "BlockAffineComponent": ("input-dim=4 output-dim=6 num-blocks=2", 4, 6, 0x63, 18),
+    "ClipGradientComponent": ("dim=5 clipping-threshold=2", 5, 5, 0x145, 0),
+    "CompositeComponent": (
+        "num-components=2 component1='type=AffineComponent input-dim=3 output-dim=2'"
+        " component2='type=SigmoidComponent dim=2'",
+        3,
+        2,
+        0xE3,
+        8,
+    ),
+    "ConstantComponent": ("output-dim=3", 3, 3, 0x2, 3),
+    "ConstantFunctionComponent": ("input-dim=2 output-dim=3", 2, 3, 0x23, 3),
+    "ConvolutionComponent": (
+        "input-x-dim=4 input-y-dim=3 input-z-dim=2 filt-x-dim=2 filt-y-dim=3 filt-x-step=1"
+        " filt-y-step=1 num-filters=5",
+        24,
+        15,
+        0x6B,
+        65,
+    ),
+    "DistributeComponent": ("input-dim=6 output-dim=2", 6, 2, 0, 0),
+    "DropoutComponent": ("dim=3 dropout-proportion=0.5", 3, 3, 0x21C1, 0),
+    "DropoutMaskComponent": ("output-dim=2 continuous=true", 2, 2, 0x2000, 0),
+    "ElementwiseProductComponent": ("input-dim=6 output-dim=3", 6, 3, 0x41, 0),
+    "FixedAffineComponent": ("input-dim=3 output-dim=2", 3, 2, 0x21, 0),
+    "FixedBiasComponent": ("dim=3", 3, 3, 0x105, 0),
+    "FixedScaleComponent": ("dim=3 scale=2", 3, 3, 0x105, 0),
+    "GeneralDropoutComponent": (
+        "dim=4 block-dim=2 specaugment-max-proportion=0.5 specaugment-max-regions=2",
+        4,
+        4,
+        0x3D04,
+        0,
+    ),
+    "GruNonlinearityComponent": ("cell-dim=4 recurrent-dim=2", 16, 8, 0xE3, 8),
+    "LinearComponent": ("input-dim=4 output-dim=3 orthonormal-constraint=1", 4, 3, 0x6B, 12),
+    "LogSoftmaxComponent": ("dim=3", 3, 3, 0x281, 0),
+    "LstmNonlinearityComponent": ("cell-dim=2 use-dropout=true", 13, 4, 0x43, 6),
+    "MaxpoolingComponent": (
+        "input-x-dim=4 input-y-dim=2 input-z-dim=2 pool-x-size=2 pool-y-size=1 pool-z-size=2"
+        " pool-x-step=2 pool-y-step=1 pool-z-step=1",
+        16,
+        4,
+        0xE1,
+        0,
+    ),
+    "NaturalGradientAffineComponent": ("input-dim=4 output-dim=3 max-change=0.75", 4, 3, 0x63, 15),
+    "NaturalGradientPerElementScaleComponent": ("dim=3 param-stddev=1", 3, 3, 0x147, 3),
+    "NaturalGradientRepeatedAffineComponent": (
+        "input-dim=4 output-dim=6 num-repeats=2",
+        4,
+        6,
+        0xC63,
+        9,
+    ),
+    "NoOpComponent": ("dim=3 backprop-scale=0.5", 3, 3, 0x105, 0),
+    "NormalizeComponent": ("dim=6 block-dim=3 add-log-stddev=true", 6, 8, 0xC61, 0),
+    "OutputGruNonlinearityComponent": ("cell-dim=3", 9, 6, 0xE3, 3),
+    "PerElementOffsetComponent": ("dim=6 block-dim=3", 6, 6, 0x907, 3),
+    "PerElementScaleComponent": ("dim=3", 3, 3, 0x147, 3),
+    "PermuteComponent": ("column-map=2,0,1", 3, 3, 0x1, 0),
+    "PnormComponent": ("input-dim=6 output-dim=2", 6, 2, 0xC1, 0),
+    "RectifiedLinearComponent": ("dim=4 block-dim=2 self-repair-scale=1e-5", 4, 4, 0x685, 0),
+    "RepeatedAffineComponent": ("input-dim=4 output-dim=6 num-repeats=2", 4, 6, 0xC63, 9),
+    "RestrictedAttentionComponent": (
+        "key-dim=3 value-dim=2 num-left-inputs=2 num-right-inputs=1 num-heads=2",
+        2 * (3 + 2 + 3 + 4),
+        2 * (2 + 4),
+        0x1278,
+        0,
+    ),
+    "ScaleAndOffsetComponent": ("dim=6 block-dim=2", 6, 6, 0xD87, 4),
+    "SigmoidComponent": ("dim=3", 3, 3, 0x285, 0),
+    "SoftmaxComponent": ("dim=3", 3, 3, 0x385, 0),
+    "SpecAugmentTimeMaskComponent": ("dim=3", 3, 3, 0x3104, 0),
+    "StatisticsExtractionComponent": ("input-dim=3 output-period=2", 3, 7, 0x58, 0),
+    "StatisticsPoolingComponent": (
+        "input-dim=7 left-context=4 right-context=2 input-period=2 output-stddevs=true",
+        7,
+        6,
+        0xF0,
+        0,
+    ),
+    "SumBlockComponent": ("input-dim=6 output-dim=2 scale=0.5", 6, 2, 0x29, 0),
+    "SumGroupComponent": ("sizes=1,2,3", 6, 3, 0x1, 0),
+    "TanhComponent": ("dim=3", 3, 3, 0x285, 0),
+    "TdnnComponent": ("input-dim=3 output-dim=2 time-offsets=-1,0,2", 3, 2, 0x72, 20),
+    "TimeHeightConvolutionComponent": (
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=2 height-subsample-out=2"
+        " time-offsets=-1,0,1 height-offsets=0,1 required-time-offsets=0",
+        8,
+        6,
+        0xC72,
+        39,
+    ),
+}
+
+
+def from_config(type, text, seed=0):
+    component = new_component(type)
+    component.init_from_config(ConfigLine(f"component {text}"), np.random.default_rng(seed))
+    return component
+
+
+def as_bytes(component, binary):
+    writer = Writer(binary)
+    component.write(writer)
+    return writer.getvalue()
+
+
+def from_bytes(data):
+    return Component.read_new(Reader(data))
+
+
+def retyped(text, binary=False):
+    """A component read from text."""
+    return Component.read_new(Reader(text.encode(), binary=binary))
+
+
+def test_every_type_is_there():
+    assert set(LINES) == set(COMPONENTS)
+    assert len(COMPONENTS) == 46
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_from_config(type):
+    text, dim_in, dim_out, properties, size = LINES[type]
+    component = from_config(type, text)
+    assert component.type == type
+    assert (component.input_dim, component.output_dim) == (dim_in, dim_out)
+    assert component.properties == Properties(properties)
+    assert component.num_parameters == size
+    assert component.is_updatable == bool(properties & 2)
+    assert component.info().startswith(type)
+    assert type in repr(component)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("type", LINES)
+def test_files(type, binary):
+    component = from_config(type, LINES[type][0])
+    data = as_bytes(component, binary)
+    back = from_bytes(data)
+    assert as_bytes(back, binary) == data
+    assert as_bytes(back.copy(), binary) == data
+    if binary:
+        assert back.info() == component.info()
+        np.testing.assert_array_equal(back.vectorize(), component.vectorize())
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_every_truncation_is_one_clear_error(type):
+    data = as_bytes(from_config(type, LINES[type][0]), True)
+    for end in range(2, len(data) - 1, 3):
+        with pytest.raises(FormatError, match="byte"):
+            from_bytes(data[:end])
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_damage_is_one_clear_error_or_another_component(type):
+    data = as_bytes(from_config(type, LINES[type][0]), True)
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        broken = bytearray(data)
+        broken[rng.integers(2, len(data))] ^= 1 << rng.integers(8)
+        try:
+            component = from_bytes(bytes(broken))
+        except FormatError:
+            continue
+        as_bytes(component, True)
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_unknown_keys_are_refused(type):
+    with pytest.raises(FormatError, match="no-such-key=1 is not used"):
+        from_config(type, LINES[type][0] + " no-such-key=1")
+
+
+@pytest.mark.parametrize("type", [t for t in LINES if LINES[t][4]])
+def test_vectorize_and_back(type):
+    component = from_config(type, LINES[type][0])
+    vector = np.arange(component.num_parameters, dtype=np.float32)
+    component.unvectorize(vector)
+    np.testing.assert_array_equal(component.vectorize(), vector)
+    with pytest.raises(ShapeError, match="parameters"):
+        component.unvectorize(vector[1:])
+
+
+def test_vectorize_order():
+    component = from_config("AffineComponent", "input-dim=2 output-dim=3")
+    np.testing.assert_array_equal(
+        component.vectorize(),
+        np.concatenate([component.linear_params.ravel(), component.bias_params]),
+    )
+
+
+def test_constants_that_are_not_trained():
+    component = from_config("ConstantComponent", "output-dim=3 is-updatable=false")
+    assert component.num_parameters == 0
+    assert component.vectorize().size == 0
+    assert component.properties == 0
+
+
+def test_random_parameters_follow_the_generator():
+    line = "input-dim=40 output-dim=30 param-stddev=0.5 bias-stddev=2 bias-mean=7"
+    a = from_config("NaturalGradientAffineComponent", line, seed=1)
+    b = from_config("NaturalGradientAffineComponent", line, seed=1)
+    c = from_config("NaturalGradientAffineComponent", line, seed=2)
+    np.testing.assert_array_equal(a.linear_params, b.linear_params)
+    assert not np.array_equal(a.linear_params, c.linear_params)
+    assert a.linear_params.dtype == a.bias_params.dtype == np.float32
+    assert a.linear_params.std() == pytest.approx(0.5, rel=0.1)
+    assert a.bias_params.mean() == pytest.approx(7, rel=0.3)
+
+
+def test_defaults_of_the_natural_gradient():
+    component = from_config("NaturalGradientAffineComponent", "input-dim=7 output-dim=200")
+    assert (component.rank_in, component.rank_out, component.update_period) == (4, 80, 4)
+    assert (component.num_samples_history, component.alpha) == (2000, 4)
+    assert component.learning_rate == np.float32(0.001)
+
+
+def test_default_deviations():
+    tdnn = from_config("TdnnComponent", "input-dim=50 output-dim=90 time-offsets=0,1")
+    assert tdnn.linear_params.std() == pytest.approx(1 / math.sqrt(100), rel=0.1)
+    line = "input-dim=5 output-dim=9 time-offsets=0 use-bias=false"
+    tdnn = from_config("TdnnComponent", line)
+    assert tdnn.bias_params.size == 0
+    assert tdnn.properties & Properties.PROPAGATE_ADDS
+    assert "has-bias=false" in tdnn.info()
+    cnn = from_config(
+        "TimeHeightConvolutionComponent",
+        "num-filters-in=3 num-filters-out=3 height-in=4 height-out=4 offsets=0,0;-1,0;0,1"
+        " init-unit=true",
+    )
+    assert cnn.offsets == [(-1, 0), (0, 0), (0, 1)]
+    np.testing.assert_array_equal(cnn.linear_params[:, 3:6], np.eye(3))
+    assert np.count_nonzero(cnn.linear_params) == 3
+    assert cnn.all_time_offsets == [-1, 0]
+    assert cnn.time_offsets_modulus == 1
+    assert cnn.required_time_offsets == [-1, 0]
+
+
+def test_parameters_from_files(tmp_path):
+    matrix = np.arange(12, dtype=np.float32).reshape(3, 4)
+    writer = Writer()
+    writer.write_matrix(matrix)
+    path = tmp_path / "matrix"
+    writer.save(path)
+    vector = Writer()
+    vector.write_vector(matrix[0])
+    vector.save(tmp_path / "vector")
+    for type in ("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent"):
+        component = from_config(type, f"matrix={path}")
+        np.testing.assert_array_equal(component.linear_params, matrix[:, :3])
+        np.testing.assert_array_equal(component.bias_params, matrix[:, 3])
+    np.testing.assert_array_equal(from_config("LinearComponent", f"matrix={path}").params, matrix)
+    for type, key, attr in (
+        ("PerElementScaleComponent", "vector", "scales"),
+        ("NaturalGradientPerElementScaleComponent", "scales", "scales"),
+        ("PerElementOffsetComponent", "vector", "offsets"),
+        ("FixedScaleComponent", "scales", "scales"),
+        ("FixedBiasComponent", "bias", "bias"),
+    ):
+        component = from_config(type, f"{key}={tmp_path / 'vector'}")
+        np.testing.assert_array_equal(getattr(component, attr), matrix[0])
+    convolution = from_config(
+        "ConvolutionComponent",
+        "input-x-dim=3 input-y-dim=1 input-z-dim=1 filt-x-dim=3 filt-y-dim=1 filt-x-step=1"
+        f" filt-y-step=1 matrix={path}",
+    )
+    np.testing.assert_array_equal(convolution.filter_params, matrix[:, :3])
+    with pytest.raises(FormatError, match="input-dim=9, but the file has 3"):
+        from_config("AffineComponent", f"matrix={path} input-dim=9")
+    with pytest.raises(FormatError, match="absent"):
+        from_config("AffineComponent", "matrix=absent")
+
+
+REFUSED = {
+    "AffineComponent": ["", "input-dim=3", "input-dim=0 output-dim=3", "input-dim=3 output-dim=-1"],
+    "LinearComponent": ["output-dim=3", "input-dim=-3 output-dim=3"],
+    "BlockAffineComponent": ["input-dim=4 output-dim=4 num-blocks=3"],
+    "RepeatedAffineComponent": ["input-dim=4 output-dim=4 num-repeats=0"],
+    "SigmoidComponent": ["", "dim=-1", "dim=x", "dim=4 block-dim=3", "dim=4 block-dim=0"],
+    "ElementwiseProductComponent": ["input-dim=4 output-dim=3", "input-dim=3 output-dim=3"],
+    "PnormComponent": ["input-dim=4 output-dim=0"],
+    "PermuteComponent": ["column-map=0,0", "column-map=1,2", "column-map="],
+    "SumGroupComponent": ["sizes=0,1", "sizes=1 input-dim=2", "input-dim=3 output-dim=2", "sizes="],
+    "ClipGradientComponent": ["dim=2 clipping-threshold=-1"],
+    "BackpropTruncationComponent": ["dim=2 scale=0", "dim=2 zeroing-interval=0"],
+    "NormalizeComponent": ["", "dim=3 input-dim=3", "dim=3 target-rms=0", "dim=4 block-dim=3"],
+    "BatchNormComponent": ["dim=4 block-dim=3", "dim=4 epsilon=0", "dim=4 block-dim=0"],
+    "PerElementOffsetComponent": ["dim=4 block-dim=3", "", "dim=0"],
+    "PerElementScaleComponent": ["", "dim=3 learning-rate=-1"],
+    "ScaleAndOffsetComponent": ["dim=4 block-dim=3"],
+    "FixedScaleComponent": ["", "scale=1"],
+    "FixedBiasComponent": ["", "dim=0"],
+    "FixedAffineComponent": ["", "matrix=a input-dim=3", "input-dim=2"],
+    "ConvolutionComponent": [
+        LINES["ConvolutionComponent"][0].replace("filt-x-dim=2", "filt-x-dim=9"),
+        LINES["ConvolutionComponent"][0] + " input-vectorization-order=xyz",
+        LINES["ConvolutionComponent"][0].replace("num-filters=5", ""),
+    ],
+    "MaxpoolingComponent": [
+        LINES["MaxpoolingComponent"][0].replace("pool-x-step=2", "pool-x-step=3"),
+    ],
+    "TdnnComponent": [
+        "input-dim=3 output-dim=2 time-offsets=0,0",
+        "input-dim=3 output-dim=2 time-offsets=",
+        "input-dim=0 output-dim=2 time-offsets=0",
+    ],
+    "TimeHeightConvolutionComponent": [
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0;0",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0;0,0",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=9 offsets=0,0",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0;0,5",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0 init-unit=true",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 time-offsets=1,0"
+        " height-offsets=0",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0"
+        " required-time-offsets=3",
+    ],
+    "LstmNonlinearityComponent": ["", "cell-dim=0", "cell-dim=3 sigmoid-self-repair-threshold=0.5"],
+    "GruNonlinearityComponent": ["cell-dim=3 recurrent-dim=4", "cell-dim=0"],
+    "StatisticsExtractionComponent": ["input-dim=3 input-period=2 output-period=3"],
+    "StatisticsPoolingComponent": [
+        "input-dim=3",
+        "input-dim=3 left-context=3 right-context=2 input-period=2",
+        "input-dim=4 left-context=3 right-context=2 output-stddevs=true",
+    ],
+    "RestrictedAttentionComponent": [
+        "key-dim=3 value-dim=2 num-left-inputs=0 num-right-inputs=0",
+        "key-dim=3 value-dim=2 num-left-inputs=1 num-right-inputs=0 num-left-inputs-required=2",
+        "key-dim=0 value-dim=2 num-left-inputs=1 num-right-inputs=0",
+    ],
+    "DropoutComponent": ["dim=3", "dim=3 dropout-proportion=1.5"],
+    "GeneralDropoutComponent": ["dim=3 continuous=true specaugment-max-proportion=0.5"],
+    "SpecAugmentTimeMaskComponent": ["dim=3 time-mask-max-frames=1"],
+    "CompositeComponent": [
+        "",
+        "num-components=1",
+        "num-components=0",
+        "num-components=1 component1='type=NoSuchComponent'",
+        "num-components=1 component1='type=CompositeComponent num-components=1'",
+        "num-components=1 component1='x type=NoOpComponent dim=2'",
+        "num-components=1 component1='type=NoOpComponent dim=2 y=3'",
+        "num-components=1 component1='type=DropoutComponent dim=2 dropout-proportion=0.1'",
+        "num-components=1 component1='type=DistributeComponent input-dim=4 output-dim=2'",
+        "num-components=2 component1='type=NoOpComponent dim=2'"
+        " component2='type=NoOpComponent dim=3'",
+    ],
+}
+
+
+@pytest.mark.parametrize(("type", "text"), [(t, line) for t, ls in REFUSED.items() for line in ls])
+def test_refused_lines(type, text):
+    with pytest.raises(FormatError) as caught:
+        from_config(type, text)
+    assert "component" in str(caught.value)
+
+
+def test_unknown_types():
+    with pytest.raises(FormatError, match="unknown component type 'AffinComponent'.*Affine"):
+        new_component("AffinComponent")
+    with pytest.raises(FormatError, match="unknown component '<AffinComponent>'"):
+        retyped("<AffinComponent> ")
+    with pytest.raises(FormatError, match="unknown component"):
+        retyped("AffineComponent ")
+
+
+OLD = {
+    "is-gradient after the parameters": "<PerElementScaleComponent> <LearningRate> 0.1 <Params> "
+    " [ 1 2 ]\n<IsGradient> F </PerElementScaleComponent> ",
+    "no dimension": "<PerElementOffsetComponent> <LearningRate> 0.1 <Offsets>  [ 1 2 ]\n"
+    "</PerElementOffsetComponent> ",
+    "an opening token at the end": "<SumGroupComponent> <Sizes> [ 1 2 ]\n<SumGroupComponent> ",
+    "a no-op with statistics": "<NoOpComponent> <Dim> 2 <ValueAvg>  [ ]\n<DerivAvg>  [ ]\n"
+    "<Count> 0 <NumDimsSelfRepaired> 0 <NumDimsProcessed> 0 </NoOpComponent> ",
+    "normalize called dim": "<NormalizeComponent> <Dim> 3 <ValueAvg>  [ ]\n<DerivAvg>  [ ]\n"
+    "<Count> 0 </NormalizeComponent> ",
+    "nonlinearity without derivatives": "<SigmoidComponent> <Dim> 2 <ValueAvg>  [ 0.5 0.25 ]\n"
+    "<DerivAvg>  [ 0.1 0.2 ]\n<Count> 3 </SigmoidComponent> ",
+    "natural gradient with statistics": "<NaturalGradientAffineComponent> <LearningRate> 0.1 "
+    "<LinearParams>  [\n  1 2 ]\n<BiasParams>  [ 3 ]\n<RankIn> 1 <RankOut> 1 <UpdatePeriod> 4 "
+    "<NumSamplesHistory> 2000 <Alpha> 4 <MaxChangePerSample> 0.075 <IsGradient> F <UpdateCount> 1 "
+    "<ActiveScalingCount> 2 <MaxChangeScaleStats> 3 </NaturalGradientAffineComponent> ",
+    "natural gradient with an opening token at the end": "<NaturalGradientAffineComponent> "
+    "<LearningRate> 0.1 <LinearParams>  [\n  1 2 ]\n<BiasParams>  [ 3 ]\n<RankIn> 1 <RankOut> 1 "
+    "<UpdatePeriod> 4 <NumSamplesHistory> 2000 <Alpha> 4 <NaturalGradientAffineComponent> ",
+    "tdnn with one alpha": "<TdnnComponent> <LearningRate> 0.1 <TimeOffsets> [ 0 ]\n<LinearParams>"
+    "  [\n  1 2 ]\n<BiasParams>  [ ]\n<OrthonormalConstraint> 0 <UseNaturalGradient> T "
+    "<NumSamplesHistory> 2000 <Alpha> 4 <RankInOut> 1 1 </TdnnComponent> ",
+    "dropout without mode": "<DropoutComponent> <Dim> 2 <DropoutProportion> 0.5 "
+    "</DropoutComponent> ",
+    "clip gradient": "<ClipGradientComponent> <Dim> 2 <ClippingThreshold> 1 <NormBasedClipping> F "
+    "<NumElementsClipped> 0 <NumElementsProcessed> 0 </ClipGradientComponent> ",
+    "truncation without scale": "<BackpropTruncationComponent> <Dim> 2 <ClippingThreshold> 1 "
+    "<ZeroingThreshold> 1 <ZeroingInterval> 1 <RecurrenceInterval> 1 <NumElementsClipped> 0 "
+    "<NumElementsZeroed> 0 <NumElementsProcessed> 0 <NumZeroingBoundaries> 0 "
+    "</BackpropTruncationComponent> ",
+    "constant without learning rate": "<ConstantFunctionComponent> <InputDim> 2 <Output>  [ 1 ]\n"
+    "<IsUpdatable> T <UseNaturalGradient> T </ConstantFunctionComponent> ",
+}
+
+
+@pytest.mark.parametrize("text", OLD.values(), ids=OLD)
+def test_old_files_are_written_back_as_they_were(text):
+    component = retyped(text)
+    assert as_bytes(component, False) == text.encode()
+    assert as_bytes(component.copy(), False) == text.encode()
+
+
+def test_edited_old_files_are_written_as_today():
+    component = retyped(OLD["no dimension"])
+    assert (component.dim, component.use_natural_gradient) == (2, True)
+    component.use_natural_gradient = False
+    assert b"<UseNaturalGradient> F" in as_bytes(component, False)
+    tdnn = retyped(OLD["tdnn with one alpha"])
+    assert (tdnn.alpha_in, tdnn.alpha_out) == (4, 4)
+    scale = retyped(OLD["is-gradient after the parameters"])
+    scale.is_gradient = True
+    text = as_bytes(scale, False).decode()
+    assert text.count("<IsGradient>") == 1
+    assert retyped(text).is_gradient
+
+
+def test_a_column_map_of_floats():
+    writer = Writer(header=False)
+    writer.write_token("<PermuteComponent>")
+    writer.write_token("<ColumnMap>")
+    writer.write_vector(np.array([2, 0, 1, 7], np.float32))
+    writer.write_token("</PermuteComponent>")
+    component = Component.read_new(Reader(writer.getvalue(), binary=True))
+    assert component.column_map == [2, 0, 1, 3]
+
+
+def test_statistics_are_averages_in_files_and_sums_in_memory():
+    text = OLD["nonlinearity without derivatives"]
+    component = retyped(text)
+    np.testing.assert_allclose(component.value_sum, [1.5, 0.75])
+    assert component.value_sum.dtype == np.float64
+    component.value_sum += 1.5
+    component.count += 3
+    np.testing.assert_allclose(component.value_avg, [0.5, 0.375])
+    assert b"[ 0.5 0.375 ]" in as_bytes(component, False)
+    component.zero_stats()
+    assert component.count == 0
+    assert b"<ValueAvg>  [ ]" in as_bytes(component, False)
+
+
+def test_statistics_of_batch_norm():
+    component = from_config("BatchNormComponent", "dim=2")
+    rows = np.array([[1.0, 2.0], [3.0, 6.0]])
+    component.count = 2.0
+    component.stats_sum, component.stats_sumsq = rows.sum(0), np.square(rows).sum(0)
+    np.testing.assert_allclose(component.stats_mean, [2, 4])
+    np.testing.assert_allclose(component.stats_var, [1, 4])
+    back = from_bytes(as_bytes(component, True))
+    np.testing.assert_allclose(back.stats_sumsq, component.stats_sumsq)
+    assert "data-mean=[ 2.0 4.0 ], data-stddev=[ 1.0 2.0 ]" in back.info()
+    back.test_mode = True
+    assert back.properties == Properties(0x185)
+
+
+def test_statistics_of_recurrent_nonlinearities():
+    for type, line, divisor in (
+        ("LstmNonlinearityComponent", "cell-dim=2", 8),
+        ("GruNonlinearityComponent", "cell-dim=2", 8),
+        ("OutputGruNonlinearityComponent", "cell-dim=2", 8),
+    ):
+        component = from_config(type, line)
+        component.count = 4.0
+        component.value_sum += 2
+        component.self_repair_total = component.self_repair_total + 1.0
+        back = from_bytes(as_bytes(component, True))
+        np.testing.assert_allclose(back.value_avg, 0.5)
+        np.testing.assert_allclose(back.self_repair_total, component.self_repair_total)
+        assert f"self-repaired-proportion={1 / divisor:g}" in back.info()
+        back.zero_stats()
+        assert back.count == 0 and not back.value_sum.any()
+
+
+def test_learning_rates():
+    component = from_config("AffineComponent", "input-dim=2 output-dim=2 learning-rate-factor=0.5")
+    component.set_learning_rate(0.5)
+    assert component.learning_rate == 0.25
+    composite = from_config("CompositeComponent", LINES["CompositeComponent"][0])
+    composite.set_learning_rate(0.125)
+    assert composite.components[0].learning_rate == 0.125
+    composite.components[1].count = 4.0
+    composite.zero_stats()
+    assert composite.components[1].count == 0
+
+
+def test_huge_sizes_are_refused_before_anything_is_allocated():
+    data = bytearray(as_bytes(from_config("FixedScaleComponent", "dim=3"), True))
+    at = data.index(b"FV ") + 4
+    data[at : at + 4] = (1 << 30).to_bytes(4, "little")
+    with pytest.raises(FormatError):
+        from_bytes(bytes(data))
+
+
+def test_nested_composites_in_files_are_refused():
+    inner = as_bytes(from_config("CompositeComponent", LINES["CompositeComponent"][0]), False)
+    text = "<CompositeComponent> <LearningRate> 1 <MaxRowsProcess> 9 <NumComponents> 1 "
+    with pytest.raises(FormatError, match="within"):
+        retyped(text + inner.decode() + "</CompositeComponent> ")
