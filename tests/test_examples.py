@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -53,6 +54,72 @@ def test_trees(tmp_path: pathlib.Path) -> None:
     for name in ("trees.pb", "trees.safetensors", "trees.csv", "trees.png"):
         assert (tmp_path / name).stat().st_size > 0
     assert "-(2 + 3) = " in out
+
+
+def test_characters(tmp_path: pathlib.Path) -> None:
+    """Trained on a little text, then sampled from the files in a process of its own."""
+    folder = ROOT / "examples/char_rnn"
+    small = ("--epochs", 6, "--hidden", 96, "--limit", 80000)
+    trained = run(folder / "train.py", "--out", tmp_path, *small)
+    assert float(re.search(r"held-out bits per character ([0-9.]+)", trained)[1]) < 4.0
+    for name in ("char_rnn.pb", "char_rnn.safetensors", "char_rnn.csv", "char_rnn.png"):
+        assert (tmp_path / name).stat().st_size > 0
+    sample = (folder / "sample.py", "--out", tmp_path, "--length", 80, "--prompt", "The ")
+    text = run(*sample)
+    assert text.startswith("The ") and len(text) >= 80 and text == run(*sample)
+    assert run(*sample, "--beam", 3) != text
+
+
+def tagger_files(folder: pathlib.Path) -> pathlib.Path:
+    """Sentences of words whose slot follows from the word before, as CNTK's text format."""
+    rng = np.random.default_rng(0)
+    for part, sentences in (("train", 300), ("test", 40)):
+        with open(folder / f"atis.{part}.ctf", "w") as file:
+            for number in range(sentences):
+                before = 0
+                for word in rng.integers(0, 4, size=rng.integers(1, 9)):
+                    file.write(f"{number}\t|S0 {word}:1 |# w{word}\t|S2 {before}:1 |# s{before}\n")
+                    before = word
+    return folder
+
+
+def word_error(printed: str) -> float:
+    return float(re.search(r"test word error ([0-9.]+)%", printed)[1])
+
+
+TAGGER = ROOT / "examples/tagger/train.py"
+
+
+def test_tagger(tmp_path: pathlib.Path) -> None:
+    small = ("--epochs", 8, "--batch", 8, "--embedding", 32, "--hidden", 64, "--rate", 0.03)
+    printed = run(TAGGER, tagger_files(tmp_path), "--out", tmp_path, *small)
+    assert word_error(printed) < 10
+    for name in ("tagger.pb", "tagger.safetensors", "tagger.csv", "tagger.png"):
+        assert (tmp_path / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0 |S0 1:1 |S2 2:0.5\n", "atis.train.ctf:1: stream S2: want CLASS:1, not '2:0.5'"),
+        ("0 |S0 1:1 |S2 2:1\nrubbish\n", "atis.train.ctf:2: want NUMBER |stream ..., not"),
+        ("0 |S0 1:1\n", "atis.train.ctf: holds no stream 'S2'"),
+    ],
+)
+def test_tagger_refuses_bad_files(tmp_path: pathlib.Path, text: str, said: str) -> None:
+    (tmp_path / "atis.train.ctf").write_text(text)
+    done = subprocess.run(
+        [sys.executable, TAGGER, tmp_path, "--out", tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and said in done.stderr
+
+
+@pytest.mark.slow
+def test_tagger_on_atis(tmp_path: pathlib.Path) -> None:
+    if not os.environ.get("OPSCOPE_CNTK_DATA"):
+        pytest.skip("set OPSCOPE_CNTK_DATA to the folder of atis.train.ctf and atis.test.ctf")
+    printed = run(TAGGER, "--out", tmp_path, "--epochs", 3)
+    assert word_error(printed) <= 4.0
 
 
 def blocks(language: str) -> list[str]:
