@@ -10,7 +10,7 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ...operators.matmul import as_rows, product
-from .lowering import OUT, Recipe, X, lowers
+from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, Step, X, deriv_of, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 
@@ -20,9 +20,25 @@ def _(component: Any, recipe: Recipe) -> None:
     trainable = component.type != "FixedAffineComponent"
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
-    product = recipe.temp()
-    recipe.op("matmul", product, attrs={"transpose_y": True}, x=X, y=w)
+    product, transposed = recipe.temp(), {"transpose_y": True}
+    recipe.op("matmul", product, attrs=transposed, x=X, y=w)
     recipe.op("add", OUT, x=product, y=b)
+    # Both operators have the same gradient at their outputs; the registry's way would copy it.
+    grad = {"out_grad": (OUT_DERIV,)}
+    recipe.backward = [
+        Step(
+            "add_grad",
+            {"x": (OUT_DERIV,), "y": (b,), **grad},
+            {"y_grad": (deriv_of(b),)},
+            {},
+        ),
+        Step(
+            "matmul_grad",
+            {"x": (X,), "y": (w,), **grad},
+            {"x_grad": (IN_DERIV,), "y_grad": (deriv_of(w),)},
+            transposed,
+        ),
+    ]
 
 
 @lowers("LinearComponent")

@@ -112,6 +112,12 @@ def _patches(array: Any, attrs: Any, xp: Any) -> Any:
     return windows(images, shape, (n, dx * sx, dy * sy, dx, dy, dz))
 
 
+def _windows(attrs: Any) -> int:
+    """How many windows an image has."""
+    (x, y, _), (fx, fy), (sx, sy) = attrs["size"], attrs["filter"], attrs["step"]
+    return (1 + (x - fx) // sx) * (1 + (y - fy) // sy)
+
+
 def chunks_of(rows: int, row_bytes: int) -> list[slice]:
     """Ranges of rows whose patches fit into `CHUNK_BYTES`."""
     step = max(1, CHUNK_BYTES // max(row_bytes, 1))
@@ -142,15 +148,14 @@ def _(k: Any) -> Callable[[], Any]:
     xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
     filters, taps = w.shape
     grad, calls = k["out_grad"], []
-    rows_total = grad.shape[0]
-    grad = grad.reshape(rows_total, grad.shape[1] // filters, filters)
+    rows_total, pools = grad.shape[0], _windows(k.attrs)
+    grad = grad.reshape(rows_total, pools, filters)
     if k.get("b_grad") is not None:
         calls.append(reducing(xp, grad, k["b_grad"]))
     if w_grad is not None:
         calls.append(partial(w_grad.fill, 0))
     if x_grad is not None:
         calls.append(partial(x_grad.fill, 0))
-    pools = grad.shape[1]
     chunks = chunks_of(rows_total, pools * taps * grad.itemsize)
     for rows in chunks:
         part = grad[rows]

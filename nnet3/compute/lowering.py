@@ -12,7 +12,7 @@ gradients in the registry; nothing is written twice. A compiler instantiates rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ class Recipe:
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
+        backward: gradient operators where those in the registry would do more than is needed.
     """
 
     indexes: Any = None
@@ -88,6 +89,7 @@ class Recipe:
     steps: list[Step] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    backward: list[Step] = field(default_factory=list)
     path: str = ""
     _temps: int = 0
 
@@ -149,18 +151,43 @@ def lower_into(component: Any, recipe: Recipe) -> None:
     lowering(component, recipe)
 
 
-def backward_steps(recipe: Recipe, derivs: tuple[str, ...], want_input: bool) -> list[Step]:
+def deriv_of(name: str) -> str:
+    """The symbolic name of a derivative."""
+    return name + "@D"
+
+
+def backward_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) -> list[Step]:
     """Gradient operators of a recipe: from `out@D` to `x@D` and `param/NAME@D` of `derivs`."""
+    wanted = [_PARAMETER + name for name in derivs] + ([X] if want_input else [])
+    steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
+    written = {name for step in steps for names in step.outputs.values() for name in names}
+    for name in wanted:  # what the output does not depend on
+        if deriv_of(name) not in written:
+            outputs = {"out": (deriv_of(name),)}
+            steps.append(Step("fill_like", {"x": (name,)}, outputs, {"value": 0.0}))
+    return steps
+
+
+def _asked_for(steps: list[Step], wanted: list[str]) -> list[Step]:
+    """Steps without the outputs that nobody wants."""
+    names = {deriv_of(name) for name in wanted}
+    left = []
+    for step in steps:
+        outputs = {slot: given for slot, given in step.outputs.items() if names & set(given)}
+        if outputs:
+            left.append(replace(step, outputs=outputs))
+    return left
+
+
+def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
+    """Steps by the gradient makers of the recipe's operators."""
     net = pb.NetDesc()
-    arrays = recipe.parameters | recipe.constants
-    names = [X, *(_PARAMETER + name for name in arrays)]
-    for name in names:
+    for name in (X, *(_PARAMETER + name for name in recipe.parameters | recipe.constants)):
         net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
     for step in recipe.steps:
         net.ops.append(make_op(step.type, step.inputs, step.outputs, step.attrs))
-    wanted = [_PARAMETER + name for name in derivs] + ([X] if want_input else [])
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=wanted, required=False)
-    renames = {result.gradients[name]: name + "@D" for name in wanted if name in result.gradients}
+    renames = {given: deriv_of(name) for name, given in result.gradients.items()}
     steps = [
         Step(
             op.type,
@@ -173,12 +200,23 @@ def backward_steps(recipe: Recipe, derivs: tuple[str, ...], want_input: bool) ->
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
         steps.append(Step("assign", {"x": (OUT_DERIV,)}, {"out": (IN_DERIV,)}, {}))
-    steps = [step.renamed(renames) for step in steps]
-    written = {name for step in steps for names in step.outputs.values() for name in names}
-    for name in wanted:  # what the output does not depend on
-        if name + "@D" not in written:
-            steps.append(Step("fill_like", {"x": (name,)}, {"out": (name + "@D",)}, {"value": 0.0}))
-    return steps
+    return [_without_shapes(step.renamed(renames)) for step in steps]
+
+
+def _without_shapes(step: Step) -> Step:
+    """A gradient operator that takes a shape from its `out_grad` where that has the same shape.
+
+    A value that is read for its shape alone would have to be kept from the forward run.
+    """
+    entry = lookup(step.type)
+    forward = step.type.removesuffix("_grad")
+    grad = step.inputs.get("out_grad")
+    if forward == step.type or grad is None:
+        return step
+    same = lookup(forward).output_slots["out"].inplace
+    if not same or not entry.input_slots[same].shape_only:
+        return step
+    return replace(step, inputs={**step.inputs, same: grad})
 
 
 def _apart(steps: list[Step], read: str, write: str) -> list[Step]:

@@ -1,0 +1,147 @@
+"""Operators of nnet3: nonlinearities of recurrent cells, convolution and pooling of images."""
+
+import numpy as np
+import pytest
+
+import opscope.nnet3.compute  # noqa: F401  (registers the operators)
+from op_test import Case, OpTest
+from opscope.nnet3.compute import images
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+class TestLstm(OpTest):
+    type = "nnet3.lstm"
+    grad = ("x", "w")
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(4, 15)), "w": rng.normal(size=(3, 3))})
+
+    def reference(self, inputs, attrs):
+        i, f, c, o, before = np.split(inputs["x"][:, :15], 5, axis=1)
+        scales = inputs["x"][:, 15:] if inputs["x"].shape[1] > 15 else np.ones((len(i), 3))
+        w = inputs["w"]
+        kept = sigmoid(f + w[1] * before) * scales[:, 1:2] * before
+        cell = kept + sigmoid(i + w[0] * before) * scales[:, :1] * np.tanh(c)
+        out = sigmoid(o + w[2] * cell) * scales[:, 2:] * np.tanh(cell)
+        return {"out": np.concatenate((cell, out), axis=1)}
+
+    def test_refuses(self):
+        self.refuses("15 or 18 columns", {"x": np.zeros((2, 16)), "w": np.zeros((3, 3))})
+        self.refuses("rows of w and 3", {"x": np.zeros((2, 15)), "w": np.zeros((2, 3))})
+
+
+class TestLstmWithDropout(TestLstm):
+    """Three columns more are factors of the gates, to which no gradient passes."""
+
+    grad = ("w",)
+
+    def cases(self, rng):
+        x = np.concatenate((rng.normal(size=(4, 15)), rng.integers(0, 2, (4, 3))), axis=1)
+        yield Case({"x": x, "w": rng.normal(size=(3, 3))})
+
+
+class TestGru(OpTest):
+    type = "nnet3.gru"
+    grad = ("x", "w")
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(4, 13)), "w": rng.normal(size=(3, 2))})
+        yield Case({"x": rng.normal(size=(4, 12)), "w": rng.normal(size=(3, 3))})
+
+    def reference(self, inputs, attrs):
+        cells, recurrent = inputs["w"].shape
+        edges = np.cumsum((cells, recurrent, cells, cells))
+        z, r, part, before, state = np.split(inputs["x"], edges, axis=1)
+        if cells == recurrent:
+            state = before
+        h = np.tanh(part + (r * state) @ inputs["w"].T)
+        return {"out": np.concatenate((h, (1 - z) * h + z * before), axis=1)}
+
+    def test_refuses(self):
+        self.refuses("13 columns", {"x": np.zeros((2, 12)), "w": np.zeros((3, 2))})
+        self.refuses("12 columns", {"x": np.zeros((2, 13)), "w": np.zeros((3, 3))})
+
+
+class TestOutputGru(OpTest):
+    type = "nnet3.output_gru"
+    grad = ("x", "w")
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(4, 9)), "w": rng.normal(size=3)})
+
+    def reference(self, inputs, attrs):
+        z, part, before = np.split(inputs["x"], 3, axis=1)
+        h = np.tanh(part + inputs["w"] * before)
+        return {"out": np.concatenate((h, (1 - z) * h + z * before), axis=1)}
+
+    def test_refuses(self):
+        self.refuses("9 columns", {"x": np.zeros((2, 8)), "w": np.zeros(3)})
+
+
+class TestConvolution(OpTest):
+    type = "nnet3.convolution"
+    grad = ("x", "w", "b")
+
+    def cases(self, rng):
+        given = {
+            "x": rng.normal(size=(3, 5 * 4 * 2)),
+            "w": rng.normal(size=(3, 3 * 2 * 2)),
+            "b": rng.normal(size=3),
+        }
+        common = {"size": [5, 4, 2], "filter": [3, 2], "step": [2, 1]}
+        for order in ("zyx", "yzx"):
+            yield Case(given, common | {"order": order})
+
+    def reference(self, inputs, attrs):
+        x = inputs["x"].reshape(-1, 5, 4, 2)
+        if attrs["order"] == "yzx":
+            x = inputs["x"].reshape(-1, 5, 2, 4).swapaxes(2, 3)
+        w = inputs["w"].reshape(-1, 3, 2, 2)
+        out = [
+            np.einsum("nxyz,fxyz->nf", x[:, i : i + 3, j : j + 2], w) + inputs["b"]
+            for i in (0, 2)
+            for j in (0, 1, 2)
+        ]
+        return {"out": np.concatenate(out, axis=1)}
+
+    def test_refuses(self):
+        given = {"x": np.zeros((2, 40)), "w": np.zeros((3, 12)), "b": np.zeros(3)}
+        attrs = {"size": [5, 4, 2], "filter": [3, 2], "step": [2, 1]}
+        self.refuses("do not cover", given, attrs | {"filter": [4, 2]})
+        self.refuses("size wants 3", given, attrs | {"size": [5, 8]})
+        self.refuses("columns of x", given | {"x": np.zeros((2, 41))}, attrs)
+        self.refuses("size of a filter", given | {"w": np.zeros((3, 11))}, attrs)
+
+
+class TestConvolutionInChunks(TestConvolution):
+    """The same with too little memory for the patches of all rows at once."""
+
+    @pytest.fixture(autouse=True)
+    def _little_memory(self, monkeypatch):
+        monkeypatch.setattr(images, "CHUNK_BYTES", 700)
+
+
+class TestMaxPool(OpTest):
+    type = "nnet3.max_pool"
+    grad = ("x",)
+
+    def cases(self, rng):
+        x = rng.permutation(3 * 40).reshape(3, 40) / 7.0
+        yield Case({"x": x}, {"size": [5, 4, 2], "pool": [3, 2, 1], "step": [2, 1, 1]})
+        yield Case({"x": x}, {"size": [5, 4, 2], "pool": [1, 2, 2], "step": [1, 2, 2]})
+
+    def reference(self, inputs, attrs):
+        x = inputs["x"].reshape(-1, *attrs["size"])
+        windows = np.lib.stride_tricks.sliding_window_view(x, attrs["pool"], axis=(1, 2, 3))
+        a, b, c = attrs["step"]
+        return {"out": windows[:, ::a, ::b, ::c].max(axis=(4, 5, 6)).reshape(len(x), -1)}
+
+    def test_refuses(self):
+        attrs = {"size": [5, 4, 2], "pool": [2, 2, 1], "step": [2, 1, 1]}
+        self.refuses("do not cover", {"x": np.zeros((2, 40))}, attrs)
+        self.refuses(
+            "pool wants 3", {"x": np.zeros((2, 40))}, attrs | {"pool": [5, 4], "step": [1, 1]}
+        )

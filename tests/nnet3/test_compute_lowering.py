@@ -1,0 +1,263 @@
+"""Components as operators: in place, adding, accumulating, composite; what refuses to compute."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from opscope.framework.desc import make_var
+from opscope.framework.errors import RunError, ShapeError, UnknownOperatorError
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.registry import lookup
+from opscope.framework.scope import Scope
+from opscope.nnet3.components import COMPONENTS, Component
+from opscope.nnet3.compute import ComponentOps, lowered_types
+from opscope.nnet3.compute.time_grid import precompute_indexes, reorder_indexes
+from opscope.nnet3.kaldi_io import Reader
+from opscope.proto import net_pb2 as pb
+
+AFFINE = (
+    "<AffineComponent> <LearningRate> 0.1 <LinearParams> [ 1 2 3\n 4 5 6 ] <BiasParams> [ 1 -1 ]"
+    " </AffineComponent>"
+)
+SIGMOID = (
+    "<SigmoidComponent> <Dim> 2 <ValueAvg> [ ] <DerivAvg> [ ] <Count> 0 <NumDimsSelfRepaired> 0"
+    " <NumDimsProcessed> 0 </SigmoidComponent>"
+)
+RELU = SIGMOID.replace("Sigmoid", "RectifiedLinear")
+OFFSET = (
+    "<PerElementOffsetComponent> <LearningRate> 0.1 <Offsets> [ 1 2 ] <Dim> 2"
+    " <UseNaturalGradient> F </PerElementOffsetComponent>"
+)
+COMPOSITE = (
+    "<CompositeComponent> <LearningRate> 0.1 <MaxRowsProcess> 0 <NumComponents> 3"
+    f" {AFFINE} {SIGMOID} {OFFSET} </CompositeComponent>"
+)
+
+
+def component(text):
+    return Component.read_new(Reader(text.encode() + b"\n", binary=False))
+
+
+def run(ops, feeds, *wanted):
+    """Values of `wanted` after running OpDescs; variables that are fed may be written."""
+    net = pb.NetDesc(ops=ops)
+    for name, array in feeds.items():
+        kind = pb.VarDesc.STATE if name in wanted else pb.VarDesc.INPUT
+        net.vars.append(make_var(name, np.shape(array), "float32", kind))
+    for name in wanted:
+        if name not in feeds:
+            net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
+    scope = Scope()
+    scope.feed({name: np.asarray(array, np.float32) for name, array in feeds.items()})
+    PlainNet(net).run(scope)
+    values = [scope.numpy(name) for name in wanted]
+    return values[0] if len(values) == 1 else values
+
+
+NAMES = {"prefix": "c1", "parameters": "p"}
+X = np.array([[0.5, -1.0, 0.25], [2.0, 0.0, -3.0]], np.float32)
+W = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+B = np.array([1, -1], np.float32)
+
+
+def test_every_component_can_be_computed():
+    assert lowered_types() == sorted(COMPONENTS)
+
+
+def test_operators_of_a_recipe_are_found_by_name():
+    assert lookup("nnet3.lstm").gradient is not None
+
+
+def test_affine_is_made_of_shared_operators():
+    ops = ComponentOps(component(AFFINE)).propagate("m1", "m2", **NAMES)
+    assert [op.type for op in ops] == ["matmul", "add"]
+    assert [list(slot.vars) for slot in ops[0].inputs] == [["m1"], ["p.linear_params"]]
+    assert list(ops[1].outputs[0].vars) == ["m2"]
+
+
+def test_affine():
+    ops = ComponentOps(component(AFFINE))
+    arrays = ops.arrays("p") | {"x": X}
+    np.testing.assert_allclose(run(ops.propagate("x", "y", **NAMES), arrays, "y"), X @ W.T + B)
+
+
+def test_add():
+    ops = ComponentOps(component(AFFINE))
+    feeds = ops.arrays("p") | {"x": X, "y": np.full((2, 2), 10)}
+    got = run(ops.propagate("x", "y", add=True, **NAMES), feeds, "y")
+    np.testing.assert_allclose(got, X @ W.T + B + 10)
+
+
+def test_backprop():
+    ops = ComponentOps(component(AFFINE))
+    grad = np.array([[1, 2], [3, -1]], np.float32)
+    feeds = ops.arrays("p") | {"x": X, "g": grad}
+    made = ops.backprop("x", "y", "g", "dx", param_derivs="d", **NAMES)
+    dx, dw, db = run(made, feeds, "dx", "d.linear_params", "d.bias_params")
+    np.testing.assert_allclose(dx, grad @ W)
+    np.testing.assert_allclose(dw, grad.T @ X)
+    np.testing.assert_allclose(db, grad.sum(axis=0))
+
+
+def test_backprop_adds_and_accumulates():
+    ops = ComponentOps(component(AFFINE))
+    grad = np.array([[1, 2], [3, -1]], np.float32)
+    feeds = ops.arrays("p") | {"x": X, "g": grad, "dx": np.ones((2, 3))}
+    feeds |= {"d.linear_params": np.ones((2, 3)), "d.bias_params": np.ones(2)}
+    options = {"param_derivs": "d", "add": True, "accumulate": True}
+    made = ops.backprop("x", "y", "g", "dx", **options, **NAMES)
+    dx, dw, db = run(made, feeds, "dx", "d.linear_params", "d.bias_params")
+    np.testing.assert_allclose(dx, grad @ W + 1)
+    np.testing.assert_allclose(dw, grad.T @ X + 1)
+    np.testing.assert_allclose(db, grad.sum(axis=0) + 1)
+
+
+def test_only_what_is_asked_for_is_computed():
+    ops = ComponentOps(component(AFFINE))
+    made = ops.backprop("x", "y", "g", None, param_derivs="d", **NAMES)
+    assert "dx" not in {name for op in made for slot in op.outputs for name in slot.vars}
+    made = ops.backprop("x", "y", "g", "dx", **NAMES)
+    assert [op.type for op in made] == ["matmul_grad"]
+    assert [slot.name for slot in made[0].outputs] == ["x_grad"]
+
+
+@pytest.mark.parametrize("text", [SIGMOID, RELU, OFFSET])
+def test_in_place(text):
+    ops = ComponentOps(component(text))
+    feeds = ops.arrays("p")
+    apart = run(ops.propagate("x", "y", **NAMES), feeds | {"x": X[:, :2]}, "y")
+    np.testing.assert_array_equal(
+        run(ops.propagate("x", "x", **NAMES), feeds | {"x": X[:, :2]}, "x"), apart
+    )
+    feeds |= {"y": apart, "x": np.full((2, 2), np.nan), "g": X[:, 1:]}
+    wanted = run(ops.backprop("x", "y", "g", "dx", **NAMES), feeds, "dx")
+    np.testing.assert_array_equal(
+        run(ops.backprop("x", "y", "g", "g", **NAMES), feeds, "g"), wanted
+    )
+
+
+def test_in_place_where_no_operator_allows_it():
+    """The result goes the long way round."""
+    square = AFFINE.replace("[ 1 2 3\n 4 5 6 ]", "[ 1 2\n 3 4 ]")
+    ops = ComponentOps(component(square))
+    feeds = ops.arrays("p") | {"x": X[:, :2]}
+    wanted = run(ops.propagate("x", "y", **NAMES), feeds, "y")
+    np.testing.assert_array_equal(run(ops.propagate("x", "x", **NAMES), feeds, "x"), wanted)
+    feeds = ops.arrays("p") | {"x": X[:, :2], "g": wanted}
+    back = {"param_derivs": "d", **NAMES}
+    apart = run(ops.backprop("x", "y", "g", "dx", **back), feeds, "dx", "d.linear_params")
+    over = run(ops.backprop("x", "y", "g", "g", **back), feeds, "g", "d.linear_params")
+    np.testing.assert_array_equal(over[0], apart[0])
+    np.testing.assert_array_equal(over[1], apart[1])
+
+
+def test_composite():
+    ops = ComponentOps(component(COMPOSITE))
+    assert list(ops.recipe().parameters) == ["0.linear_params", "0.bias_params", "2.offsets"]
+    feeds = ops.arrays("p") | {"x": X, "g": np.ones((2, 2))}
+    forward = ops.propagate("x", "y", **NAMES)
+    value = 1 / (1 + np.exp(-(X @ W.T + B)))
+    np.testing.assert_allclose(run(forward, feeds, "y"), value + [1, 2], rtol=1e-6)
+    made = forward + ops.backprop("x", "y", "g", "dx", param_derivs="d", **NAMES)
+    dx, offsets = run(made, feeds, "dx", "d.2.offsets")
+    np.testing.assert_allclose(dx, (value * (1 - value)) @ W, rtol=1e-5)
+    np.testing.assert_allclose(offsets, [2, 2])
+
+
+def test_what_backprop_reads():
+    assert ComponentOps(component(SIGMOID)).backprop_reads() == (False, True)
+    assert ComponentOps(component(AFFINE)).backprop_reads() == (True, False)
+    assert ComponentOps(component(OFFSET)).backprop_reads() == (False, False)
+
+
+def test_recipes_are_kept():
+    ops = ComponentOps(component(AFFINE))
+    assert ops.recipe() is ops.recipe()
+
+
+def test_unknown_type():
+    with pytest.raises(UnknownOperatorError, match="'NoComponent' cannot be computed"):
+        ComponentOps(SimpleNamespace(type="NoComponent")).recipe()
+
+
+def test_batch_norm_without_statistics():
+    text = (
+        "<BatchNormComponent> <Dim> 2 <BlockDim> 2 <Epsilon> 0.001 <TargetRms> 1 <TestMode> T"
+        " <Count> 0 <StatsMean> [ 0 0 ] <StatsVar> [ 0 0 ] </BatchNormComponent>"
+    )
+    with pytest.raises(RunError, match="no statistics"):
+        ComponentOps(component(text)).recipe()
+
+
+def indexes(*times, n=0, x=0):
+    return np.array([(n, t, x) for t in times], np.int32).reshape(-1, 3)
+
+
+TDNN = SimpleNamespace(type="TdnnComponent", time_offsets=[-1, 2])
+
+
+def test_tdnn_rows():
+    inputs, outputs = indexes(*range(-1, 9)), indexes(0, 3, 6)
+    inputs, outputs = reorder_indexes(TDNN, inputs, outputs)
+    assert len(inputs) == 12, "whole blocks of three"
+    assert inputs[10:, 1].tolist() == [-(1 << 31)] * 2, "padding"
+    where = precompute_indexes(TDNN, inputs, outputs)
+    assert (where.first, where.stride, where.rows) == ((0, 3), 3, 3)
+
+
+def test_tdnn_rows_of_two_sequences():
+    inputs = np.concatenate([indexes(*range(6), n=n) for n in (1, 0)])
+    outputs = np.concatenate([indexes(1, 2, 3, n=n) for n in (0, 1)])
+    inputs, outputs = reorder_indexes(TDNN, inputs, outputs)
+    assert outputs.tolist() == [[n, t, 0] for t in (1, 2, 3) for n in (0, 1)]
+    where = precompute_indexes(TDNN, inputs, outputs)
+    assert (where.first, where.stride) == ((0, 6), 1)
+
+
+def test_missing_inputs_are_refused():
+    with pytest.raises(ShapeError, match="time offset 2"):
+        precompute_indexes(TDNN, indexes(0, 1, 2), indexes(1, 2))
+    extraction = SimpleNamespace(type="StatisticsExtractionComponent", output_period=4)
+    with pytest.raises(ShapeError, match=r"\(0, 9, 0\) have no input"):
+        precompute_indexes(extraction, indexes(0, 1, 2), indexes(1, 9))
+    distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
+    with pytest.raises(ShapeError, match=r"lacks its input .* \(0, 1, 2\)"):
+        precompute_indexes(distribute, indexes(1), indexes(1, x=5))
+    with pytest.raises(ShapeError, match="without any time"):
+        reorder_indexes(TDNN, indexes(), indexes())
+
+
+def test_statistics_rows():
+    extraction = SimpleNamespace(type="StatisticsExtractionComponent", output_period=4)
+    inputs = np.concatenate([indexes(-2, -1, 0, 3, n=n) for n in (1, 0)])
+    outputs = np.concatenate([indexes(1, -4, n=n) for n in (1, 0)])
+    inputs, outputs = reorder_indexes(extraction, inputs, outputs)
+    assert outputs.tolist() == [[0, -4, 0], [0, 1, 0], [1, -4, 0], [1, 1, 0]]
+    where = precompute_indexes(extraction, inputs, outputs)
+    assert (where.begin.tolist(), where.end.tolist()) == ([0, 2, 4, 6], [2, 4, 6, 8])
+
+
+def test_distribute_rows():
+    distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
+    inputs = np.array([(0, 1, 0), (0, 1, -1)], np.int32)
+    outputs = np.array([(0, 1, -1), (0, 1, -2), (0, 1, 1), (0, 1, 0)], np.int32)
+    assert precompute_indexes(distribute, inputs, outputs).tolist() == [3, 2, 1, 0]
+
+
+def test_truncation_boundaries():
+    truncation = SimpleNamespace(
+        type="BackpropTruncationComponent", zeroing_interval=4, recurrence_interval=1
+    )
+    rows = np.concatenate((indexes(0, 1, 4), indexes(0, 1, 5, n=1)))
+    got = precompute_indexes(truncation, rows, rows)
+    assert got.tolist() == [True, False, True, False, True, True]
+
+
+def test_masks_by_sequence_and_period():
+    dropout = SimpleNamespace(type="GeneralDropoutComponent", time_period=3)
+    rows = np.concatenate((indexes(0, 2, 3, n=0), indexes(-1, 1, n=1)))
+    where = precompute_indexes(dropout, rows, rows)
+    assert where.count == 4 and where.rows.tolist() == [0, 0, 1, 2, 3]
+    dropout.time_period = 0
+    assert precompute_indexes(dropout, rows, rows).count == 2
