@@ -17,7 +17,7 @@ from .operation import Operator
 from .plan import PlanOptions
 from .recurrent_analysis import Analysis, analysis_of, given_at
 from .recurrent_frame import StepFrame, step_plan
-from .recurrent_links import Bound, take_into
+from .recurrent_links import Bound, put_into, take_into
 from .recurrent_step import Memory
 from .recurrent_store import (
     Alternating,
@@ -30,6 +30,7 @@ from .recurrent_store import (
     Sheet,
     Stored,
     Whole,
+    row_of,
 )
 from .scope import Scope
 from .shape import Levels, Meta
@@ -143,7 +144,7 @@ class FastProgram:
         if key is None:
             target = self.xp.empty(*meta)
         else:
-            target = self.arena.slots(key, *_row(meta))[: len(track.rows)]
+            target = self.arena.slots(key, *row_of(meta))[: len(track.rows)]
         self.calls.append(take_into(self.xp, array, track.rows, target))
         return target
 
@@ -171,7 +172,7 @@ class FastProgram:
         held = self.stored.get(name)
         if not isinstance(held, Sheet) or held.slots is not None:
             return
-        row, dtype = _row(held.meta)
+        row, dtype = row_of(held.meta)
         target = self.arena.slots(("slots", name), row, dtype)
         rows = self.layout.filling
         self.calls.append(take_into(self.xp, held.compact, rows, target[: len(rows)]))
@@ -181,11 +182,17 @@ class FastProgram:
 
     def _bind_boots(self) -> None:
         """Boot values in the schedule's order, by slot position."""
-        self.boots = []
-        for array in self.bound.boots:
+        self.boots = list(self.bound.boots)
+        if self._in_order():
+            return
+        for number, array in enumerate(self.boots):
             target = self.xp.empty(array.shape, array.dtype)
             self.calls.append(take_into(self.xp, array, self.schedule.order, target))
-            self.boots.append(target)
+            self.boots[number] = target
+
+    def _in_order(self) -> bool:
+        """Whether the schedule takes the sequences as they come."""
+        return np.array_equal(self.schedule.order, np.arange(self.bound.sequences))
 
     def _bind_memories(self) -> None:
         """The arrays of both sides of each memory."""
@@ -221,7 +228,9 @@ class FastProgram:
         self.finals: list[Any] = []
         for memory in self.step.memories:
             wanted = self.bound.finals[memory.final] if memory.final >= 0 else None
-            held = None if wanted is None else self.xp.empty(wanted.shape, wanted.dtype)
+            held = wanted
+            if wanted is not None and not self._in_order():
+                held = self.xp.empty(wanted.shape, wanted.dtype)
             if held is not None and running < len(held):
                 places = slice(running, None)
                 self.calls.append(self._boot_call(memory, held[places], places))
@@ -231,8 +240,8 @@ class FastProgram:
         """Brings last states into the order of the batch."""
         inverse = np.argsort(self.schedule.order, kind="stable")
         for memory, held in zip(self.step.memories, self.finals, strict=True):
-            if held is not None:
-                target = self.bound.finals[memory.final]
+            target = self.bound.finals[memory.final] if memory.final >= 0 else None
+            if held is not target:
                 self.calls.append(take_into(self.xp, held, inverse, target))
 
     # -- operators that run once ---------------------------------------------------------------
@@ -276,7 +285,7 @@ class FastProgram:
             return array
         # Without gaps the loop works on the same memory; else this is another form of it.
         form = "slots" if self.layout.gapless else "compact"
-        array = self.arena.slots((form, name), *_row(meta))
+        array = self.arena.slots((form, name), *row_of(meta))
         sheet = self.stored[name] = Sheet(compact=array[: meta[0][0]])
         if self.layout.gapless:
             sheet.slots = self._slots(array)
@@ -373,7 +382,7 @@ class FastProgram:
             if about.ragged:
                 break
             if name in self.rows:
-                array = self.arena.slots(("slots", name), *_row(about.metas[name]))
+                array = self.arena.slots(("slots", name), *row_of(about.metas[name]))
                 self.stored[name] = Sheet(self._slots(array))
             elif name not in self.lasting and name not in about.odd:
                 self.stored[name] = Whole(self.arena.array(("step", name), about.metas[name]))
@@ -463,13 +472,15 @@ class FastProgram:
             if array is None:
                 continue
             sheet = self.stored[name]
-            rows = np.argsort(track.rows, kind="stable")
-            if sheet.compact is None:
-                self.calls.append(
-                    take_into(self.xp, sheet.slots.array, sheet.slots.rows[rows], array)
-                )
-            else:
-                self.calls.append(take_into(self.xp, sheet.compact, rows, array))
+            source, rows = sheet.compact, None
+            if source is None:
+                source, rows = sheet.slots.array, sheet.slots.rows
+            if len(track.rows) == len(array):
+                inverse = np.argsort(track.rows, kind="stable")
+                rows = inverse if rows is None else rows[inverse]
+                self.calls.append(take_into(self.xp, source, rows, array))
+            else:  # one piece of a longer run
+                self.calls.append(put_into(self.xp, source, rows, track.rows, array))
         for name, total in zip(self.step.sums, b.sums, strict=True):
             if total is not None and name in self.phases.sums:
                 source = self.stored[name].array
@@ -484,8 +495,3 @@ class FastProgram:
         self.kept.metas, self.kept.rows = self.about.metas, self.rows
         self.kept.ragged, self.kept.offsets = self.about.ragged, self.offsets
         self.kept.arena = self.arena
-
-
-def _row(meta: Meta) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype of one row."""
-    return meta[0][1:], meta[1]

@@ -165,3 +165,16 @@ def take_into(xp: Any, source: Any, rows: np.ndarray, target: Any) -> Any:
         # "clip", as "raise" would go through a buffer; the rows are in range by construction.
         return lambda: source.take(index, 0, target, "clip")
     return lambda: source.take(index, 0, target)
+
+
+def put_into(
+    xp: Any, source: Any, rows: np.ndarray | None, target_rows: np.ndarray, target: Any
+) -> Any:
+    """A callable for target[target_rows] = source[rows]; without `rows` all of them."""
+    index = xp.asarray(target_rows)
+    held = slice(None) if rows is None else xp.asarray(rows)
+
+    def put() -> None:
+        target[index] = source[held]
+
+    return put

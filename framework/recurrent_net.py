@@ -17,6 +17,7 @@ CNTK's PastValue and FutureValue (delays, both directions).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..proto import net_pb2 as pb
@@ -27,6 +28,7 @@ from .executor import CannotFuseError
 from .inner_net import InnerNet
 from .names import EMPTY, steps_name
 from .net import register_net
+from .recurrent_chunks import PiecewiseProgram, piece_steps
 from .recurrent_fast import FastProgram
 from .recurrent_links import Bound, make_static_track, make_track, plain_schedule
 from .recurrent_scopes import StepScopes
@@ -46,11 +48,12 @@ def make_program(bound: Bound) -> Any:
         fast = isinstance(bound.kept, KeptSteps)
     if not fast:
         return StepScopes(bound)
-    options = bound.frame.plan.options
+    options, length = bound.frame.plan.options, piece_steps(bound)
+    make = partial(PiecewiseProgram, length=length) if length else FastProgram
     try:
-        return FastProgram(bound, options)
+        return make(bound, options)
     except CannotFuseError:
-        return FastProgram(bound, replace(options, fuse=False))
+        return make(bound, replace(options, fuse=False))
 
 
 class GradientProgram:

@@ -116,6 +116,11 @@ class Sheet:
         return array.shape, array.dtype
 
 
+def row_of(meta: Meta) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of one row."""
+    return meta[0][1:], meta[1]
+
+
 Stored = Whole | Prefixes | Each | Sheet
 
 
@@ -169,6 +174,10 @@ class Arena:
         if held is None or held.shape != meta[0] or held.dtype != meta[1]:
             held = self._held[key] = self._xp.empty(*meta)
         return held
+
+    def arrays(self) -> list[Any]:
+        """All its arrays."""
+        return list(self._held.values())
 
     def slots(self, key: Any, row: Sequence[int], dtype: Any, extra: int = 0) -> Any:
         """An array with room for all steps, and `extra` more."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opscope.framework import recurrent_chunks
 from opscope.framework.context import OpContext
+from opscope.framework.desc import NetDesc, make_var
 from opscope.framework.net import Net
+from opscope.framework.recurrent_net import recurrent_op
 from opscope.framework.scope import Scope
 from opscope.framework.sequence import Sequences
 from rnn_nets import check_gradients, fill, packed, rnn, run, simple, with_loss
@@ -180,3 +183,39 @@ def test_a_gradient_that_nothing_flows_to_is_zero():
         "h0": rng.normal(size=(2, 2)),
     }
     check_gradients(desc, given, ["ys"], ["xs", "w", "h0"])
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7, 20])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("lengths", [[5, 9, 0, 2], [4, 4, 4], [7]])
+def test_forward_runs_in_pieces(rows, reverse, lengths, monkeypatch):
+    monkeypatch.setattr(recurrent_chunks, "ROWS", rows)
+    for memory in ({"boot": "h0", "final": "last"}, {"boot_value": 0.5, "delay": 3}):
+        given, desc = values(lengths), simple(reverse=reverse, memory=memory)
+        scope = Scope()
+        fill(scope, given)
+        plain = NetDesc(ops=[recurrent_op(desc)])
+        del plain.ops[0].outputs[-1]  # no steps are kept
+        plain.vars.extend(make_var(name, None, None, 1) for name in given)
+        Net.create(plain).run(scope, OpContext(keep=["ys", "last"]))
+        boot, delay = memory.get("boot_value"), memory.get("delay", 1)
+        ys, last = by_hand(given, reverse=reverse, boot=boot, delay=delay)
+        np.testing.assert_allclose(scope.numpy("ys"), ys, atol=1e-12)
+        if "final" in memory:
+            np.testing.assert_allclose(scope.numpy("last"), last, atol=1e-12)
+
+
+def test_memory_of_forward_runs_does_not_grow_with_steps(way, monkeypatch):
+    if way == "steps":
+        pytest.skip("step scopes keep everything")
+    monkeypatch.setattr(recurrent_chunks, "ROWS", 64)
+    peaks = []
+    for steps in (200, 1600):
+        given, net, scope = values([steps, steps]), Net.create(simple()), Scope()
+        fill(scope, given)
+        context = OpContext(keep=[])
+        net.run(scope, context)
+        net.run(scope, context)
+        arena = next(value for key, value in scope.bound.items() if "recurrent" in key)
+        peaks.append(sum(array.nbytes for array in arena.arrays()))
+    assert peaks[0] == peaks[1] > 0

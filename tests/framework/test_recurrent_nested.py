@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opscope.framework import recurrent_chunks
 from opscope.framework.context import OpContext
 from opscope.framework.net import Net
 from opscope.framework.recurrent_net import recurrent_op
@@ -199,3 +200,24 @@ def test_in_links_of_one_and_two_levels():
     rng = np.random.default_rng(2)
     given = {"xs": texts(rng, 2), "zs": packed(rng, SENTENCES, 2)}
     check_gradients(desc, given, ["ys"], ["xs", "zs"])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_forward_runs_in_pieces(rows, reverse, monkeypatch):
+    rng = np.random.default_rng(1)
+    attended = {
+        "xs": packed(rng, [2, 4, 0, 1], 3),
+        "ms": packed(rng, [3, 2, 1, 5], 3),
+        "w": rng.normal(size=(3, 3)),
+        "h0": rng.normal(size=(4, 3)),
+    }
+    nets = [
+        (over_sentences(POOLED, {"hs": "h"}, reverse=reverse), values(), ["hs", "last"]),
+        (attention(), attended, ["hs"]),
+    ]
+    wanted = [run(*one) for one in nets]
+    monkeypatch.setattr(recurrent_chunks, "ROWS", rows)
+    for one, whole in zip(nets, wanted, strict=True):
+        for name, value in run(*one).items():
+            np.testing.assert_allclose(value, whole[name], atol=1e-12)
