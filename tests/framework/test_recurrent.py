@@ -11,8 +11,8 @@ from opscope.framework.desc import NetDesc, make_var
 from opscope.framework.net import Net
 from opscope.framework.recurrent_net import recurrent_op
 from opscope.framework.scope import Scope
-from opscope.framework.sequence import Sequences
-from rnn_nets import check_gradients, fill, packed, rnn, run, simple, with_loss
+from opscope.framework.sequence import Sequences, offsets_of
+from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, simple, with_loss
 
 LENGTHS = [2, 4, 0, 1]
 
@@ -219,3 +219,46 @@ def test_memory_of_forward_runs_does_not_grow_with_steps(way, monkeypatch):
         arena = next(value for key, value in scope.bound.items() if "recurrent" in key)
         peaks.append(sum(array.nbytes for array in arena.arrays()))
     assert peaks[0] == peaks[1] > 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tables_and_integers(sparse):
+    desc = rnn(
+        [
+            ("embedding", {"ids": "id", "w": "table"}, {"out": "x"}, {"sparse": sparse}),
+            ("add", {"x": "x", "y": "p"}, {"out": "s"}),
+            ("tanh", {"x": "s"}, {"out": "h"}),
+        ],
+        ins={"ids": "id"},
+        outs={"ys": "h"},
+        statics={"table": "table"},
+        memories=[{"state": "h", "previous": "p", "boot": "h0"}],
+    )
+    rng = np.random.default_rng(0)
+    given = {
+        "ids": Sequences(rng.integers(0, 4, 7), (offsets_of(LENGTHS),)),
+        "table": rng.normal(size=(4, 3)),
+        "h0": rng.normal(size=(4, 3)),
+    }
+    check_gradients(desc, given, ["ys"], ["table", "h0"])
+
+
+def test_both_ways_draw_the_same_random_numbers(monkeypatch):
+    desc = rnn(
+        [
+            ("dropout", {"x": "p"}, {"out": "d", "mask": "k"}, {"p": 0.5}),
+            ("mul", {"x": "d", "y": "x"}, {"out": "s"}),
+            ("tanh", {"x": "s"}, {"out": "h"}),
+        ],
+        ins={"xs": "x"},
+        outs={"ys": "h"},
+        memories=[{"state": "h", "previous": "p", "boot": "h0"}],
+    )
+    rng = np.random.default_rng(0)
+    given = {"xs": packed(rng, LENGTHS, 3), "h0": rng.normal(size=(4, 3))}
+    found = []
+    for one in ("steps", "fast"):
+        monkeypatch.setenv("OPSCOPE_RECURRENT", one)
+        found.append(gradients(desc, given, ["ys"], ["xs", "h0"]))
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, atol=1e-12)
