@@ -12,6 +12,7 @@ _HOMES = {
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.training"),
     "Minibatches": ".python_api.minibatches",
+    "Generator": ".python_api.generation",
     "Scope": ".framework.scope",
     "Sequences": ".framework.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.backend"),

@@ -1,7 +1,7 @@
 """Generation of token sequences by a net that scores the next token: sampling and beam search.
 
     net, scope = opscope.load("char_rnn.pb")
-    generator = Generator(net, scope, ids="ids", scores="scores")
+    generator = opscope.Generator(net, scope, ids="ids", scores="scores")
     (tokens,) = generator.sample([prompt], 500, temperature=0.7)
     best = generator.beam([prompt], 50, width=5, end=END)[0][0]
 

@@ -11,7 +11,6 @@ import pathlib
 from text import encode
 
 import opscope
-from opscope.python_api.generation import Generator
 
 
 def main() -> None:
@@ -27,7 +26,7 @@ def main() -> None:
 
     net, scope = opscope.load(args.out / "char_rnn.pb")
     alphabet = net.desc.metadata["alphabet"]
-    generator = Generator(net, scope)
+    generator = opscope.Generator(net, scope)
     prompt = encode(args.prompt, alphabet)
     if args.beam:
         tokens = generator.beam([prompt], args.length, width=args.beam)[0][0].tokens

@@ -182,6 +182,27 @@ def test_carried_states_join_minibatches(kind, way):
         np.testing.assert_allclose(found, wanted[:, start : start + 3], rtol=1e-10)
 
 
+def test_gradients_of_truncated_back_propagation(way):
+    """As if the states that were carried over were constants."""
+    b = NetBuilder("net", "float64")
+    x, keep = b.input("x", [-1, K], levels=1), b.input("keep", [3, 1])
+    start, held = b.carried([3, H], keep=keep, name="held")
+    out, last = b.gru(x, H, initial=[start], name="layer")
+    cost = b.reduce_sum(b.square(out), name="cost")
+    b.backward_from(cost, [*parameters(b), "x"])
+    scope, rng = Scope(), np.random.default_rng(8)
+    b.initialize(scope)
+    scope.get("held").set(rng.normal(size=(3, H)))
+    feed = {
+        "x": packed(rng, [2, 4, 3], dtype="float64"),
+        "keep": np.array([[1.0], [0.0], [1.0]]),
+    }
+    check_gradients(b, scope, feed, [*parameters(b), "x"])
+    b.carry(held, last[0])
+    found = b.run(scope, feed=feed, fetch=[last[0]])
+    np.testing.assert_array_equal(scope.numpy("held"), found["layer.h"])
+
+
 # -- saving ------------------------------------------------------------------------------------
 
 
@@ -274,6 +295,23 @@ def test_mistakes_inside_a_block():
     assert parameters(b) == [] and not b.desc.ops
     b.lstm(x, H, name="layer")
     assert parameters(b) == ["layer.w_x", "layer.w_h", "layer.b"]
+
+
+def test_layers_inside_a_step_and_states_that_a_step_may_not_write(way):
+    b = NetBuilder("net")
+    x = b.input("x", [-1, K], levels=2)
+    with b.recurrent("words") as step:
+        _, last = b.lstm(step.input(x), H, layers=2, bidirectional=True, name="characters")
+        out = step.output(b.concat([one.h for one in last], axis=1))
+    b.backward_from(b.mean(b.square(out), name="cost"))
+    rng = np.random.default_rng(0)
+    items = [[rng.normal(size=(n, K)) for n in item] for item in ([2, 1], [3])]
+    found = b.run(Scope(), feed={"x": Sequences.from_list(items, levels=2)}, fetch=["words"])
+    assert found["words"].shape == (3, 4 * H) and len(parameters(b)) == 12
+    with pytest.raises(VariableError, match="'norm.mean' comes from outside, but the step net"):
+        with b.recurrent("normed") as step:
+            step.output(b.batch_norm(step.input("x"), name="norm"))
+    assert "norm.mean" not in [var.name for var in b.desc.vars]
 
 
 def test_inner_and_outer_variables_are_kept_apart():
