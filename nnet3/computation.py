@@ -109,6 +109,13 @@ class Computation:
         matrix = self.matrices[s.matrix]
         return (s.row, s.col, s.rows, s.cols) == (0, 0, matrix.rows, matrix.cols)
 
+    def touched(self, command: Command) -> set[int]:
+        """The matrices that a command names."""
+        named = {command.target, command.source, *command.deriv}
+        if command.type.endswith("Multi") and command.rows is not None:
+            named.update(np.unique(command.rows[:, 0]).tolist())
+        return {self.submatrices[s].matrix for s in named if s > 0}
+
     def whole_submatrices(self) -> list[int]:
         """For every matrix the last sub-matrix that is the whole of it."""
         whole = [0] * len(self.matrices)

@@ -1,0 +1,33 @@
+"""From a network and a request to an op list: the whole pipeline in one call."""
+
+from __future__ import annotations
+
+from ..proto import net_pb2 as pb
+from .compiler import Compiler
+from .computation import Computation
+from .lower_commands import lower_computation
+from .nnet import Nnet
+from .request import ComputationRequest
+
+
+def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
+    """The commands that compute a request, as Kaldi's compiler makes them.
+
+    Raises:
+        NotComputableError: an output needs rows that the request does not give; named in the text.
+        FormatError, ShapeError: the request does not fit the network.
+    """
+    return Compiler(nnet.topology(), request).compile()
+
+
+def compile_request(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
+    """The op list that computes a request: see `lower_commands` for its variables.
+
+    Example:
+        request = ComputationRequest.parse(open("request.txt").read())
+        desc = compile_request(Nnet.read("model.raw"), request)
+
+    Raises:
+        As `compile_computation`.
+    """
+    return lower_computation(compile_computation(nnet, request))

@@ -1,0 +1,250 @@
+"""A compiled computation as an op list: the commands in operators, sub-matrices as view variables.
+
+Matrices become variables `m1`, `m2`, ...; those that the caller gives or takes are called
+`input.NODE`, `output.NODE`, `output_deriv.NODE` and `input_deriv.NODE`. Parameters are variables
+`COMPONENT/FIELD`, their plain gradients `COMPONENT/FIELD@GRAD`; what a component holds besides (the
+statistics of a batch norm, say) are states that carry their values as initialisers. Allocation and
+release of memory are left to the plan that runs the list: a matrix that is set to zero before use
+becomes a `fill_constant`, and a deallocation nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..framework.desc import BACKWARD, FORMAT_VERSION, FORWARD, encode_attr, make_op, make_var
+from ..framework.names import grad_name
+from ..proto import net_pb2 as pb
+from .computation import Command, Computation
+from .compute import ComponentOps
+
+
+def lower_computation(computation: Computation, name: str = "computation") -> pb.NetDesc:
+    """The net that runs a computation; backward operators have the role BACKWARD."""
+    return _Lowering(computation, name).net
+
+
+def needless_zeroing(computation: Computation) -> set[int]:
+    """Commands that set a whole matrix which is then written as a whole, or which nobody reads.
+
+    Kaldi's components may add to what they find; the operators here set their results.
+    """
+    pending: dict[int, int] = {}  # matrix -> the command that set it
+    needless: set[int] = set()
+    for number, command in enumerate(computation.commands):
+        if command.type in ("AllocMatrix", "DeallocMatrix"):
+            continue
+        written = command.target if command.type in ("Propagate", "SetConst") else 0
+        if command.type == "Backprop":
+            written = command.deriv[3]
+        for matrix in computation.touched(command):
+            before = pending.pop(matrix, None)
+            whole = written and computation.submatrices[written].matrix == matrix
+            if before is not None and whole and computation.is_whole(written):
+                needless.add(before)
+        if command.type == "SetConst" and computation.is_whole(command.target):
+            pending[computation.submatrices[command.target].matrix] = number
+    return needless | set(pending.values())
+
+
+class _Lowering:
+    def __init__(self, computation: Computation, name: str):
+        self.computation = computation
+        self.nodes = computation.topology.nodes
+        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
+        self.role = FORWARD
+        self.ops: dict[str, ComponentOps] = {}
+        self.fields: dict[str, list[str]] = {}  # component -> arrays of it that have variables
+        self.started: set[str] = set()  # components whose gradients hold something
+        self.forward: dict[int, Command] = {}  # step -> its Propagate
+        self.names: list[str] = []  # of the variable of each sub-matrix
+        self._declare()
+        needless = needless_zeroing(computation)
+        for number, command in enumerate(computation.commands):
+            if command.type in _METHODS and number not in needless:
+                getattr(self, _METHODS[command.type])(command)
+
+    # Variables
+
+    def _declare(self) -> None:
+        computation = self.computation
+        kinds: dict[int, tuple[str, int]] = {}
+        for command in computation.commands:
+            if command.type in ("AcceptInput", "ProvideOutput"):
+                matrix = computation.submatrices[command.target].matrix
+                given = command.type == "AcceptInput"
+                node = self.nodes[command.node]
+                word = "output" if node.is_output else "input"
+                if computation.matrices[matrix].is_deriv:
+                    word += "_deriv"
+                kind = pb.VarDesc.INPUT if given else pb.VarDesc.OUTPUT
+                kinds[matrix] = f"{word}.{node.name}", kind
+        matrix_names = [""]
+        for number, matrix in enumerate(computation.matrices[1:], 1):
+            name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
+            matrix_names.append(name)
+            self.net.vars.append(make_var(name, (matrix.rows, matrix.cols), "float32", kind))
+        self.names.append("")
+        for number, s in enumerate(computation.submatrices[1:], 1):
+            base = matrix_names[s.matrix]
+            if computation.is_whole(number):
+                self.names.append(base)
+                continue
+            name = f"{base}.s{number}"
+            var = make_var(name, (s.rows, s.cols), "float32")
+            var.view.base = base
+            var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
+            var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
+            self.net.vars.append(var)
+            self.names.append(name)
+
+    def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
+        self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
+
+    # Commands
+
+    def _marker(self, c: Command) -> None:
+        self.role = BACKWARD
+
+    def _set(self, c: Command) -> None:
+        s = self.computation.submatrices[c.target]
+        attrs = {"shape": [s.rows, s.cols], "value": float(c.alpha)}
+        self._op("fill_constant", {}, self.names[c.target], attrs)
+
+    def _matrix(self, c: Command) -> None:
+        target, source = self.names[c.target], self.names[c.source]
+        if c.type == "MatrixCopy":
+            if c.alpha == 1:
+                self._op("assign", {"x": source}, target, {})
+            else:
+                self._op("scale", {"x": source}, target, {"scale": float(c.alpha)})
+        elif c.alpha == 1:
+            self._op("add", {"x": target, "y": source}, target, {})
+        else:
+            attrs = {"alpha": float(c.alpha)}
+            self._op("nnet3.add_scaled", {"y": target, "x": source}, target, attrs)
+
+    def _rows(self, c: Command) -> None:
+        target, source = self.names[c.target], self.names[c.source]
+        ranges = c.type == "AddRowRanges"
+        attrs = {"alpha": float(c.alpha), "ranges" if ranges else "rows": _tensor(c.rows)}
+        op_type = "nnet3.add_row_ranges" if ranges else "nnet3.add_rows"
+        self._op(op_type, {"y": target, "x": source}, target, attrs)
+
+    def _rows_multi(self, c: Command) -> None:
+        sources, pairs = _numbered(c.rows)
+        names = [self.names[s] for s in sources]
+        target = self.names[c.target]
+        attrs = {"alpha": float(c.alpha), "pairs": _tensor(pairs)}
+        self._op("nnet3.add_rows_multi", {"y": target, "x": names}, target, attrs)
+
+    def _to_rows_multi(self, c: Command) -> None:
+        """One operator for each matrix that is added to."""
+        sources, pairs = _numbered(c.rows)
+        for number, submatrix in enumerate(sources):
+            mine = np.flatnonzero(pairs[:, 0] == number)
+            rows = np.full(self.computation.submatrices[submatrix].rows, -1, np.int32)
+            rows[pairs[mine, 1]] = mine
+            target = self.names[submatrix]
+            attrs = {"alpha": float(c.alpha), "rows": _tensor(rows)}
+            self._op("nnet3.add_rows", {"y": target, "x": self.names[c.target]}, target, attrs)
+
+    def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], list[str]]:
+        """The component's operators, arguments for them, and the fields that are trained."""
+        node = self.nodes[c.node]
+        name = node.component_name
+        ops = self.ops.setdefault(name, ComponentOps(node.component))
+        indexes = self.computation.precomputed[c.precomputed]
+        written = c.target if c.type == "Propagate" else c.deriv[2]
+        rows = self.computation.submatrices[written].rows
+        recipe = ops.recipe(indexes, rows)
+        if name not in self.fields:
+            self.fields[name] = [*recipe.parameters, *recipe.constants]
+            for field, array in recipe.parameters.items():
+                self._declare_array(f"{name}/{field}", array, pb.VarDesc.PARAMETER)
+            for field, array in recipe.constants.items():
+                value = make_op("constant", {}, {"out": f"{name}/{field}"}, {"value": array})
+                self._declare_array(f"{name}/{field}", array, pb.VarDesc.STATE, value)
+        common = {
+            "prefix": f"step{c.step}",
+            "parameters": name,
+            "indexes": indexes,
+            "rows": rows,
+        }
+        return ops, common, list(recipe.parameters)
+
+    def _declare_array(
+        self, name: str, array: np.ndarray, kind: int, value: pb.OpDesc | None = None
+    ) -> None:
+        var = make_var(name, array.shape, array.dtype, kind, initializer=value)
+        self.net.vars.append(var)
+
+    def _extend(self, name: str, made: list[pb.OpDesc]) -> None:
+        """Adds operators of a component, its arrays under their own names."""
+        names = {f"{name}.{field}": f"{name}/{field}" for field in self.fields[name]}
+        for field in self.fields[name]:
+            names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
+        for op in made:
+            for slot in (*op.inputs, *op.outputs):
+                if any(var in names for var in slot.vars):
+                    slot.vars[:] = [names.get(var, var) for var in slot.vars]
+        self.net.ops.extend(made)
+
+    def _propagate(self, c: Command) -> None:
+        ops, common, _ = self._component(c)
+        made = ops.propagate(self.names[c.source], self.names[c.target], **common)
+        self.forward[c.step] = c
+        self._extend(common["parameters"], made)
+
+    def _backprop(self, c: Command) -> None:
+        ops, common, trained = self._component(c)
+        name = common["parameters"]
+        wanted = self.computation.need_model_derivative and bool(trained)
+        forward = self.forward[c.step]
+        made = ops.backprop(
+            self.names[forward.source],
+            self.names[forward.target],
+            self.names[c.deriv[2]],
+            self.names[c.deriv[3]] or None,
+            param_derivs=f"{name}@D" if wanted else None,
+            accumulate=wanted and name in self.started,
+            **common,
+        )
+        if wanted and name not in self.started:
+            self.started.add(name)
+            for var in [v for v in self.net.vars if v.name in {f"{name}/{f}" for f in trained}]:
+                self.net.vars.append(
+                    make_var(grad_name(var.name), list(var.dims), "float32", pb.VarDesc.OUTPUT)
+                )
+        self._extend(name, made)
+
+
+_METHODS = {
+    "NoOperationMarker": "_marker",
+    "SetConst": "_set",
+    "MatrixCopy": "_matrix",
+    "MatrixAdd": "_matrix",
+    "AddRows": "_rows",
+    "AddRowRanges": "_rows",
+    "AddRowsMulti": "_rows_multi",
+    "AddToRowsMulti": "_to_rows_multi",
+    "Propagate": "_propagate",
+    "Backprop": "_backprop",
+}
+
+
+def _numbered(rows: np.ndarray | None) -> tuple[list[int], np.ndarray]:
+    """The sub-matrices of pairs (sub-matrix, row), and the pairs with these counted from 0."""
+    assert rows is not None
+    sources = np.unique(rows[:, 0])
+    sources = sources[sources >= 0]
+    pairs = rows.copy()
+    real = rows[:, 0] >= 0
+    pairs[real, 0] = np.searchsorted(sources, rows[real, 0])
+    return sources.tolist(), pairs
+
+
+def _tensor(array: Any) -> pb.Attr:
+    return encode_attr(np.ascontiguousarray(array, np.int32), "tensor")
