@@ -21,6 +21,7 @@ import numpy as np
 from ...framework.backward import build_backward
 from ...framework.desc import BACKWARD, FORWARD, make_op, make_var, slot_map
 from ...framework.errors import UnknownOperatorError, nearest
+from ...framework.names import EMPTY
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 
@@ -247,17 +248,60 @@ def _adding(steps: list[Step], write: str) -> list[Step]:
     return [*moved, Step("add", {"x": (write,), "y": (part,)}, {"out": (write,)}, {})]
 
 
+class _Template:
+    """OpDescs made once, whose variables are named anew for every use."""
+
+    def __init__(self, steps: list[Step], role: int) -> None:
+        self._ops: list[tuple[pb.OpDesc, list[list[str]]]] = []
+        symbols: dict[str, None] = {}
+        for step in steps:
+            op = make_op(step.type, step.inputs, step.outputs, step.attrs, role=role)
+            slots = [list(slot.vars) for slot in (*op.inputs, *op.outputs)]
+            symbols.update(dict.fromkeys(name for names in slots for name in names))
+            for slot in (*op.inputs, *op.outputs):
+                del slot.vars[:]
+            self._ops.append((op, slots))
+        fixed = (X, OUT, OUT_DERIV, IN_DERIV, EMPTY)
+        self._inner = [(name, *_kind(name)) for name in symbols if name not in fixed]
+
+    def use(self, names: dict[str, str], prefixes: Mapping[str, str]) -> list[pb.OpDesc]:
+        """The operators with `names` for x and out, and prefixes for all other variables."""
+        for symbol, kind, bare in self._inner:
+            names[symbol] = prefixes[kind] + bare
+        result = []
+        for template, slots in self._ops:
+            op = pb.OpDesc()
+            op.CopyFrom(template)
+            used = iter(slots)
+            for slot in op.inputs:
+                slot.vars.extend([names[name] for name in next(used)])
+            for slot in op.outputs:
+                slot.vars.extend([names[name] for name in next(used)])
+            result.append(op)
+        return result
+
+
+def _kind(symbol: str) -> tuple[str, str]:
+    """What prefix an inner variable gets, and the rest of its name."""
+    bare = symbol.removeprefix(_PARAMETER)
+    if bare != symbol and bare.endswith("@D"):
+        return "deriv", bare.removesuffix("@D")
+    if bare != symbol and "@" not in bare:
+        return "parameter", bare
+    return "temporary", symbol.removeprefix(_TEMPORARY)
+
+
 class ComponentOps:
     """Forward and backward operators of one component, as often as a compiler asks for them.
 
-    Recipes are kept: later calls with the same `indexes` only rename variables. The component's
+    Recipes are kept: later calls with the same `indexes` only name variables anew. The component's
     settings (test mode, dropout proportion) are read when a recipe is first made.
     """
 
     def __init__(self, component: Any) -> None:
         self.component = component
         self._recipes: dict[tuple[int, int], Recipe] = {}
-        self._backward: dict[tuple[int, int, bool, bool], list[Step]] = {}
+        self._templates: dict[tuple[Any, ...], _Template] = {}
 
     def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
         """The forward recipe for one set of precomputed indexes."""
@@ -283,17 +327,20 @@ class ComponentOps:
             prefix: of the names of temporaries; those that the backward operators read again are
                 found there, so give `backprop` the same.
             parameters: prefix of the parameters' variables: `PREFIX.linear_params`.
-            indexes: of a component that is not simple; see `indexes.py`.
+            indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to what `out` holds.
         """
-        steps = self.recipe(indexes, rows).steps
-        if x == out:
-            steps = _apart(steps, X, OUT)
-        if add:
-            steps = _adding(steps, OUT)
-        names = {X: x, OUT: out}
-        return [_describe(step, names, prefix, parameters, "", FORWARD) for step in steps]
+        key = ("forward", id(indexes), rows, x == out, add)
+        if key not in self._templates:
+            steps = self.recipe(indexes, rows).steps
+            if x == out:
+                steps = _apart(steps, X, OUT)
+            if add:
+                steps = _adding(steps, OUT)
+            self._templates[key] = _Template(steps, FORWARD)
+        prefixes = {"temporary": prefix + "/", "parameter": parameters + "."}
+        return self._templates[key].use({X: x, OUT: out}, prefixes)
 
     def backprop(
         self,
@@ -318,30 +365,33 @@ class ComponentOps:
             add: add to what `in_deriv` holds.
             accumulate: add to what the gradients of the parameters hold.
         """
-        recipe = self.recipe(indexes, rows)
-        wanted = tuple(recipe.parameters) if param_derivs is not None else ()
-        key = (id(indexes), rows, bool(wanted), in_deriv is not None)
-        if key not in self._backward:
-            self._backward[key] = backward_steps(recipe, wanted, in_deriv is not None)
-        steps = self._backward[key]
-        if in_deriv is not None:
+        given = in_deriv is not None
+        wanted = param_derivs is not None
+        key = ("backward", id(indexes), rows, wanted, given, in_deriv == out_deriv, add, accumulate)
+        if key not in self._templates:
+            recipe = self.recipe(indexes, rows)
+            derivs = list(recipe.parameters) if wanted else []
+            steps = backward_steps(recipe, derivs, given)
             if in_deriv == out_deriv:
                 steps = _apart(steps, OUT_DERIV, IN_DERIV)
-            if add:
+            if add and given:
                 steps = _adding(steps, IN_DERIV)
-        if accumulate:
-            for name in wanted:
-                steps = _adding(steps, f"{_PARAMETER}{name}@D")
-        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
-        return [
-            _describe(step, names, prefix, parameters, param_derivs or "", BACKWARD)
-            for step in steps
-        ]
+            if accumulate:
+                for name in derivs:
+                    steps = _adding(steps, deriv_of(_PARAMETER + name))
+            self._templates[key] = _Template(steps, BACKWARD)
+        prefixes = {
+            "temporary": prefix + "/",
+            "parameter": parameters + ".",
+            "deriv": f"{param_derivs}.",
+        }
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or "", EMPTY: EMPTY}
+        return self._templates[key].use(names, prefixes)
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""
         recipe = self.recipe(indexes, rows)
-        steps = backward_steps(recipe, tuple(recipe.parameters), True)
+        steps = backward_steps(recipe, recipe.parameters, True)
         return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
 
     def arrays(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
@@ -349,29 +399,3 @@ class ComponentOps:
         recipe = self.recipe(indexes, rows)
         both = recipe.parameters | recipe.constants
         return {f"{prefix}.{name}": array for name, array in both.items()}
-
-
-def _describe(
-    step: Step, names: Mapping[str, str], prefix: str, parameters: str, derivs: str, role: int
-) -> pb.OpDesc:
-    def actual(name: str) -> str:
-        if name in names:
-            return names[name]
-        if name.startswith(_PARAMETER):
-            bare = name.removeprefix(_PARAMETER)
-            if bare.endswith("@D"):
-                return f"{derivs}.{bare.removesuffix('@D')}"
-            if "@" not in bare:
-                return f"{parameters}.{bare}"
-        return f"{prefix}/{name.removeprefix(_TEMPORARY)}"
-
-    return make_op(
-        step.type,
-        {slot: [actual(name) for name in given] for slot, given in step.inputs.items()},
-        {
-            slot: [name if name == "@EMPTY@" else actual(name) for name in given]
-            for slot, given in step.outputs.items()
-        },
-        step.attrs,
-        role=role,
-    )
