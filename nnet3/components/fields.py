@@ -33,12 +33,22 @@ def _pairs(reader: Reader) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in reader.read_int_pairs()]
 
 
+def _vector(reader: Reader) -> np.ndarray:
+    with np.errstate(over="ignore"):  # a double that no float can hold becomes infinite
+        return reader.read_vector(np.float32)
+
+
+def _matrix(reader: Reader) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return reader.read_matrix(np.float32)
+
+
 INT: Final = Kind("int", Reader.read_int32, Writer.write_int32)
 FLOAT: Final = Kind("float", Reader.read_float, Writer.write_float)
 DOUBLE: Final = Kind("double", Reader.read_double, Writer.write_double)
 BOOL: Final = Kind("bool", Reader.read_bool, Writer.write_bool)
-VECTOR: Final = Kind("vector", lambda r: r.read_vector(np.float32), Writer.write_vector)
-MATRIX: Final = Kind("matrix", lambda r: r.read_matrix(np.float32), Writer.write_matrix)
+VECTOR: Final = Kind("vector", _vector, Writer.write_vector)
+MATRIX: Final = Kind("matrix", _matrix, Writer.write_matrix)
 DOUBLE_VECTOR: Final = Kind("vector", lambda r: r.read_vector(np.float64), Writer.write_vector)
 DOUBLE_MATRIX: Final = Kind("matrix", lambda r: r.read_matrix(np.float64), Writer.write_matrix)
 INTS: Final = Kind("ints", _ints, lambda w, v: w.write_int_vector(np.asarray(v, np.int32)))

@@ -146,16 +146,22 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             "required-time-offsets must be sorted, each once, and at least one",
         )
         self.demand(set(needed) <= set(times), "a required time offset is not among the offsets")
-        centres = np.arange(self.height_out) * self.height_subsample_out
-        heights = centres[:, None] + np.array([h for _, h in offsets])
-        inside = (heights >= 0) & (heights < self.height_in)
-        surely = inside & np.array([t in set(needed) for t, _ in offsets])
-        if not surely.any(axis=1).all():
-            height = int(np.argmin(surely.any(axis=1)))
-            self.demand(False, f"output height {height} sees no input that is required")
-        if not inside.any(axis=0).all():
-            time, height = offsets[int(np.argmin(inside.any(axis=0)))]
-            self.demand(False, f"the offset {time},{height} is never used")
+        seen = [(self._seeing(height), time, height) for time, height in offsets]
+        for heights, time, height in seen:
+            self.demand(len(heights) > 0, f"the offset {time},{height} is never used")
+        covered = 0  # the output heights below see an input that is required
+        for heights in sorted((h for h, time, _ in seen if time in needed), key=lambda h: h.start):
+            if heights.start <= covered:
+                covered = max(covered, heights.stop)
+        self.demand(
+            covered >= self.height_out, f"output height {covered} sees no input that is required"
+        )
+
+    def _seeing(self, offset: int) -> range:
+        """The output heights for which the input height at a height offset is not padding."""
+        step = self.height_subsample_out
+        first = max(0, -(offset // step))
+        return range(first, min(self.height_out - 1, (self.height_in - 1 - offset) // step) + 1)
 
     def check(self) -> None:
         self.check_model()
