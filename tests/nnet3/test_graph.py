@@ -1,0 +1,174 @@
+"""The computation graph: both ways of building it, epochs, steps, explanations, refusals."""
+
+import numpy as np
+import pytest
+
+from opscope.framework.errors import CycleError, FormatError, ShapeError
+from opscope.nnet3 import graph as graph_module
+from opscope.nnet3.compiler import Compiler
+from opscope.nnet3.epochs import compute_epochs, strongly_connected
+from opscope.nnet3.graph import Graph, NotComputableError
+from opscope.nnet3.indexes import NO_TIME, RowTable, format_indexes, format_integers
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.nnet3.steps import Steps, hash_order
+
+TDNN = """\
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=6
+component name=b type=NoOpComponent dim=6
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=b component=b input=Failover(Offset(a, -2), a)
+output-node name=output input=Sum(b, IfDefined(Offset(a, 3)))
+"""
+RNN = """\
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component-node name=a component=a input=Sum(input, IfDefined(Offset(a, -1)))
+output-node name=output input=a
+"""
+
+
+def topology(text):
+    return Nnet.from_config_text(text, 0).topology()
+
+
+def rows(name, ns, ts, has_deriv=False):
+    return IoSpecification(name, np.array([(n, t, 0) for n in ns for t in ts]), has_deriv)
+
+
+def request(inputs, outputs, ns=(0, 1)):
+    return ComputationRequest([rows("input", ns, inputs)], [rows("output", ns, outputs)])
+
+
+@pytest.mark.parametrize("inputs", [range(-4, 8), range(-1, 4), range(-3, 3)])
+def test_both_builders_agree(inputs, monkeypatch):
+    nodes = topology(TDNN)
+    wanted = request(inputs, range(3))
+    fast = Graph(nodes, wanted)
+    monkeypatch.setattr(graph_module, "_fill_by_nodes", lambda *args: _explore(*args))
+    slow = Graph(nodes, wanted)
+    assert fast.num_cindexes == slow.num_cindexes
+    assert fast.num_candidates == slow.num_candidates
+    for one, other in zip(fast.groups, slow.groups, strict=True):
+        assert {n: k.tolist() for n, k in one.rows.items() if len(k)} == {
+            n: k.tolist() for n, k in other.rows.items()
+        }
+
+
+def _explore(nodes, group):
+    graph_module._fill_by_exploring(nodes, group)
+    return True
+
+
+def test_groups_of_equal_n():
+    wanted = request(range(-2, 6), range(3), ns=(0, 1, 5))
+    wanted.outputs[0] = IoSpecification(
+        "output", np.concatenate((wanted.outputs[0].indexes, [[5, 3, 0]]))
+    )
+    graph = Graph(topology(TDNN), wanted)
+    assert sorted(group.ns.tolist() for group in graph.groups) == [[0, 1], [5]]
+    last = Steps(graph).steps[-1]
+    assert last.indexes.tolist() == wanted.outputs[0].indexes.tolist()
+
+
+def test_recurrence_ends_at_the_first_input():
+    graph = Graph(topology(RNN), request(range(5), range(5), ns=(0,)))
+    steps = Steps(graph)
+    assert graph.topology.is_recurrent
+    assert steps.num_phases == 12  # the input, two for each time, the output
+    names = [graph.topology.nodes[step.node].name for step in steps.steps]
+    assert names == ["input", *(["a_input", "a"] * 5), "output"]
+
+
+def test_steps_do_not_depend_on_the_order_of_sequences():
+    wanted = request(range(-4, 8), range(3), ns=(1, 0))
+    steps = Steps(Graph(topology(TDNN), wanted)).steps
+    assert steps[1].indexes[:4].tolist() == [[0, -2, 0], [1, -2, 0], [0, -1, 0], [1, -1, 0]]
+    assert steps[-1].indexes.tolist() == wanted.outputs[0].indexes.tolist()
+
+
+def test_missing_inputs_are_told():
+    with pytest.raises(NotComputableError) as caught:
+        Graph(topology(TDNN), request(range(0, 4), range(3)))
+    text = str(caught.value)
+    assert text.startswith("2 of 6 output rows are not computable; rows of 'input' that are not")
+    assert "output(0, 0, 0) is kNotComputable, dependencies: b(0, 0, 0)[kNotComputable]" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda r: r.inputs[0].__setattr__("name", "inputs"), FormatError, "no node 'inputs'"),
+        (lambda r: r.outputs[0].__setattr__("name", "a"), ShapeError, "no output node"),
+        (lambda r: r.inputs[0].__setattr__("name", "output"), ShapeError, "neither an input"),
+        (lambda r: r.inputs.append(r.inputs[0]), ShapeError, "'input' twice"),
+        (lambda r: r.outputs.clear(), ShapeError, "no output rows"),
+        (
+            lambda r: r.outputs[0].__setattr__("indexes", np.zeros((2, 3), np.int32)),
+            ShapeError,
+            "more than once",
+        ),
+    ],
+)
+def test_refused_requests(change, error, message):
+    wanted = request(range(-4, 8), range(3))
+    change(wanted)
+    with pytest.raises(error, match=message):
+        Graph(topology(TDNN), wanted)
+
+
+@pytest.mark.parametrize(
+    ("reads", "error", "message"),
+    [
+        ("IfDefined(a)", CycleError, "cycle without delay .* nodes a, a_input"),
+        ("IfDefined(Offset(a, -1)), IfDefined(Offset(a, 1))", CycleError, "both ways in time"),
+        ("a", NotComputableError, "a_input.* is kUnknown"),
+    ],
+)
+def test_cycles(reads, error, message):
+    text = RNN.replace("IfDefined(Offset(a, -1))", reads)
+    with pytest.raises(error, match=message):
+        Graph(topology(text), request(range(3), range(3)))
+
+
+def test_epochs():
+    assert strongly_connected([[1], [2], [0, 3], []]) == [[3], [2, 1, 0]]
+    assert compute_epochs([[1], [2], [1, 3], []]) == [0, 1, 1, 2]
+
+
+def test_commands_of_a_small_net():
+    wanted = ComputationRequest.parse(
+        "input input has_deriv=0 0,0,0 0,1,0\noutput output has_deriv=0 0,0,0 0,1,0\n"
+    )
+    text = Compiler(topology(RNN), wanted).compile().to_kaldi()
+    assert "m2 == value: a_input[(0,0)]\n" in text
+    assert "a.Propagate(NULL, m2, &m3)\n" in text
+    assert "output m6 to user [for node: 'output']\n" in text
+    assert "# computation segment separator" in text
+
+
+def test_short_texts():
+    indexes = np.array([[0, 5, 0], [0, 6, 0], [1, 7, 2], [1, NO_TIME, 0]])
+    assert format_indexes(indexes) == f"[(0,5:6), (1,7,2), (1,{NO_TIME})]"
+    assert format_indexes(indexes[:0]) == "[ ]"
+    assert format_integers(np.array([1, 4, 7, 8, 9, -1, -1, 3, 4])) == "[1, 4, 7:9, -1, -1, 3, 4]"
+    assert format_integers(np.array([0, 0, 0, 2])) == "[0x3, 2]"
+    assert format_integers(np.array([], int)) == "[ ]"
+
+
+def test_hash_order():
+    assert hash_order([1, 2, 3]) == [3, 2, 1]
+    assert hash_order([1, 14, 2]) == [2, 14, 1]
+    assert sorted(hash_order(list(range(100)))) == list(range(100))
+
+
+@pytest.mark.parametrize("far", [0, 10**8])
+def test_row_table(far):
+    n, t, x = np.array([0, 1, 0]), np.array([3, NO_TIME, 5 + far]), np.array([0, 0, 1])
+    table = RowTable((0, 3, 0), (1, 5 + far, 1), 3)
+    table.set(n, t, x, 10)
+    asked = np.array([0, 0, 1, 0]), np.array([3, 5 + far, 3, 4]), np.array([0, 1, 0, 0])
+    assert table.find(*asked).tolist() == [10, 12, -1, -1]
+    outside = np.array([7]), np.array([-9]), np.array([0])
+    assert table.find(*outside).tolist() == [-1]

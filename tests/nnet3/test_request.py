@@ -1,0 +1,58 @@
+"""Requests: text form, refusals."""
+
+import numpy as np
+import pytest
+
+from opscope.framework.errors import FormatError, ShapeError
+from opscope.nnet3.request import ComputationRequest, IoSpecification
+
+TEXT = """\
+input input has_deriv=1 0,-1,0 0,0,0 1,-1,2
+input ivector has_deriv=0 0,0,0
+output output has_deriv=1 0,0,0
+need_model_derivative=1 store_component_stats=0
+"""
+
+
+def test_text_form():
+    request = ComputationRequest.parse(TEXT)
+    assert request.to_text() == TEXT
+    assert request.inputs[0].indexes.tolist() == [[0, -1, 0], [0, 0, 0], [1, -1, 2]]
+    assert request.inputs[0].has_deriv and not request.inputs[1].has_deriv
+    assert request.need_model_derivative and request.needs_derivatives()
+    assert request.key() == ComputationRequest.parse(TEXT).key()
+    assert request.find("ivector", output=False) is request.inputs[1]
+    assert request.find("ivector", output=True) is None
+    assert "input-0: name=input, has-deriv=true, indexes=[(0,-1:0), (1,-1,2)]" in str(request)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("input", "wants a node's name"),
+        ("input a has_deriv=2", "NAME=0 or NAME=1"),
+        ("input a wrong=1", "unknown word 'wrong='"),
+        ("input a 0,0", "'0,0' is no index"),
+        ("input a 0,0,x", "is no index"),
+        ("input a 0,99999999999,0", "is no index"),
+        ("input a -1,0,0", "out of range"),
+        ("input a 0,2000000000,0", "out of range"),
+        ("input a 0,0,9000", "out of range"),
+        ("verbose=1", "unknown word"),
+        ("nonsense", "NAME=0 or NAME=1"),
+    ],
+)
+def test_refusals(line, message):
+    with pytest.raises(FormatError, match=f"r.txt, line 2: .*{message}"):
+        ComputationRequest.parse(f"\n{line}\n", "r.txt")
+
+
+def test_derivatives_without_any_at_an_output():
+    request = ComputationRequest.parse("output output 0,0,0\nneed_model_derivative=1\n")
+    with pytest.raises(ShapeError, match="gives none at an output"):
+        request.needs_derivatives()
+
+
+def test_indexes_from_arrays():
+    io = IoSpecification("input", np.array([[0, 1, 0]], np.int64))
+    assert io.indexes.dtype == np.int32
