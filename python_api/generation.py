@@ -116,7 +116,7 @@ class Generator:
                 scores = np.where(scores < bound, -np.inf, scores)
             summed = np.exp(log_softmax(scores)).cumsum(axis=1)
             drawn = rng.random((len(scores), 1)) * summed[:, -1:]
-            return (summed <= drawn).sum(axis=1)
+            return np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
 
         return self._generate(prompts, steps, end, feed, choose)
 

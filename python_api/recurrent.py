@@ -61,6 +61,8 @@ class Step:
         self._step = self._desc.steps.add(reverse=reverse)
         self._made: list[str] = []  # outer variables, in the order in which they were asked for
         self._source: Any = None
+        self._net: Any = None  # the step net, while it is built
+        self._before: Any = None  # the net around it
 
     # -- links ---------------------------------------------------------------------------------
 
@@ -81,7 +83,7 @@ class Step:
         if shape == ():
             raise ShapeError(f"{self._title}: {outer.name!r} is a single number and has no rows")
         shape = None if shape is None else (-1, *shape[1:])
-        self._declare(make_var(inner, shape, dtype, INPUT))
+        self._net.add_var(make_var(inner, shape, dtype, INPUT))
         self._step.in_links.add(outer=outer.name, inner=inner)
         return Var(self._builder, inner)
 
@@ -111,34 +113,30 @@ class Step:
         Raises:
             ShapeError: neither shape nor boot, or a boot of another shape.
         """
-        b, entry = self._builder, self._step.memories.add(boot_value=value, delay=delay)
-        row: tuple[int, ...] | None = None
-        if shape is not None:
-            row = (shape,) if isinstance(shape, int) else tuple(shape)
-        if boot is not None:
-            outer = self._outer(boot)
-            entry.boot = outer.name
-            told = var_shape(outer)
-            if told is not None:
-                if row is not None and (not told or told[1:] != row):
-                    self._step.memories.pop()
-                    raise ShapeError(
-                        f"{self._title}: boot {outer.name!r} is {format_shape(told)}; a memory of"
-                        f" rows {format_shape(row)} wants {format_shape((-1, *row))}"
-                    )
-                row = told[1:]
-            dtype = var_dtype(outer) if dtype is None else dtype
+        self._check_open()
+        row = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
         if delay < 1 or (row is None and boot is None):
-            self._step.memories.pop()
             raise ShapeError(
                 f"{self._title}: a memory wants a delay of at least 1 and a shape or a boot"
                 f" variable, not delay={delay}, shape={shape}, boot={boot}"
             )
+        outer = None if boot is None else self._outer(boot)
+        told = None if outer is None else var_shape(outer)
+        if told is not None:
+            if not told or (row is not None and told[1:] != row):
+                wanted = format_shape((-1, *(row or ())))
+                raise ShapeError(
+                    f"{self._title}: boot {str(boot)!r} is {format_shape(told)}; a memory of rows"
+                    f" {format_shape(row)} wants {wanted}"
+                )
+            row = told[1:]
+        if dtype is None:
+            dtype = self._builder.dtype if outer is None else var_dtype(outer)
         inner = self._inner_name(name or "memory", exact=bool(name))
-        full = None if row is None else (-1, *row)
-        self._declare(make_var(inner, full, b.dtype if dtype is None else dtype, INPUT))
-        entry.previous = inner
-        return Var(b, inner)
+        self._net.add_var(make_var(inner, None if row is None else (-1, *row), dtype, INPUT))
+        first = "" if outer is None else outer.name
+        self._step.memories.add(previous=inner, boot=first, boot_value=value, delay=delay)
+        return Var(self._builder, inner)
 
     def update(self, memory: Var | str, state: Var | str) -> None:
         """`state` is what `memory` holds in the next step.
@@ -199,12 +197,16 @@ class Step:
 
     def _own(self, x: Var | str) -> str:
         """The name of a variable that can be seen inside the block."""
-        if self._builder._forward is not self._net:
-            raise VariableError(f"{self._title}: its block is not the one that is open")
+        self._check_open()
         self._builder._names(x, lookup("recurrent"), "x")
         return str(x)
 
+    def _check_open(self) -> None:
+        if self._net is None or self._builder._forward is not self._net:
+            raise VariableError(f"{self._title}: its block is not the one that is open")
+
     def _memory(self, memory: Var | str) -> Any:
+        self._check_open()
         for entry in self._step.memories:
             if entry.previous == str(memory):
                 return entry
@@ -223,13 +225,12 @@ class Step:
         self._made.append(name)
         return name
 
-    def _declare(self, var: VarDesc) -> None:
-        self._net.add_var(var)
-
     # -- the block -----------------------------------------------------------------------------
 
     def __enter__(self) -> Step:
         b = self._builder
+        if self._net is not None:
+            raise VariableError(f"{self._title}: its block was open before")
         self._source = caller_location()
         self._before = b._forward
         self._asked = (len(b._costs), len(b._optimizations))

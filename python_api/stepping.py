@@ -28,7 +28,13 @@ from ..framework.desc import (
     output_names,
     rename_vars,
 )
-from ..framework.errors import OpscopeError, ShapeError, VariableError, nearest
+from ..framework.errors import (
+    NotFiniteError,
+    OpscopeError,
+    ShapeError,
+    VariableError,
+    nearest,
+)
 from ..framework.infer import declared_meta
 from ..framework.initialize import PERSISTENT
 from ..framework.net import Net
@@ -38,7 +44,8 @@ from ..framework.recurrent_links import take_into
 from ..framework.recurrent_step import StepNet, step_net
 from ..framework.rows import EACH, row_kinds
 from ..framework.scope import Scope
-from ..framework.sequence import Sequences, offsets_of
+from ..framework.sequence import offsets_of
+from .feeding import Feeder
 from .io import desc_of
 
 _IDENTITY_IN_TEST = "dropout"
@@ -282,7 +289,7 @@ class Stepper:
 
         Args:
             feed: inputs of the net that the first states or the steps depend on, other than the
-                tokens; sequences as `Sequences`.
+                tokens; sequences as `Sequences` or lists of arrays.
 
         Raises:
             VariableError: an input is missing. ShapeError: rows for another number of sequences.
@@ -316,17 +323,11 @@ class Stepper:
         names = [name for name in self.step.context if name not in persistent]
         scope = Scope(parent=self.scope)
         declared = {var.name: var for var in self.desc.vars}
-        for key, value in feed.items():
-            name = str(key)
-            if name not in declared:
-                raise VariableError(
-                    f"{self.step.net.name}: the net has no variable {name!r}"
-                    f"{nearest(name, declared)}"
-                )
-            data, levels = (
-                (value.data, value.levels) if isinstance(value, Sequences) else (value, ())
-            )
-            scope.var(name).set(data, levels)
+        for key in feed:
+            if str(key) in declared:
+                scope.var(str(key))  # the scope of the parameters stays as it is
+        if feed:
+            Feeder(self, scope)(feed, lambda: self.step.net.name)  # type: ignore[arg-type]
         if names:
             wanted = [name for name in names if declared[name].kind != INPUT]
             if wanted:
@@ -345,11 +346,17 @@ class Stepper:
 
         Returns:
             Scores of what follows, [hypotheses, tokens], on the host; valid until the next step.
+
+        Raises:
+            NotFiniteError: NaN among the scores.
         """
         self._work.var(self.ids).set(np.asarray(tokens, self._dtype))
         self._net.run(self._work, self._context)
         scores = self._work.get(self.scores).array
-        return scores.get() if hasattr(scores, "get") else scores
+        scores = scores.get() if hasattr(scores, "get") else scores
+        if np.isnan(scores).any():
+            raise NotFiniteError(f"{self.step.net.name}: {self.scores!r} holds NaN")
+        return scores
 
     def advance(self, parents: Sequence[int] | np.ndarray | None = None) -> None:
         """Take over the states of the last step.

@@ -7,7 +7,7 @@ import pytest
 
 from opscope import NetBuilder, Scope
 from opscope.framework.errors import AttributeTypeError
-from rnn_layers import H, K, LENGTHS, check_gradients, feed_for, layer_net, parameters
+from rnn_layers import LENGTHS, H, K, check_gradients, feed_for, layer_net, parameters
 
 
 @pytest.fixture(params=["steps", "fast"])

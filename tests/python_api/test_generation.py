@@ -9,7 +9,13 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.errors import AttributeTypeError, OpscopeError, ShapeError, VariableError
+from opscope.framework.errors import (
+    AttributeTypeError,
+    NotFiniteError,
+    OpscopeError,
+    ShapeError,
+    VariableError,
+)
 from opscope.framework.sequence import Sequences
 from opscope.python_api.generation import Generator, Hypothesis, log_softmax
 from opscope.python_api.stepping import Stepper
@@ -297,5 +303,12 @@ def test_wrong_arguments():
         generator.greedy([[1]], 3)
     with pytest.raises(VariableError, match="no variable 'sauce'.*did you mean source"):
         generator.greedy([[1]], 3, feed={"sauce": SOURCES})
+    with pytest.raises(ShapeError, match="'source' wants 1 level of sequences"):
+        generator.greedy([[1]], 3, feed={"source": np.array([1, 2])})
+    with pytest.raises(OpscopeError, match="99"):
+        generator.greedy([[99]], 3, feed={"source": [[1, 2]]})
+    scope.get("scores.b").set(np.full(V, np.nan))
+    with pytest.raises(NotFiniteError, match="'scores' holds NaN"):
+        generator.greedy([[1]], 3, feed={"source": [[1, 2]]})
     with pytest.raises(ShapeError, match="has 3 rows for 2 sequences"):
         generator.greedy([[1], [2]], 3, feed=feed)
