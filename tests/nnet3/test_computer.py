@@ -1,0 +1,109 @@
+"""NnetComputer: forward, backward, refusals."""
+
+import numpy as np
+import pytest
+
+from opscope.framework.errors import ShapeError, VariableError
+from opscope.nnet3.compile_request import compile_request
+from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.request import ComputationRequest
+
+NET = """\
+input-node name=input dim=3
+component name=affine type=AffineComponent input-dim=6 output-dim=2
+component name=relu type=RectifiedLinearComponent dim=2
+component-node name=affine component=affine input=Append(Offset(input, -1), Scale(0.5, input))
+component-node name=relu component=relu input=affine
+output-node name=output input=Sum(relu, Const(1.0, 2))
+"""
+REQUEST = """\
+input input has_deriv=1 0,-1,0 0,0,0 0,1,0 1,-1,0 1,0,0 1,1,0
+output output has_deriv=1 0,0,0 0,1,0 1,0,0 1,1,0
+need_model_derivative=1
+"""
+
+
+@pytest.fixture
+def nnet():
+    return Nnet.from_config_text(NET, 1)
+
+
+@pytest.fixture
+def computer(nnet):
+    return NnetComputer(compile_request(nnet, ComputationRequest.parse(REQUEST)), nnet)
+
+
+def forward(nnet, x):
+    w, b = nnet.components["affine"].linear_params, nnet.components["affine"].bias_params
+    frames = x.reshape(2, 3, 3)
+    spliced = np.concatenate((frames[:, :2], 0.5 * frames[:, 1:]), axis=2).reshape(4, 6)
+    hidden = spliced @ w.T + b
+    return spliced, hidden, np.maximum(hidden, 0) + 1
+
+
+def test_forward_and_backward(nnet, computer):
+    rng = np.random.default_rng(0)
+    x, deriv = rng.normal(size=(6, 3)), rng.normal(size=(4, 2))
+    computer.accept_input("input", x)
+    computer.run()
+    spliced, hidden, wanted = forward(nnet, x)
+    assert np.allclose(computer.get_output("output"), wanted, atol=1e-5)
+    computer.accept_input("output", deriv)
+    computer.run()
+    through = deriv * (hidden > 0)
+    gradient = np.concatenate(((through.T @ spliced).ravel(), through.sum(axis=0)))
+    assert np.allclose(computer.model_derivative(), gradient, atol=1e-5)
+    spread = through @ nnet.components["affine"].linear_params
+    into = np.zeros((2, 3, 3))
+    into[:, :2] += spread[:, :3].reshape(2, 2, 3)
+    into[:, 1:] += 0.5 * spread[:, 3:].reshape(2, 2, 3)
+    assert np.allclose(computer.get_output("input"), into.reshape(6, 3), atol=1e-5)
+
+
+def test_parameters_are_taken_anew(nnet, computer):
+    x = np.ones((6, 3))
+    nnet.components["affine"].bias_params = np.full(2, 3, np.float32)
+    computer.reload()
+    computer.accept_input("input", x)
+    computer.run()
+    assert np.allclose(computer.get_output("output"), forward(nnet, x)[2], atol=1e-5)
+
+
+def test_refusals(computer):
+    with pytest.raises(ShapeError, match="'input' wants 6 rows of 3 columns, you gave 6 x 2"):
+        computer.accept_input("input", np.zeros((6, 2)))
+    with pytest.raises(VariableError, match="takes no 'ivector'; it takes 'input', 'output'"):
+        computer.accept_input("ivector", np.zeros((6, 2)))
+    with pytest.raises(VariableError, match="'input' was not given"):
+        computer.run()
+    with pytest.raises(VariableError, match="not computed yet"):
+        computer.get_output("output")
+    with pytest.raises(VariableError, match="run the forward part"):
+        computer.accept_input("output", np.zeros((4, 2)))
+    computer.accept_input("input", np.zeros((6, 3)))
+    computer.run()
+    with pytest.raises(VariableError, match="derivative at 'input' is not computed"):
+        computer.get_output("input")
+    with pytest.raises(VariableError, match="model's derivative was not computed"):
+        computer.model_derivative()
+    with pytest.raises(VariableError, match="gives no 'hidden'; it gives"):
+        computer.get_output("hidden")
+    with pytest.raises(VariableError, match="'output' was not given"):
+        computer.run()
+    computer.accept_input("output", np.zeros((4, 2)))
+    computer.run()
+    with pytest.raises(VariableError, match="nothing left to run"):
+        computer.run()
+
+
+def test_another_structure(nnet):
+    desc = compile_request(nnet, ComputationRequest.parse(REQUEST))
+    other = Nnet.from_config_text(NET.replace("=affine", "=linear"), 1)
+    with pytest.raises(VariableError, match="no component 'affine'"):
+        NnetComputer(desc, other)
+    wide = Nnet.from_config_text(
+        NET.replace("dim=3", "dim=4").replace("input-dim=6", "input-dim=8"), 1
+    )
+    with pytest.raises(ShapeError, match=r"affine/linear_params is \[2, 8\], and was \[2, 6\]"):
+        NnetComputer(desc, wide)
