@@ -125,10 +125,14 @@ class BatchNormComponent(KeepsDim, Component):
         self.epsilon = float(np.float32(o.epsilon))
         self.block_dim = o.dim if o.block_dim in (None, -1) else o.block_dim
         check_block(self.dim, self.block_dim)
-        self.zero_stats()
+        self._forget()
 
     def zero_stats(self) -> None:
-        """Forget all statistics."""
+        """Forget all statistics, except in test mode, in which they are the transform."""
+        if not self.test_mode:
+            self._forget()
+
+    def _forget(self) -> None:
         self.count = 0.0
         self.stats_sum, self.stats_sumsq = np.zeros(self.block_dim), np.zeros(self.block_dim)
 

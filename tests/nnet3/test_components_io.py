@@ -5,8 +5,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from damage import flips
 
+from damage import flips
 from opscope.framework.errors import FormatError, ShapeError
 from opscope.nnet3.components import COMPONENTS, Component, Properties, new_component
 from opscope.nnet3.config import ConfigLine
@@ -473,6 +473,10 @@ def test_statistics_of_batch_norm():
     assert "data-mean=[ 2.0 4.0 ], data-stddev=[ 1.0 2.0 ]" in back.info()
     back.test_mode = True
     assert back.properties == Properties(0x185)
+    back.zero_stats()
+    assert back.count == 2
+    component.zero_stats()
+    assert component.count == 0 and not component.stats_sum.any()
 
 
 def test_statistics_of_recurrent_nonlinearities():

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from damage import check_damaged
 
+from damage import check_damaged
 from opscope.framework.desc import parse_net, serialize_net
 from opscope.framework.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3.components import Component
