@@ -85,6 +85,11 @@ def test_refused_files(tmp_path):
         path.write_bytes(broken)
         with pytest.raises(FormatError, match=what):
             AmNnetSimple.read(path)
+    made = model(False)
+    made.priors = np.ones(3, np.float32)
+    made.write(path)
+    with pytest.raises(FormatError, match="3 priors for an output of dimension 4 .byte"):
+        AmNnetSimple.read(path)
     for end in range(2, len(data) - 1, 11):
         path.write_bytes(data[:end])
         with pytest.raises(FormatError):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from component_lines import LINES, from_config
 from damage import check_damaged
 from opscope.framework.desc import parse_net, serialize_net
 from opscope.framework.errors import FormatError, OpscopeError, ShapeError
@@ -205,6 +206,14 @@ def test_description():
         "b/params",
         *(f"relu/{name}" for name in ("value_avg", "deriv_avg", "oderiv_rms")),
     }
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_descriptions_of_all_components(type):
+    nnet = network()
+    nnet.components["more"] = from_config(type, LINES[type][0])
+    back = Nnet.from_desc(parse_net(serialize_net(nnet.to_desc())), nnet.arrays())
+    assert as_bytes(back) == as_bytes(nnet)
 
 
 def test_descriptions_that_are_none():
