@@ -17,7 +17,18 @@ _COMMANDS = {
     "version": (".cli_look", "Versions of opscope and of what it runs on."),
     "run": (".cli_run", "Run a saved net on arrays from files."),
     "train": (".cli_train", "Train a saved net on arrays from files."),
+    "nnet3-init": (".cli_nnet3", "Make an nnet3 network from a config file."),
+    "nnet3-copy": (".cli_nnet3", "Copy an nnet3 network, changed by options."),
+    "nnet3-info": (".cli_nnet3", "Print what an nnet3 network is made of."),
+    "nnet3-am-copy": (".cli_nnet3", "Copy an nnet3 acoustic model, changed by options."),
+    "nnet3-am-info": (".cli_nnet3", "Print what an nnet3 acoustic model is made of."),
+    "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }
+
+
+def kaldi_programs() -> list[str]:
+    """The commands that stand for programs of Kaldi."""
+    return [name for name in _COMMANDS if name.startswith("nnet3-")]
 
 
 class _Commands(click.Group):
@@ -29,7 +40,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        return getattr(importlib.import_module(_COMMANDS[name][0], __package__), name)
+        module = importlib.import_module(_COMMANDS[name][0], __package__)
+        return getattr(module, name.replace("-", "_"))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -16,8 +16,24 @@ from .io import Loaded, load, load_desc
 
 
 def read_desc(path: str) -> pb.NetDesc:
-    """The description in a saved net or a checkpoint."""
-    return read_checkpoint(path).desc if path.endswith(SUFFIX) else load_desc(path)
+    """The description in a saved net or a checkpoint; of an nnet3 model, in the nnet3 dialect."""
+    if path.endswith(SUFFIX):
+        return read_checkpoint(path).desc
+    if is_nnet3(path):
+        from ..nnet3.nnet import Nnet
+
+        return Nnet.read(path).to_desc()
+    return load_desc(path)
+
+
+def is_nnet3(path: str) -> bool:
+    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
 
 
 def read_net(path: str, device: str = "") -> Loaded:

@@ -16,7 +16,10 @@ import click
 @click.option("--svg", metavar="OUT", help="Draw the net to this SVG file instead; - for stdout.")
 @click.option("--locations", is_flag=True, help="Also tell where each operator was written.")
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
-    """Print the net in FILE (.pb or .checkpoint), one line an operator, or draw it."""
+    """Print the net in FILE, one line an operator, or draw it.
+
+    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl).
+    """
     from .cli_files import read_desc
 
     if dot and svg:
@@ -46,13 +49,17 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
 def verify(file: str) -> None:
     """Check the net in FILE, and the parameters beside it, and list all that is wrong.
 
-    The exit code is 1 if there is an error; warnings alone leave it 0.
+    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl). The exit code is 1 if
+    there is an error; warnings alone leave it 0.
     """
     from ..framework.verify import ERROR, problems
     from .checkpoint import SUFFIX
-    from .cli_files import read_desc
+    from .cli_files import is_nnet3, read_desc
     from .io import verify_parameters
 
+    if is_nnet3(file):
+        _verify_nnet3(file)
+        return
     desc = read_desc(file)
     found = problems(desc)
     lines = [f"{problem.severity}: {problem.message}" for problem in found]
@@ -67,6 +74,20 @@ def verify(file: str) -> None:
         click.echo(f"{errors} error{'s' * (errors > 1)}", err=True)
         raise click.exceptions.Exit(1)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
+
+
+def _verify_nnet3(file: str) -> None:
+    """Reading a model checks all of it; what is left to tell is what nothing uses."""
+    from ..nnet3.nnet import Nnet
+    from .cli_nnet3 import unused_parts
+
+    nnet = Nnet.read(file)
+    for line in unused_parts(nnet):
+        click.echo(f"warning: {line}")
+    click.echo(
+        f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
+        f"{nnet.num_parameters} parameters, no error"
+    )
 
 
 @click.command()

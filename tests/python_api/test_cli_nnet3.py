@@ -1,0 +1,569 @@
+"""Kaldi's programs for nnet3 models on the command line, and `opscope links`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from opscope.framework.errors import FormatError
+from opscope.nnet3.model import AmNnetSimple
+from opscope.nnet3.nnet import Nnet
+from opscope.python_api.cli import kaldi_programs, main
+from opscope.python_api.cli_nnet3_program import Option, quoted
+
+CONFIG = """# a small network
+input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=16
+component name=r type=RepeatedAffineComponent input-dim=16 output-dim=16 num-repeats=2
+component name=b type=AffineComponent input-dim=32 output-dim=5 learning-rate-factor=0.5
+component name=n type=BatchNormComponent dim=5 test-mode=true
+component name=d type=DropoutComponent dim=5 dropout-proportion=0.5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=r component=r input=a
+component-node name=b component=b input=Append(Offset(a, -2), r)
+component-node name=n component=n input=b
+component-node name=d component=d input=n
+output-node name=output input=d
+"""
+MORE = """component name=c type=AffineComponent input-dim=5 output-dim=3
+component-node name=c component=c input=b
+output-node name=output input=c
+"""
+TRANSITIONS = b"""<TransitionModel> 
+<Topology> 
+<TopologyEntry> 
+<ForPhones> 
+1 2 
+</ForPhones> 
+<State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State> 
+<State> 1 </State> 
+</TopologyEntry> 
+</Topology> 
+<Triples> 2 
+1 0 0 
+2 0 1 
+</Triples> 
+<LogProbs> 
+ [ 0 -0.25 -0.5 -0.25 -0.5 ]
+</LogProbs> 
+</TransitionModel> 
+"""  # noqa: W291 (the format ends lines with a space)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run the command line in a folder with small models: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPSCOPE_PIPES", raising=False)
+    Path("net.config").write_text(CONFIG)
+    Path("more.config").write_text(MORE)
+    nnet = Nnet.from_config_text(CONFIG, 1)
+    nnet.write("net.raw")
+    nnet.write("net.txt", binary=False)
+    model = AmNnetSimple(nnet, TRANSITIONS, binary=False)
+    model.set_context()
+    model.set_priors(np.full(5, 0.2))
+    model.write("net.mdl")
+
+    def run(*args, input=None):
+        result = CliRunner().invoke(main, [str(arg) for arg in args], input=input)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout_bytes, result.stderr
+
+    return run
+
+
+def done(result, *parts):
+    """It went well; the lines on stderr, without the command line, hold `parts`."""
+    code, out, err = result
+    assert code == 0, err
+    assert all(part in err for part in parts), err
+    return out
+
+
+def refused(result, *parts):
+    """Exit code 1 and one line behind the command line."""
+    code, out, err = result
+    assert code == 1 and out == b""
+    lines = err.splitlines()
+    assert len(lines) <= 2 and lines[-1].startswith("ERROR (nnet3-"), err
+    assert all(part in lines[-1] for part in parts), err
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+FLAG, INT = Option("flag", False, "f"), Option("some-int", 3, "i")
+FLOAT, TEXT = Option("rate", -1.0, "r"), Option("text", "", "t")
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        (FLAG, None, True),
+        (FLAG, "TRUE", True),
+        (FLAG, "1", True),
+        (FLAG, "f", False),
+        (FLAG, "0", False),
+        (INT, "-12", -12),
+        (INT, "+7", 7),
+        (FLOAT, "1e-3", float(np.float32(0.001))),
+        (FLOAT, ".5", 0.5),
+        (FLOAT, "1e99", float("inf")),
+        (TEXT, "", ""),
+        (TEXT, "a=b", "a=b"),
+    ],
+)
+def test_option_value(option, text, value):
+    assert option.parse(text) == value and type(option.parse(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "part"),
+    [
+        (FLAG, "", "--flag= is neither true nor false"),
+        (FLAG, "yes", "--flag=yes is neither"),
+        (INT, None, "no integer"),
+        (INT, "2.5", "no integer"),
+        (INT, "2147483648", "no integer"),
+        (FLOAT, None, "no number"),
+        (FLOAT, "1.0x", "no number"),
+        (TEXT, None, "--text wants a value"),
+    ],
+)
+def test_option_refused(option, text, part):
+    with pytest.raises(FormatError, match=part):
+        option.parse(text)
+
+
+def test_option_names_are_normalised(call):
+    done(call("nnet3-copy", "--Learning_Rate=0.5", "--binary", "net.raw", "out.raw"))
+    assert Nnet.read("out.raw").components["a"].learning_rate == 0.5
+
+
+def test_config_option(call):
+    Path("a.conf").write_text("# comment\n--binary=false  # text\n\n--scale=2\n")
+    Path("b.conf").write_text("--learning-rate=0.5\n--scale=3\n")
+    out = done(
+        call("nnet3-copy", "--scale=4", "--config=a.conf", "--config=b.conf", "net.raw", "-")
+    )
+    assert out.startswith(b"<Nnet3> \n") and b"<LearningRate> 0.5 " in out
+    Path("out.raw").write_bytes(out)
+    old, new = Nnet.read("net.raw").vectorize(), Nnet.read("out.raw").vectorize()
+    np.testing.assert_allclose(new, 4 * old, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("binary=false\n", "a.conf:1: 'binary=false' is no line like --name=value"),
+        ("\n--binari=false\n", "a.conf:2: invalid option --binari=false (did you mean binary"),
+        ("--scale=x\n", "a.conf:1: --scale=x is no number"),
+    ],
+)
+def test_broken_config_option(call, text, part):
+    Path("a.conf").write_text(text)
+    refused(call("nnet3-copy", "--config=a.conf", "net.raw", "out.raw"), part)
+    assert not os.path.exists("out.raw")
+
+
+def test_missing_config_option(call):
+    refused(call("nnet3-info", "--config=none.conf", "net.raw"), "none.conf: No such file")
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (
+            ["--binari=false", "net.raw", "x"],
+            "invalid option --binari=false (did you mean binary?)",
+        ),
+        (["--=3", "net.raw", "x"], "invalid option --=3"),
+        (["net.raw"], "nnet3-copy wants <nnet-in> <nnet-out>, but 1 of these"),
+        (["net.raw", "x", "y"], "but 3 of these"),
+        (["net.raw", "x", "--binary=false"], "--binary=false must stand before the file names"),
+        (["--scale", "net.raw", "x"], "--scale= is no number"),
+    ],
+)
+def test_wrong_command_line(call, args, part):
+    refused(call("nnet3-copy", *args), part)
+    assert not os.path.exists("x")
+
+
+@pytest.mark.parametrize("name", kaldi_programs())
+def test_usage(call, name):
+    out = done(call(name, "--help")).decode()
+    assert f"Usage:  {name} [options] " in out
+    assert "  --config                    : Configuration file to read" in out
+    code, nothing, err = call(name)
+    assert (code, nothing) == (1, b"") and err.endswith(out)
+
+
+def test_usage_tells_defaults(call):
+    out = done(call("nnet3-copy", "--help")).decode()
+    assert "(bool, default = true)" in out and "(float, default = -1)" in out
+    assert '(string, default = "")' in out
+
+
+def test_commands_are_listed(call):
+    out = done(call("--help")).decode()
+    assert all(name in out for name in [*kaldi_programs(), "links"])
+
+
+def test_double_dash_ends_the_options(call):
+    Path("--net").write_bytes(Path("net.raw").read_bytes())
+    done(call("nnet3-info", "--", "--net"))
+
+
+def test_command_line_is_printed(call):
+    err = call("nnet3-copy", "--edits=remove-orphans;", "net.raw", "out.raw")[2]
+    assert err.startswith("nnet3-copy '--edits=remove-orphans;' net.raw out.raw \n")
+    err = call("nnet3-info", "--print-args=false", "net.raw")[2]
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "typed"),
+    [
+        ("a-b_c=[1]", "a-b_c=[1]"),
+        ("", "''"),
+        ("a b", "'a b'"),
+        ("it's", '"it\'s"'),
+        ("$it's", "'$it'\\''s'"),
+    ],
+)
+def test_quoted(word, typed):
+    assert quoted(word) == typed
+
+
+def test_log_lines(call):
+    err = call("nnet3-copy", "--verbose=1", "net.raw", "out.raw")[2]
+    version = opscope.__version__
+    assert f"VLOG[1] (nnet3-copy[{version}]:_read_nnet():cli_nnet3.py:" in err
+    assert "Read 12 nodes, 5 components and " in err
+    assert err.endswith(") Copied raw neural net from net.raw to out.raw\n")
+    assert f"LOG (nnet3-copy[{version}]:nnet3_copy():cli_nnet3.py:" in err
+
+
+# -- nnet3-init ------------------------------------------------------------------------------------
+
+
+def test_init(call):
+    err = "Initialized raw neural net and wrote it to out.raw"
+    done(call("nnet3-init", "net.config", "out.raw"), err)
+    nnet = Nnet.read("out.raw")
+    assert nnet.config_lines() == Nnet.from_config_text(CONFIG).config_lines()
+    done(call("nnet3-init", "--srand=0", "net.config", "same.raw"))
+    assert Path("same.raw").read_bytes() == Path("out.raw").read_bytes()
+    done(call("nnet3-init", "--srand=-5", "net.config", "other.raw"))
+    assert Path("other.raw").read_bytes() != Path("out.raw").read_bytes()
+
+
+def test_init_adds_to_a_network(call):
+    result = call("nnet3-init", "--binary=false", "net.raw", "-", "out.txt", input=MORE.encode())
+    done(
+        result,
+        "Read raw neural net from net.raw",
+        "WARNING (nnet3-init[",
+        "Node d is never used to compute any output.",
+    )
+    nnet = Nnet.read("out.txt")
+    assert nnet.output_dim("output") == 3 and Path("out.txt").read_bytes()[:8] == b"<Nnet3> "
+    np.testing.assert_allclose(
+        nnet.components["a"].linear_params,
+        Nnet.read("net.raw").components["a"].linear_params,
+        rtol=1e-6,
+    )
+
+
+def test_init_to_standard_output(call):
+    out = done(call("nnet3-init", "net.config", "-"))
+    assert out[:10] == b"\0B<Nnet3> "
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (CONFIG.replace("input-dim=12", "input-dim=13"), "13"),
+        (CONFIG.replace("Affine", "Afine", 1), "unknown component type"),
+        ("\0B" + CONFIG, "a config file must be text"),
+        ("input-node name=input dim=4\n", "output node"),
+        ("input-node name=input dim\n", "net.config:1"),
+    ],
+)
+def test_init_refused(call, text, part):
+    Path("net.config").write_text(text)
+    refused(call("nnet3-init", "net.config", "out.raw"), part)
+    assert not os.path.exists("out.raw")
+
+
+def test_init_of_what_is_no_text(call):
+    Path("net.config").write_bytes(b"input-node name=\xff dim=4\n")
+    refused(call("nnet3-init", "net.config", "out.raw"), "net.config: no text (byte 16)")
+
+
+# -- nnet3-copy and nnet3-info ---------------------------------------------------------------------
+
+
+def test_copy_converts(call):
+    """Batch normalisation leaves test mode in a copy, as with Kaldi, unless an option says so."""
+    done(call("nnet3-copy", "--batchnorm-test-mode", "net.raw", "out.raw"))
+    assert Path("out.raw").read_bytes() == Path("net.raw").read_bytes()
+    done(call("nnet3-copy", "--batchnorm-test-mode=true", "--binary=false", "out.raw", "out.txt"))
+    assert Path("out.txt").read_bytes() == Path("net.txt").read_bytes()
+    done(call("nnet3-copy", "net.raw", "out.raw"))
+    assert not Nnet.read("out.raw").components["n"].test_mode
+
+
+def test_copy_through_standard_streams(call):
+    data = Path("net.raw").read_bytes()
+    assert done(call("nnet3-copy", "--batchnorm-test-mode", "-", "-", input=data)) == data
+
+
+def test_copy_of_the_network_in_a_model(call):
+    done(call("nnet3-copy", "--batchnorm-test-mode", "--binary=false", "net.mdl", "out.txt"))
+    assert Path("out.txt").read_bytes() == Path("net.txt").read_bytes()
+
+
+def test_copy_onto_itself(call):
+    done(call("nnet3-copy", "--learning-rate=0.5", "net.raw", "net.raw"))
+    assert Nnet.read("net.raw").components["a"].learning_rate == 0.5
+
+
+def test_copy_sets_learning_rates(call):
+    done(call("nnet3-copy", "--learning-rate=0.5", "net.raw", "out.raw"))
+    components = Nnet.read("out.raw").components
+    assert components["a"].learning_rate == 0.5 and components["b"].learning_rate == 0.25
+
+
+def test_copy_with_edits(call):
+    Path("edits").write_text("set-learning-rate name=* learning-rate=0.5\n")
+    Path("more.config").write_text(MORE)
+    result = call(
+        "nnet3-copy",
+        "--learning-rate=0.1",
+        "--nnet-config=more.config",
+        "--edits-config=edits",
+        "--edits=remove-orphans;rename-node old-name=c new-name=last",
+        "net.raw",
+        "out.raw",
+    )
+    done(
+        result,
+        "Set learning rates for 4 components.",
+        "Removed 2 orphan nodes. Removed 2 orphan components.",
+        "Renamed node c to last.",
+    )
+    nnet = Nnet.read("out.raw")
+    assert list(nnet.components) == ["a", "r", "b", "c"] and nnet.has_node("last")
+    assert nnet.components["c"].learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("option", "part"),
+    [
+        ("--edits=remove-orphan", "--edits:1: 'remove-orphan' is no edit directive"),
+        ("--edits=remove-output-nodes name=*", "this would remove all outputs"),
+        ("--edits-config=none", "none: No such file"),
+        ("--nnet-config=net.raw", "a config file must be text"),
+    ],
+)
+def test_edits_refused(call, option, part):
+    refused(call("nnet3-copy", option, "net.raw", "out.raw"), part)
+    assert not os.path.exists("out.raw")
+
+
+def test_prepare_for_test(call):
+    result = call("nnet3-copy", "--prepare-for-test", "--edits=remove-orphans", "net.raw", "-")
+    Path("out.raw").write_bytes(done(result))
+    nnet = Nnet.read("out.raw")
+    assert nnet.components["n"].test_mode and nnet.components["d"].test_mode
+
+
+def test_info(call):
+    out = done(call("nnet3-info", "net.txt")).decode()
+    assert out == Nnet.read("net.txt").info()
+    assert out.startswith("left-context: 3\nright-context: 1\n")
+
+
+@pytest.mark.parametrize("program", ["nnet3-copy", "nnet3-am-copy"])
+def test_pipes_want_an_opt_in(call, program):
+    refused(call(program, "cat net.raw |", "out.raw"), "OPSCOPE_PIPES=1")
+    refused(call(program, "net.mdl", "| cat > out.raw"), "OPSCOPE_PIPES=1")
+    assert not os.path.exists("out.raw")
+
+
+def test_pipes(call, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_PIPES", "1")
+    done(call("nnet3-copy", "--batchnorm-test-mode", "cat net.raw |", "| cat > out.raw"))
+    assert Path("out.raw").read_bytes() == Path("net.raw").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (None, "No such file"),
+        (b"", "the end of the file"),
+        (b"\0A", "neither binary nor text"),
+        (b"utt1 [ 1 2 ]\n", "<Nnet3> was expected"),
+        (b"<Nnet3> \n\n<NumComponents> 1 <ComponentName> a <FooComponent> ", "unknown component"),
+    ],
+)
+def test_no_model(call, data, part):
+    if data is not None:
+        Path("bad").write_bytes(data)
+    for program in ("nnet3-info", "nnet3-copy"):
+        refused(call(program, "bad", *["out"][: program == "nnet3-copy"]), "bad", part)
+
+
+def test_truncated_model(call):
+    data = Path("net.raw").read_bytes()
+    for size in range(2, len(data), 211):
+        Path("bad").write_bytes(data[:size])
+        refused(call("nnet3-info", "bad"), "bad: ", "byte ")
+
+
+def test_output_cannot_be_written(call):
+    refused(call("nnet3-copy", "net.raw", "none/out.raw"), "none")
+
+
+# -- acoustic models -------------------------------------------------------------------------------
+
+
+def test_am_copy_converts(call):
+    """Text to binary and back: the transition model as well."""
+    done(call("nnet3-am-copy", "net.mdl", "out.mdl"), "Copied neural net from net.mdl to out.mdl")
+    model = AmNnetSimple.read("out.mdl")
+    assert model.binary and model.transition_model.startswith(b"<TransitionModel> <Topology> \4")
+    assert (model.left_context, model.right_context) == (3, 1)
+    done(call("nnet3-am-copy", "--binary=false", "out.mdl", "out.txt"))
+    assert Path("out.txt").read_bytes() == Path("net.mdl").read_bytes()
+    done(call("nnet3-am-copy", "out.mdl", "same.mdl"))
+    assert Path("same.mdl").read_bytes() == Path("out.mdl").read_bytes()
+
+
+def test_am_copy_raw(call):
+    result = call("nnet3-am-copy", "--raw=true", "--binary=false", "net.mdl", "out.txt")
+    done(result, "Copied neural net from net.mdl to raw format as out.txt")
+    assert Path("out.txt").read_bytes() == Path("net.txt").read_bytes()
+
+
+def test_am_copy_sets_the_network(call):
+    done(call("nnet3-init", "--srand=3", "net.config", "other.raw"))
+    done(call("nnet3-am-copy", "--set-raw-nnet=other.raw", "--binary=false", "net.mdl", "out.mdl"))
+    model = AmNnetSimple.read("out.mdl")
+    other = Nnet.read("other.raw")
+    np.testing.assert_allclose(model.nnet.vectorize(), other.vectorize(), rtol=1e-6)
+    assert model.priors.size == 5
+
+
+def test_am_copy_drops_priors(call):
+    result = call("nnet3-am-copy", "--nnet-config=more.config", "net.mdl", "out.mdl")
+    done(result, "WARNING (nnet3-am-copy[", "Removed 5 priors: the output is 3 wide.")
+    assert AmNnetSimple.read("out.mdl").priors.size == 0
+
+
+def test_am_copy_converts_repeated_components(call):
+    result = call("nnet3-am-copy", "--convert-repeated-to-block", "--scale=2", "net.mdl", "out.mdl")
+    done(result, "Converted 1 components to BlockAffineComponent.")
+    old, new = (AmNnetSimple.read(name).nnet.components["r"] for name in ("net.mdl", "out.mdl"))
+    assert (old.type, new.type) == ("RepeatedAffineComponent", "BlockAffineComponent")
+    both = np.concatenate([old.linear_params, old.linear_params])
+    np.testing.assert_array_equal(new.linear_params, 2 * both)
+
+
+def test_am_info(call):
+    out = done(call("nnet3-am-info", "net.mdl")).decode()
+    assert out.startswith(
+        "input-dim: 4\nivector-dim: -1\nnum-pdfs: 5\nprior-dimension: 5\nprior-sum: 1\n"
+        "prior-min: 0.2\nprior-max: 0.2\n# Nnet info follows.\nleft-context: 3\n"
+    )
+
+
+@pytest.mark.parametrize("args", [["nnet3-am-info", "net.raw"], ["nnet3-am-copy", "net.raw", "x"]])
+def test_raw_network_is_no_acoustic_model(call, args):
+    refused(call(*args), "net.raw: a raw network, not an acoustic model: nnet3-copy and nnet3-info")
+
+
+def test_damaged_transition_model(call):
+    data = Path("net.mdl").read_bytes()
+    Path("bad.mdl").write_bytes(data.replace(b"<Triples> 2", b"<Triples> 900000000"))
+    refused(call("nnet3-am-copy", "bad.mdl", "out.mdl"), "transition model: 900000000 entries")
+    done(call("nnet3-am-copy", "--binary=false", "bad.mdl", "out.mdl"))  # kept as it stands
+
+
+# -- show, verify, links ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["net.raw", "net.txt", "net.mdl"])
+def test_show_and_verify(call, file):
+    out = done(call("show", file)).decode()
+    assert out.startswith('net "nnet3" PLAIN version 1\n') and "nnet3.component_node" in out
+    assert done(call("show", "--dot", file)).startswith(b"digraph")
+    count = Nnet.read(file).num_parameters
+    told = f"{file}: 12 nodes, 5 components, {count} parameters, no error\n"
+    assert done(call("verify", file)).decode() == told
+
+
+def test_verify_warns(call):
+    done(call("nnet3-init", "net.raw", "more.config", "out.raw"))
+    lines = done(call("verify", "out.raw")).decode().splitlines()
+    assert lines[:2] == [
+        "warning: Node n is never used to compute any output.",
+        "warning: Node d is never used to compute any output.",
+    ]
+    assert lines[-1].endswith("no error")
+
+
+def test_verify_finds_damage(call):
+    data = Path("net.txt").read_bytes()
+    Path("bad.raw").write_bytes(data.replace(b"<DropoutProportion> 0.5", b"<DropoutProportion> x"))
+    code, out, err = call("verify", "bad.raw")
+    assert (code, out) == (1, b"") and err.startswith("error: bad.raw: ") and "line " in err
+
+
+def test_links(call):
+    out = done(call("links", "bin")).decode()
+    assert sorted(os.listdir("bin")) == sorted(kaldi_programs())
+    assert out.startswith(f"{len(kaldi_programs())} programs in bin: nnet3-init, ")
+    done(call("links", "bin"))  # again: its own files are replaced
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the scripts are for Unix shells")
+def test_links_run(call):
+    done(call("links", "bin"))
+    root = Path(opscope.__file__).resolve().parent
+    package = Path("package")
+    package.mkdir()
+    (package / "opscope").symlink_to(root)
+    environment = {**os.environ, "PYTHONPATH": str(package.resolve())}
+    command = ["bin/nnet3-copy", "--edits=remove-orphans", "net.raw", "out file"]
+    found = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stderr.startswith("nnet3-copy --edits=remove-orphans net.raw 'out file' \n")
+    assert Nnet.read("out file").config_lines() == Nnet.read("net.raw").config_lines()
+
+
+def test_links_spare_what_is_there(call):
+    os.mkdir("bin")
+    Path("bin/nnet3-info").write_text("the original\n")
+    code, out, err = call("links", "bin")
+    assert (code, out) == (1, b"") and "nnet3-info is there already" in err
+    assert os.listdir("bin") == ["nnet3-info"]
+    Path("original").write_text("the original\n")
+    os.unlink("bin/nnet3-info")
+    os.symlink("../original", "bin/nnet3-info")
+    done(call("links", "--force", "bin"))
+    assert Path("original").read_text() == "the original\n"
+    assert "opscope links" in Path("bin/nnet3-info").read_text()
+
+
+def test_links_without_a_folder(call):
+    code, out, err = call("links", "net.raw")
+    assert (code, out) == (1, b"") and "error: cannot make the folder net.raw" in err
