@@ -24,7 +24,15 @@ def _(component: Any, recipe: Recipe) -> None:
         "shift": where.shift,
         "rows": where.rows,
     }
-    recipe.op("nnet3.attention", {"out": OUT, "weights": recipe.temp()}, attrs=attrs, x=X)
+    weights = recipe.temp()
+    recipe.op("nnet3.attention", {"out": OUT, "weights": weights}, attrs=attrs, x=X)
+    shape = (int(c.num_heads), int(c.context_dim))
+    totals = {
+        "posterior": recipe.state("posterior_stats", c.posterior_stats, shape),
+        "entropy": recipe.state("entropy_stats", c.entropy_stats, shape[:1]),
+        "count": recipe.state("stats_count", c.stats_count),
+    }
+    recipe.keep("nnet3.attention_statistics", weights=weights, **totals)
 
 
 attention = operator(

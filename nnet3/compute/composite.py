@@ -21,4 +21,6 @@ def _(component: Any, recipe: Recipe) -> None:
         recipe.steps += [step.renamed(names) for step in inner.steps]
         recipe.parameters |= inner.parameters
         recipe.constants |= inner.constants
+        recipe.states |= inner.states
+        recipe.stats += [step.renamed(names) for step in inner.stats]
         source = target

@@ -13,11 +13,15 @@ from typing import Any
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
-from .lowering import OUT, Recipe, X, lowers
+from ..components.nonlinear import UNSET_THRESHOLD
+from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 SCALE_EPSILON = 1e-4
 """Scales of a ScaleAndOffsetComponent closer to 0 are taken for this."""
+
+# (default lower, upper threshold) of the average slope in self-repair
+_REPAIRED = {"sigmoid": (0.05, 1.0), "tanh": (0.2, 1.0), "relu": (0.05, 0.95)}
 
 _SHARED = {
     "SigmoidComponent": "sigmoid",
@@ -27,9 +31,48 @@ _SHARED = {
 }
 
 
+def keep_statistics(component: Any, recipe: Recipe) -> None:
+    """Statistics of a nonlinearity: sums of its values, slopes and squared output derivatives."""
+    c, kind, width = component, _SHARED.get(component.type), (component.dim,)
+    if kind != "log_softmax":
+        count = recipe.state("count", c.count)
+        total = recipe.state("value_sum", c.value_sum, width)
+        recipe.keep("nnet3.column_sums", x=OUT, total=total, count=count)
+    if kind in _REPAIRED:
+        slopes = recipe.state("deriv_sum", c.deriv_sum, width)
+        recipe.keep("nnet3.column_sums", {"of": f"{kind}_slope"}, x=OUT, total=slopes)
+        if c.self_repair_scale:
+            lower, upper = _REPAIRED[kind]
+            unset = UNSET_THRESHOLD
+            given = c.self_repair_lower_threshold, c.self_repair_upper_threshold
+            attrs = {
+                "kind": kind,
+                "lower": lower if given[0] == unset else float(given[0]),
+                "upper": upper if given[1] == unset else float(given[1]),
+                "scale": float(c.self_repair_scale),
+                "block": int(c.block_dim),
+            }
+            recipe.keep(
+                "nnet3.self_repair",
+                attrs,
+                back=True,
+                grad=IN_DERIV,
+                out=OUT,
+                slopes=slopes,
+                count=count,
+                repaired=recipe.state("num_dims_self_repaired", c.num_dims_self_repaired),
+                processed=recipe.state("num_dims_processed", c.num_dims_processed),
+            )
+    squares = recipe.state("oderiv_sumsq", c.oderiv_sumsq, width)
+    rows = recipe.state("oderiv_count", c.oderiv_count)
+    attrs = {"of": "square"}
+    recipe.keep("nnet3.column_sums", attrs, back=True, x=OUT_DERIV, total=squares, count=rows)
+
+
 @lowers(*_SHARED)
 def _(component: Any, recipe: Recipe) -> None:
     recipe.op(_SHARED[component.type], OUT, x=X)
+    keep_statistics(component, recipe)
 
 
 @lowers("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...framework.registry import Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
@@ -16,20 +18,51 @@ _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 
 @lowers("LstmNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
-    w = recipe.parameter("params", component.params)
-    recipe.op("nnet3.lstm", OUT, x=X, w=w)
+    inputs = {"x": X, "w": recipe.parameter("params", component.params)}
+    if np.any(component.self_repair_config[5:]):
+        repair = lstm_self_repair(component)
+        inputs["repair"] = recipe.parameter("self_repair", repair, trainable=False)
+    recipe.op("nnet3.lstm", OUT, **inputs)
+    shape = (5, component.cell_dim)
+    totals = {
+        "values": recipe.state("value_sum", component.value_sum, shape),
+        "slopes": recipe.state("deriv_sum", component.deriv_sum, shape),
+        "count": recipe.state("count", component.count),
+    }
+    recipe.keep("nnet3.lstm_statistics", back=True, x=X, w=inputs["w"], **totals)
+
+
+def lstm_self_repair(component: Any) -> np.ndarray:
+    """What self-repair pushes with, float32 [5, C]: its scale where the average slope is low."""
+    slopes = component.deriv_sum / (1.0 + component.count)
+    lower, scale = component.self_repair_config.reshape(2, 5, 1)
+    return np.where(slopes < lower, scale, 0).astype(np.float32)
 
 
 @lowers("GruNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
     recipe.op("nnet3.gru", OUT, x=X, w=w)
+    _tanh_statistics(component, recipe)
 
 
 @lowers("OutputGruNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
     recipe.op("nnet3.output_gru", OUT, x=X, w=w)
+    _tanh_statistics(component, recipe)
+
+
+def _tanh_statistics(component: Any, recipe: Recipe) -> None:
+    """Sums of h, which is the first part of the output, and of its slopes."""
+    width = (component.cell_dim,)
+    totals = {
+        "total": recipe.state("value_sum", component.value_sum, width),
+        "count": recipe.state("count", component.count),
+    }
+    slopes = recipe.state("deriv_sum", component.deriv_sum, width)
+    recipe.keep("nnet3.column_sums", back=True, x=OUT, **totals)
+    recipe.keep("nnet3.column_sums", {"of": "tanh_slope"}, back=True, x=OUT, total=slopes)
 
 
 def _sigmoid(k: Any, x: Any, out: Any) -> list[Callable[[], Any]]:
@@ -50,8 +83,14 @@ lstm = operator(
         " cell c'; x [N, 5C+3] also factors of i, f and o (dropout masks, no gradient). w [3, C]"
         " holds the peephole weights wi, wf, wo. c = sigmoid(f + wf c') c' + sigmoid(i + wi c')"
         " tanh(part c), m = sigmoid(o + wo c) tanh(c) -> out [N, 2C] = c, m."
+        " `repair` [5, C] changes the gradients at the arguments of the nonlinearities i, f, tanh"
+        " of part c, o and tanh of c, by -repair (2 y - 1) for a sigmoid y, -repair y for a tanh."
     ),
-    inputs=[Slot("x", "[N, 5C] or [N, 5C+3]"), Slot("w", "[3, C]")],
+    inputs=[
+        Slot("x", "[N, 5C] or [N, 5C+3]"),
+        Slot("w", "[3, C]"),
+        Slot("repair", "[5, C]: pushes of self-repair, see doc", optional=True),
+    ],
     outputs=[Slot("out", "[N, 2C]", not_in_gradient=True)],
     source=_SOURCE + ", cudamatrix/cu-math.cc",
 )
@@ -63,12 +102,14 @@ def _(s: ShapeArgs) -> None:
     rows, cols = s.rank("x", 2)
     three, cells = s.rank("w", 2)
     s.same("the rows of w and 3", three, 3)
+    if s.has("repair"):
+        s.same_shape("repair and [5, C]", s["repair"], (5, cells))
     if cols >= 0 and cells >= 0 and cols not in (5 * cells, 5 * cells + 3):
         s.fail(f"x wants {5 * cells} or {5 * cells + 3} columns for {cells} cells and has {cols}")
     s.set("out", ((rows, 2 * cells if cells >= 0 else -1), dtype))
 
 
-class _Lstm:
+class LstmGates:
     """Views and scratch of the LSTM's kernels, and the forward calls that both begin with."""
 
     def __init__(self, k: Any) -> None:
@@ -110,7 +151,7 @@ class _Lstm:
 
 @lstm.kernel
 def _(k: Any) -> Callable[[], Any]:
-    xp, s, out = k.xp, _Lstm(k), k["out"]
+    xp, s, out = k.xp, LstmGates(k), k["out"]
     cells = k["w"].shape[1]
     m = out[:, cells:]
     calls = [partial(xp.copyto, out[:, :cells], s.c), partial(xp.multiply, s.o, s.t, m)]
@@ -121,7 +162,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 @lstm.backward("x", "w")
 def _(k: Any) -> Callable[[], Any]:
-    xp, s, w = k.xp, _Lstm(k), k["w"]
+    xp, s, w = k.xp, LstmGates(k), k["w"]
     cells, shape, real = w.shape[1], s.c.shape, w.dtype.type
     grad_c, grad_m = k["out_grad"][:, :cells], k["out_grad"][:, cells:]
     x_grad, w_grad = k.get("x_grad"), k.get("w_grad")
@@ -133,6 +174,7 @@ def _(k: Any) -> Callable[[], Any]:
     d_i, d_f, d_g, d_o, d_before = slots
     dc, work = k.scratch(shape, w.dtype), k.scratch(shape, w.dtype)
     scales = s.scales or (None, None, None)
+    repair = k.get("repair")
 
     def slope_of_sigmoid(gate: Any, target: Any) -> None:
         """target *= gate (1 - gate)"""
@@ -146,6 +188,14 @@ def _(k: Any) -> Callable[[], Any]:
         xp.subtract(one, work, work)
         xp.multiply(target, work, target)
 
+    def repaired(gate: Any, which: int, target: Any) -> None:
+        if repair is not None:
+            xp.multiply(gate, repair[which], work)
+            xp.subtract(target, work, target)
+            if which not in (2, 4):  # a sigmoid: twice its value less one
+                xp.subtract(work, repair[which], work)
+                xp.subtract(target, work, target)
+
     def scaled(target: Any, which: int) -> None:
         if scales[which] is not None:
             xp.multiply(target, scales[which], target)
@@ -154,21 +204,26 @@ def _(k: Any) -> Callable[[], Any]:
         xp.multiply(s.t, grad_m, d_o)
         scaled(d_o, 2)
         slope_of_sigmoid(s.o, d_o)
+        repaired(s.o, 3, d_o)
         xp.multiply(s.o, grad_m, dc)
         scaled(dc, 2)
         slope_of_tanh(s.t, dc)
         xp.add(dc, grad_c, dc)
         xp.multiply(d_o, w[2], work)
         xp.add(dc, work, dc)
+        repaired(s.t, 4, dc)
         xp.multiply(dc, before, d_f)
         scaled(d_f, 1)
         slope_of_sigmoid(s.f, d_f)
+        repaired(s.f, 1, d_f)
         xp.multiply(dc, s.g, d_i)
         scaled(d_i, 0)
         slope_of_sigmoid(s.i, d_i)
+        repaired(s.i, 0, d_i)
         xp.multiply(dc, s.i, d_g)
         scaled(d_g, 0)
         slope_of_tanh(s.g, d_g)
+        repaired(s.g, 2, d_g)
         xp.multiply(dc, s.f, d_before)
         scaled(d_before, 1)
         for delta, row in ((d_i, 0), (d_f, 1)):

@@ -26,7 +26,7 @@ from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
-_PARAMETER, _TEMPORARY = "param/", "temp/"
+_PARAMETER, _TEMPORARY, _STATE = "param/", "temp/", "state/"
 Lowering = Callable[[Any, "Recipe"], None]
 
 _lowerings: dict[str, Lowering] = {}
@@ -82,6 +82,9 @@ class Recipe:
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
+        states: statistics that the component keeps, by attribute, float64.
+        stats: operators that add to them after the forward operators; they write to the states.
+        back_stats: those that go with the backward operators; they may change `x@D`.
         backward: gradient operators where those in the registry would do more than is needed.
     """
 
@@ -90,6 +93,9 @@ class Recipe:
     steps: list[Step] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    states: dict[str, np.ndarray] = field(default_factory=dict)
+    stats: list[Step] = field(default_factory=list)
+    back_stats: list[Step] = field(default_factory=list)
     backward: list[Step] = field(default_factory=list)
     path: str = ""
     _temps: int = 0
@@ -118,6 +124,29 @@ class Recipe:
         """A new variable that lives from the forward to the backward operators."""
         self._temps += 1
         return f"{_TEMPORARY}{self._temps - 1}"
+
+    def state(self, name: str, value: Any, shape: tuple[int, ...] = (1,)) -> str:
+        """The variable of a statistic; one that is empty begins with zeros of `shape`."""
+        array = np.asarray(value, np.float64).reshape(-1)
+        array = array.reshape(shape) if array.size else np.zeros(shape)
+        self.states[self.path + name] = array
+        return f"{_STATE}{self.path}{name}"
+
+    def keep(self, op_type: str, attrs: Any = None, /, *, back: bool = False, **slots: str) -> None:
+        """Append an operator that adds to statistics: its slots that are states are outputs, too.
+
+        `back`: it belongs to the backward operators.
+        """
+        inputs = {slot: (name,) for slot, name in slots.items()}
+        outputs = {
+            f"{slot}_out": (name,)
+            for slot, name in slots.items()
+            if name.startswith(_STATE) and f"{slot}_out" in lookup(op_type).output_slots
+        }
+        if back and slots.get("grad") == IN_DERIV:
+            outputs["grad_out"] = (IN_DERIV,)
+        target = self.back_stats if back else self.stats
+        target.append(Step(op_type, inputs, outputs, attrs or {}))
 
     def temps(self) -> list[str]:
         """The variables that `temp` has handed out."""
@@ -283,12 +312,18 @@ class _Template:
 
 def _kind(symbol: str) -> tuple[str, str]:
     """What prefix an inner variable gets, and the rest of its name."""
+    if symbol.startswith(_STATE):
+        return "state", symbol.removeprefix(_STATE)
     bare = symbol.removeprefix(_PARAMETER)
     if bare != symbol and bare.endswith("@D"):
         return "deriv", bare.removesuffix("@D")
     if bare != symbol and "@" not in bare:
         return "parameter", bare
     return "temporary", symbol.removeprefix(_TEMPORARY)
+
+
+def _prefixes(temporaries: str, parameters: str) -> dict[str, str]:
+    return {"temporary": temporaries + "/", "parameter": parameters + "."}
 
 
 class ComponentOps:
@@ -339,7 +374,7 @@ class ComponentOps:
             if add:
                 steps = _adding(steps, OUT)
             self._templates[key] = _Template(steps, FORWARD)
-        prefixes = {"temporary": prefix + "/", "parameter": parameters + "."}
+        prefixes = _prefixes(prefix, parameters)
         return self._templates[key].use({X: x, OUT: out}, prefixes)
 
     def backprop(
@@ -380,13 +415,75 @@ class ComponentOps:
                 for name in derivs:
                     steps = _adding(steps, deriv_of(_PARAMETER + name))
             self._templates[key] = _Template(steps, BACKWARD)
-        prefixes = {
-            "temporary": prefix + "/",
-            "parameter": parameters + ".",
-            "deriv": f"{param_derivs}.",
-        }
+        prefixes = _prefixes(prefix, parameters) | {"deriv": f"{param_derivs}."}
         names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or "", EMPTY: EMPTY}
         return self._templates[key].use(names, prefixes)
+
+    def store_stats(
+        self,
+        x: str,
+        out: str,
+        *,
+        prefix: str,
+        parameters: str,
+        states: str,
+        indexes: Any = None,
+        rows: int = -1,
+    ) -> list[pb.OpDesc]:
+        """Operators that add to the component's statistics; they follow those of `propagate`.
+
+        Args:
+            states: prefix of the variables of the statistics, see `states`.
+        """
+        key = ("stats", id(indexes), rows)
+        if key not in self._templates:
+            self._templates[key] = _Template(self.recipe(indexes, rows).stats, FORWARD)
+        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
+        return self._templates[key].use({X: x, OUT: out}, prefixes)
+
+    def backprop_stats(
+        self,
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
+        *,
+        prefix: str,
+        parameters: str,
+        states: str,
+        indexes: Any = None,
+        rows: int = -1,
+    ) -> list[pb.OpDesc]:
+        """Operators that follow those of `backprop` in training: statistics and self-repair.
+
+        Self-repair changes `in_deriv`. `out_deriv` must still hold its value.
+        """
+        key = ("back_stats", id(indexes), rows, in_deriv is not None)
+        if key not in self._templates:
+            steps = [
+                step
+                for step in self.recipe(indexes, rows).back_stats
+                if in_deriv is not None or not step.writes(IN_DERIV)
+            ]
+            self._templates[key] = _Template(steps, BACKWARD)
+        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
+        return self._templates[key].use(names, prefixes)
+
+    def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables of the component's statistics with their values so far, float64."""
+        states = self.recipe(indexes, rows).states
+        return {f"{prefix}.{name}": array for name, array in states.items()}
+
+    def set_states(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
+        """Hand statistics back to the component: those of `values` that `states` named."""
+        for name, value in values.items():
+            path = name.removeprefix(prefix + ".").split(".")
+            target = self.component
+            for number in path[:-1]:
+                target = target.components[int(number)]
+            scalar = isinstance(getattr(target, path[-1]), float)
+            setattr(target, path[-1], float(value[0]) if scalar else np.array(value))
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""

@@ -13,7 +13,7 @@ from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order
-from .elementwise import blocks_of
+from .elementwise import blocks_of, keep_statistics
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-normalize-component.cc"
@@ -35,6 +35,7 @@ def _(component: Any, recipe: Recipe) -> None:
 @lowers("SoftmaxComponent")
 def _(component: Any, recipe: Recipe) -> None:
     recipe.op("nnet3.softmax", OUT, x=X)
+    keep_statistics(component, recipe)
 
 
 @lowers("BatchNormComponent")
@@ -54,6 +55,14 @@ def _(component: Any, recipe: Recipe) -> None:
     }
     outputs = {"out": OUT, "mean": recipe.temp(), "uvar": recipe.temp(), "scale": recipe.temp()}
     recipe.op("nnet3.batch_norm", outputs, attrs=attrs, x=X)
+    width = (component.block_dim,)
+    totals = {
+        "sum": recipe.state("stats_sum", component.stats_sum, width),
+        "sumsq": recipe.state("stats_sumsq", component.stats_sumsq, width),
+        "count": recipe.state("count", component.count),
+    }
+    memo = {slot: outputs[slot] for slot in ("mean", "uvar")}
+    recipe.keep("nnet3.batch_norm_statistics", x=OUT, **memo, **totals)
 
 
 def batch_norm_transform(component: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,279 +1,227 @@
-"""Statistics over time: their extraction, and pooling over windows.
+"""Statistics that components keep while they run: sums in float64, added to with every batch.
 
-Rows are sorted by (n, x, t), so that every window is a range of rows.
+Each operator reads its totals and writes them anew; a net gives both the same variable. Kaldi
+draws lots for which batches it takes into account; here every batch counts, as the averages are
+what matters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from ...framework.errors import ShapeError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order
-from .lowering import OUT, Recipe, X, lowers
-from .time_grid import precomputes, reorders
+from .gates import LstmGates
 
-_SOURCE = "Kaldi: nnet3/nnet-general-component.cc"
-
-
-@dataclass(frozen=True)
-class RowRanges:
-    """For each output row, the input rows `begin` to `end` (exclusive); int64 [N] each."""
-
-    begin: np.ndarray
-    end: np.ndarray
+_NO_GRADIENT = "statistics are no part of what is trained"
+_SOURCE = "Kaldi: nnet3/nnet-component-itf.cc"
 
 
-@reorders("StatisticsExtractionComponent", "StatisticsPoolingComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
-    return _sorted(inputs), _sorted(outputs)
-
-
-def _sorted(indexes: np.ndarray) -> np.ndarray:
-    """Rows by n, then x, then t."""
-    n, t, x = indexes.T
-    return indexes[np.lexsort((t, x, n))]
-
-
-@precomputes("StatisticsExtractionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> RowRanges:
-    start = outputs[:, 1] - outputs[:, 1] % component.output_period
-    return _ranges(inputs, outputs, start, start + component.output_period)
-
-
-@precomputes("StatisticsPoolingComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> RowRanges:
-    t = outputs[:, 1]
-    return _ranges(inputs, outputs, t - component.left_context, t + component.right_context + 1)
-
-
-def _ranges(
-    inputs: np.ndarray, outputs: np.ndarray, first: np.ndarray, last: np.ndarray
-) -> RowRanges:
-    """Ranges of the sorted `inputs` with the n and x of each output and first <= t < last."""
-    _, number = np.unique(
-        np.concatenate((inputs[:, ::2], outputs[:, ::2])), axis=0, return_inverse=True
-    )
-    number = number.reshape(-1).astype(np.int64) << 32
-    keys = number[: len(inputs)] + inputs[:, 1]
-    begin = np.searchsorted(keys, number[len(inputs) :] + first)
-    end = np.searchsorted(keys, number[len(inputs) :] + last)
-    empty = np.flatnonzero(end <= begin)
-    if len(empty):
-        n, t, x = outputs[empty[0]].tolist()
-        raise ShapeError(f"statistics for (n, t, x) = ({n}, {t}, {x}) have no input")
-    return RowRanges(begin, end)
-
-
-def _range_attrs(where: RowRanges) -> dict[str, np.ndarray]:
-    return {"begin": where.begin.astype(np.int64), "end": where.end.astype(np.int64)}
-
-
-@lowers("StatisticsExtractionComponent")
-def _(component: Any, recipe: Recipe) -> None:
-    attrs = _range_attrs(recipe.indexes) | {"variance": bool(component.include_variance)}
-    recipe.op("nnet3.statistics", OUT, attrs=attrs, x=X)
-
-
-@lowers("StatisticsPoolingComponent")
-def _(component: Any, recipe: Recipe) -> None:
-    attrs = _range_attrs(recipe.indexes) | {
-        "log_counts": int(component.num_log_count_features),
-        "stddevs": bool(component.output_stddevs),
-        "variance_floor": float(component.variance_floor),
-    }
-    recipe.op("nnet3.pool_statistics", OUT, attrs=attrs, x=X)
-
-
-def _check_ranges(s: ShapeArgs) -> int:
-    begin, end = s.attrs["begin"], s.attrs["end"]
-    if begin.ndim != 1 or begin.shape != end.shape or (begin >= end).any():
-        s.fail("begin and end want one range of rows for each output, none empty")
-    rows = s.rank("x", 2)[0]
-    if len(begin) and (begin.min() < 0 or 0 <= rows < end.max()):
-        s.fail(f"rows {begin.min()} to {end.max()} are read and x has {rows}")
-    return len(begin)
-
-
-def range_sums(k: Any, source: Any, begin: np.ndarray, end: np.ndarray, out: Any) -> Any:
-    """A call: out[i] = sum of the rows begin[i] to end[i] of `source`; an empty range gives 0."""
-    xp = k.xp
-    if not len(begin) or not source.shape[0]:
-        return partial(out.fill, 0)
-    if xp is not np:  # reduceat is NumPy's own
-        rows = np.arange(source.shape[0])
-        inside = (rows >= begin[:, None]) & (rows < end[:, None])
-        return partial(xp.matmul, xp.asarray(inside.astype(out.dtype)), source, out=out)
-    # An end may lie behind the last row, which reduceat refuses: there a row of zeros follows.
-    padded = k.scratch((source.shape[0] + 1, source.shape[1]), source.dtype)
-    edges = np.stack((begin, end), axis=1).reshape(-1)
-    empty = begin >= end
-
-    def compute() -> None:
-        np.copyto(padded[:-1], source)
-        padded[-1] = 0
-        np.copyto(out, np.add.reduceat(padded, edges, axis=0)[::2])
-        if empty.any():
-            out[empty] = 0
-
-    return compute
-
-
-def transposed(begin: np.ndarray, end: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each of `rows` input rows, the range of outputs whose own ranges hold it.
-
-    The ranges must move on with the outputs, begin and end alike.
-    """
-    every = np.arange(rows)
-    return np.searchsorted(end, every, side="right"), np.searchsorted(begin, every, side="right")
-
-
-_RANGES = [
-    AttrSpec("begin", "tensor", "[R] first input row of each output"),
-    AttrSpec("end", "tensor", "[R] row after the last one"),
-]
-
-statistics = operator(
-    "nnet3.statistics",
-    doc=(
-        "Sums over ranges of rows: out[r] = (count, sum of x, sum of x squared) over the rows"
-        " begin[r] to end[r] of x [N, D]; out [R, 1 + 2D], or [R, 1 + D] without `variance`."
-    ),
-    inputs=[Slot("x", "[N, D]")],
-    outputs=[Slot("out", "[R, 1 + 2D] or [R, 1 + D]", not_in_gradient=True)],
-    attrs=[*_RANGES, AttrSpec("variance", "bool", "with sums of squares", True)],
-    source=_SOURCE,
-)
-
-
-@statistics.shape_rule
-def _(s: ShapeArgs) -> None:
-    rows, cols = _check_ranges(s), s["x"][1]
-    sums = 2 if s.attrs["variance"] else 1
-    s.set("out", ((rows, 1 + sums * cols if cols >= 0 else -1), s.floats("x")))
-
-
-@statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
-    xp, x, out = k.xp, k["x"], k["out"]
-    begin, end, width = k.attrs["begin"], k.attrs["end"], x.shape[1]
-    counts = xp.asarray((end - begin).astype(out.dtype))
-    calls = [
-        partial(xp.copyto, out[:, 0], counts),
-        range_sums(k, x, begin, end, out[:, 1 : 1 + width]),
+def _totals(**docs: str) -> tuple[list[Slot], list[Slot]]:
+    """Input slots, and the output slots that replace them."""
+    inputs = [Slot(name, doc) for name, doc in docs.items()]
+    outputs = [
+        Slot(f"{name}_out", f"{name}, added to", inplace="" if name == "count" else name)
+        for name in docs
     ]
-    if k.attrs["variance"]:
-        squares = k.scratch(x.shape, x.dtype)
-        calls += [
-            partial(xp.multiply, x, x, squares),
-            range_sums(k, squares, begin, end, out[:, 1 + width :]),
-        ]
-    return in_order(*calls)
+    return inputs, outputs
 
 
-@statistics.backward("x")
-def _(k: Any) -> Callable[[], Any]:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
-    rows, width = x_grad.shape
-    begin, end = transposed(k.attrs["begin"], k.attrs["end"], rows)
-    calls = [range_sums(k, grad[:, 1 : 1 + width], begin, end, x_grad)]
-    if k.attrs["variance"]:
-        share = k.scratch(x_grad.shape, x_grad.dtype)
-        calls += [
-            range_sums(k, grad[:, 1 + width :], begin, end, share),
-            partial(xp.multiply, share, k["x"], share),
-            partial(xp.multiply, share, share.dtype.type(2), share),
-            partial(xp.add, x_grad, share, x_grad),
-        ]
-    return in_order(*calls)
+def _keep(s: ShapeArgs, **shapes: tuple[int, ...]) -> None:
+    """Totals keep their shapes, which must be these."""
+    for name, wanted in shapes.items():
+        s.same_shape(f"{name} and what is added to it", s[name], wanted)
+        s.set(f"{name}_out", (s[name], s.dtype(name)))
 
 
-pool_statistics = operator(
-    "nnet3.pool_statistics",
+_SUMMED = ("value", "square", "sigmoid_slope", "tanh_slope", "relu_slope")
+
+column_sums = operator(
+    "nnet3.column_sums",
     doc=(
-        "Means over windows from counts and sums: x [N, 1 + D] holds a count and sums; over the"
-        " rows begin[r] to end[r] their totals c and s give out[r] = (log c, L times; s / c)."
-        " With `stddevs` the second half of s / c, means of squares, becomes"
-        " sqrt(max(it - mean^2, variance_floor)). out [R, L + D]. No gradient passes to the"
-        " counts, and that of a deviation does not see its floor."
+        "Adds the sums of the first D columns of f(x) [N, E] to total [D], and N to count [1]. f:"
+        " x itself, its square, or the slope of a nonlinearity at its output x: x (1 - x) for"
+        " sigmoid, 1 - x^2 for tanh, x > 0 for relu."
     ),
-    inputs=[Slot("x", "[N, 1 + D]")],
-    outputs=[Slot("out", "[R, L + D]")],
-    attrs=[
-        *_RANGES,
-        AttrSpec("log_counts", "int", "L", 0, minimum=0),
-        AttrSpec("stddevs", "bool", "deviations for the second half", False),
-        AttrSpec("variance_floor", "float", "least variance", 1e-10, minimum=0.0),
+    inputs=[
+        Slot("x", "[N, E]"),
+        Slot("total", "[D], D <= E"),
+        Slot("count", "[1]: rows so far", optional=True),
     ],
+    outputs=[
+        Slot("total_out", "total, added to", inplace="total"),
+        Slot("count_out", "count, added to", optional=True),
+    ],
+    attrs=[AttrSpec("of", "string", "what is summed", "value", choices=_SUMMED)],
     source=_SOURCE,
+    no_gradient=_NO_GRADIENT,
 )
 
 
-@pool_statistics.shape_rule
+@column_sums.shape_rule
 def _(s: ShapeArgs) -> None:
-    rows, cols = _check_ranges(s), s["x"][1]
-    if cols == 0 or (s.attrs["stddevs"] and cols > 0 and cols % 2 == 0):
-        s.fail(f"x has {cols} columns; wants a count, then as many means as squares")
-    s.set("out", ((rows, s.attrs["log_counts"] + cols - 1 if cols > 0 else -1), s.floats("x")))
+    s.floats("x")
+    counted = {"count": (1,)} if s.has("count") else {}
+    cols, width = s.rank("x", 2)[1], s.rank("total", 1)[0]
+    if 0 <= cols < width:
+        s.fail(f"total wants sums of {width} columns and x has {cols}")
+    _keep(s, total=(width,), **counted)
 
 
-@pool_statistics.kernel
+@column_sums.kernel
 def _(k: Any) -> Callable[[], Any]:
-    xp, x, out, logs = k.xp, k["x"], k["out"], k.attrs["log_counts"]
-    begin, end = k.attrs["begin"], k.attrs["end"]
-    totals = k.scratch((len(begin), x.shape[1]), x.dtype)
-    counts, means = totals[:, :1], out[:, logs:]
-    calls = [
-        range_sums(k, x, begin, end, totals),
-        partial(xp.divide, totals[:, 1:], counts, means),
-    ]
-    if logs:
-        calls += [partial(xp.log, counts, out=counts), partial(xp.copyto, out[:, :logs], counts)]
-    if k.attrs["stddevs"]:
-        half = means.shape[1] // 2
-        mean, deviation = means[:, :half], means[:, half:]
-        squares = k.scratch(mean.shape, x.dtype)
-        floor = x.dtype.type(k.attrs["variance_floor"])
-        calls += [
-            partial(xp.multiply, mean, mean, squares),
-            partial(xp.subtract, deviation, squares, deviation),
-            partial(xp.maximum, deviation, floor, out=deviation),
-            partial(xp.sqrt, deviation, out=deviation),
-        ]
-    return in_order(*calls)
-
-
-@pool_statistics.backward("x")
-def _(k: Any) -> Callable[[], Any]:
-    xp, x, out, x_grad, logs = k.xp, k["x"], k["out"], k["x_grad"], k.attrs["log_counts"]
-    begin, end = k.attrs["begin"], k.attrs["end"]
-    counts = k.scratch((len(begin), 1), x.dtype)
-    part = k.scratch((len(begin), x.shape[1] - 1), x.dtype)
-    calls = [partial(xp.copyto, part, k["out_grad"][:, logs:])]
-    if logs:
-        calls.append(partial(xp.exp, out[:, :1], out=counts))
+    xp, of = k.xp, k.attrs["of"]
+    x = k["x"][:, : k["total"].shape[0]]
+    sums, work = k.scratch(x.shape[1:], x.dtype), k.scratch(x.shape, x.dtype)
+    one, calls, source = x.dtype.type(1), [], work
+    if of == "value":
+        source = x
+    elif of == "relu_slope":
+        calls.append(partial(xp.greater, x, x.dtype.type(0), work, casting="unsafe"))
+    elif of == "sigmoid_slope":
+        calls += [partial(xp.subtract, one, x, work), partial(xp.multiply, work, x, work)]
     else:
-        calls.append(range_sums(k, x[:, :1], begin, end, counts))
-    if k.attrs["stddevs"]:
-        half = part.shape[1] // 2
-        mean, deviation = out[:, logs : logs + half], out[:, logs + half :]
-        d_mean, d_deviation = part[:, :half], part[:, half:]
-        share = k.scratch(mean.shape, x.dtype)
-        calls += [
-            partial(xp.divide, d_deviation, deviation, d_deviation),
-            partial(xp.multiply, mean, d_deviation, share),
-            partial(xp.subtract, d_mean, share, d_mean),
-            partial(xp.multiply, d_deviation, x.dtype.type(0.5), d_deviation),
-        ]
+        calls.append(partial(xp.multiply, x, x, work))
+        if of == "tanh_slope":
+            calls.append(partial(xp.subtract, one, work, work))
     calls += [
-        partial(xp.divide, part, counts, part),
-        partial(x_grad[:, :1].fill, 0),
-        range_sums(k, part, *transposed(begin, end, x_grad.shape[0]), x_grad[:, 1:]),
+        partial(xp.sum, source, axis=0, out=sums),
+        partial(xp.add, k["total"], sums, k["total_out"]),
     ]
+    if k.get("count") is not None:
+        calls.append(partial(xp.add, k["count"], x.shape[0], k["count_out"]))
     return in_order(*calls)
+
+
+_IN, _OUT = _totals(sum="[D]", sumsq="[D]", count="[1]: rows so far")
+
+batch_norm_statistics = operator(
+    "nnet3.batch_norm_statistics",
+    doc=(
+        "Adds the statistics of a batch to those of a batch normalisation: N mean to sum [D],"
+        " N uvar to sumsq [D], N to count [1]; N counts the rows of x [R, B*D], over all blocks."
+    ),
+    inputs=[
+        Slot("x", "[R, B*D]", shape_only=True),
+        Slot("mean", "[D]"),
+        Slot("uvar", "[D]: mean of squares"),
+        *_IN,
+    ],
+    outputs=_OUT,
+    source="Kaldi: nnet3/nnet-normalize-component.cc",
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@batch_norm_statistics.shape_rule
+def _(s: ShapeArgs) -> None:
+    width = s.same_shape("mean and uvar", s["mean"], s["uvar"])
+    s.rank("x", 2)
+    _keep(s, sum=width, sumsq=width, count=(1,))
+
+
+@batch_norm_statistics.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, mean = k.xp, k["mean"]
+    rows, cols = k.shape("x")
+    count = rows * cols // max(mean.shape[0], 1)
+    part, real = k.scratch(mean.shape, k["sum"].dtype), k["sum"].dtype.type
+    return in_order(
+        partial(xp.multiply, mean, real(count), part),
+        partial(xp.add, k["sum"], part, k["sum_out"]),
+        partial(xp.multiply, k["uvar"], real(count), part),
+        partial(xp.add, k["sumsq"], part, k["sumsq_out"]),
+        partial(xp.add, k["count"], count, k["count_out"]),
+    )
+
+
+_IN, _OUT = _totals(posterior="[H, C]", entropy="[H]", count="[1]: rows so far")
+_LEAST = 1e-20
+
+attention_statistics = operator(
+    "nnet3.attention_statistics",
+    doc=(
+        "Adds to the statistics of an attention with weights [N, H, C]: their sums over rows to"
+        " posterior [H, C], their entropies to entropy [H], N to count [1]."
+    ),
+    inputs=[Slot("weights", "[N, H, C]"), *_IN],
+    outputs=_OUT,
+    source="Kaldi: nnet3/nnet-attention-component.cc",
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@attention_statistics.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.floats("weights")
+    shape = s.rank("weights", 3)
+    _keep(s, posterior=shape[1:], entropy=shape[1:2], count=(1,))
+
+
+@attention_statistics.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, weights = k.xp, k["weights"]
+    work = k.scratch(weights.shape, weights.dtype)
+    sums, entropies = (k.scratch(weights.shape[1:end], weights.dtype) for end in (3, 2))
+    return in_order(
+        partial(xp.sum, weights, axis=0, out=sums),
+        partial(xp.add, k["posterior"], sums, k["posterior_out"]),
+        partial(xp.maximum, weights, weights.dtype.type(_LEAST), out=work),
+        partial(xp.log, work, out=work),
+        partial(xp.multiply, work, weights, work),
+        partial(xp.sum, work, axis=(0, 2), out=entropies),
+        partial(xp.subtract, k["entropy"], entropies, k["entropy_out"]),
+        partial(xp.add, k["count"], weights.shape[0], k["count_out"]),
+    )
+
+
+_IN, _OUT = _totals(values="[5, C]", slopes="[5, C]", count="[1]: rows so far")
+
+lstm_statistics = operator(
+    "nnet3.lstm_statistics",
+    doc=(
+        "Adds the sums over rows of the five nonlinearities of `nnet3.lstm`, i, f, c, o and that of"
+        " the cell, to values [5, C], those of their slopes to slopes [5, C], and N to count [1]."
+    ),
+    inputs=[Slot("x", "[N, 5C] or [N, 5C+3]"), Slot("w", "[3, C]"), *_IN],
+    outputs=_OUT,
+    source="Kaldi: cudamatrix/cu-math.cc",
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@lstm_statistics.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.floats("x", "w")
+    shape = (5, s.rank("w", 2)[1])
+    _keep(s, values=shape, slopes=shape, count=(1,))
+
+
+@lstm_statistics.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, gates = k.xp, LstmGates(k)
+    values = (gates.i, gates.f, gates.g, gates.o, gates.t)
+    work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")
+    one = gates.c.dtype.type(1)
+
+    def slopes() -> None:
+        for number, value in enumerate(values):
+            if number in (2, 4):
+                xp.multiply(value, value, work)
+                xp.subtract(one, work, work)
+            else:
+                xp.subtract(one, value, work)
+                xp.multiply(work, value, work)
+            xp.sum(work, axis=0, out=sums[number])
+
+    return in_order(
+        *gates.calls,
+        *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
+        partial(xp.add, k["values"], sums, k["values_out"]),
+        slopes,
+        partial(xp.add, k["slopes"], sums, k["slopes_out"]),
+        partial(xp.add, k["count"], k.shape("x")[0], k["count_out"]),
+    )

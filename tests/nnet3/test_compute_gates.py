@@ -5,7 +5,11 @@ import pytest
 
 import opscope.nnet3.compute  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
+from opscope.framework.desc import make_var
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
 from opscope.nnet3.compute import images
+from opscope.proto import net_pb2 as pb
 
 
 def sigmoid(x):
@@ -41,6 +45,40 @@ class TestLstmWithDropout(TestLstm):
     def cases(self, rng):
         x = np.concatenate((rng.normal(size=(4, 15)), rng.integers(0, 2, (4, 3))), axis=1)
         yield Case({"x": x, "w": rng.normal(size=(3, 3))})
+
+
+def lstm_gradient(x, w, repair, grad):
+    """Kaldi's gradient of an LSTM with self-repair, step by step."""
+    i, f, part, o, before = np.split(x, 5, axis=1)
+    i, f, g = sigmoid(i + w[0] * before), sigmoid(f + w[1] * before), np.tanh(part)
+    c = f * before + i * g
+    o, t = sigmoid(o + w[2] * c), np.tanh(c)
+    d_c, d_m = np.split(grad, 2, axis=1)
+    d_o = o * (1 - o) * t * d_m - (2 * o - 1) * repair[3]
+    d_c = (1 - t * t) * o * d_m + d_c + d_o * w[2] - t * repair[4]
+    d_f = d_c * before * f * (1 - f) - (2 * f - 1) * repair[1]
+    d_i = d_c * g * i * (1 - i) - (2 * i - 1) * repair[0]
+    d_part = (1 - g * g) * i * d_c - g * repair[2]
+    d_before = w[0] * d_i + w[1] * d_f + f * d_c
+    d_w = [(before * d_i).sum(0), (before * d_f).sum(0), (c * d_o).sum(0)]
+    return np.concatenate((d_i, d_f, d_part, d_o, d_before), axis=1), np.array(d_w)
+
+
+def test_self_repair_of_an_lstm():
+    rng = np.random.default_rng(0)
+    shapes = {"x": (4, 15), "w": (3, 3), "repair": (5, 3), "grad": (4, 6)}
+    arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    net = PlainNet(pb.NetDesc())
+    for name, array in arrays.items():
+        net.add_var(make_var(name, array.shape, "float64", pb.VarDesc.INPUT))
+    net.add_op("nnet3.lstm", {"x": "x", "w": "w", "repair": "repair"}, {"out": "out"})
+    names = net.add_backward_ops({"out": "grad"}, wrt=["x", "w"])
+    scope = Scope()
+    scope.feed(arrays)
+    net.run(scope)
+    wanted = lstm_gradient(**arrays)
+    np.testing.assert_allclose(scope.numpy(names["x"]), wanted[0], atol=1e-12)
+    np.testing.assert_allclose(scope.numpy(names["w"]), wanted[1], atol=1e-12)
 
 
 class TestGru(OpTest):
