@@ -44,6 +44,8 @@ def infer_metas(
         unknown = [name for name in op.input_vars() if name not in metas]
         for name in unknown:
             meta = _meta_of_view(declared.get(name), declared, metas)
+            if meta is None and name in _bases_of(metas, declared):  # written through its views
+                meta = declared_meta(declared[name]) if name in declared else None
             if meta is not None:
                 metas[name] = meta
         if any(name not in metas for name in unknown):
@@ -95,6 +97,12 @@ def fits(shape: Shape, pattern: Shape) -> bool:
     return len(shape) == len(pattern) and all(
         a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True)
     )
+
+
+def _bases_of(metas: Mapping[str, Meta], declared: Mapping[str, pb.VarDesc]) -> set[str]:
+    """The bases of all views whose shapes are known."""
+    views = (declared[name] for name in metas if name in declared)
+    return {var.view.base for var in views if var.HasField("view")}
 
 
 def _meta_of_view(

@@ -34,14 +34,13 @@ def split_locations(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
         return []
     if width == 1:
         return [(sub[:, 0], row[:, 0])]
-    values, first, counts = np.unique(sub[sub >= 0], return_index=True, return_counts=True)
-    large = set(values[counts > rows // 2].tolist())
-    if not large:
+    real = sub[sub >= 0]
+    listed = np.flatnonzero(np.bincount(real) > rows // 2).tolist()
+    if not listed:
         return [(sub[:, i], row[:, i]) for i in range(width)]
-    if len(large) > 1:
-        listed = [v for v in hash_order(values[np.argsort(first)].tolist()) if v in large]
-    else:
-        listed = list(large)
+    if len(listed) > 1:
+        large = set(listed)
+        listed = [v for v in hash_order(list(dict.fromkeys(real.tolist()))) if v in large]
     sub, row = sub.copy(), row.copy()
     result = []
     every = np.arange(rows)
@@ -88,6 +87,9 @@ def ensure_contiguous(rows: np.ndarray) -> list[np.ndarray]:
     """Lists in which every row number but -1 stands in one run, together equal to `rows`."""
     starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
     values = rows[starts]
+    real = values[values >= 0]
+    if len(real) and np.bincount(real).max() == 1:
+        return [rows]
     number = _occurrence(values)
     number[values < 0] = -1
     lists = int(number.max(initial=-1)) + 1

@@ -7,6 +7,8 @@ from .compiler import Compiler
 from .computation import Computation
 from .lower_commands import lower_computation
 from .nnet import Nnet
+from .optimize import OptimizeOptions
+from .optimize import optimize as run_passes
 from .request import ComputationRequest
 
 
@@ -20,8 +22,13 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
     return Compiler(nnet.topology(), request).compile()
 
 
-def compile_request(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
+def compile_request(
+    nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOptions = True
+) -> pb.NetDesc:
     """The op list that computes a request: see `lower_commands` for its variables.
+
+    Args:
+        optimize: all passes, none, or those that the options switch on.
 
     Example:
         request = ComputationRequest.parse(open("request.txt").read())
@@ -30,4 +37,8 @@ def compile_request(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
     Raises:
         As `compile_computation`.
     """
-    return lower_computation(compile_computation(nnet, request))
+    computation = compile_computation(nnet, request)
+    if optimize:
+        options = optimize if isinstance(optimize, OptimizeOptions) else None
+        computation = run_passes(computation, options)
+    return lower_computation(computation)

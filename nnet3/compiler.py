@@ -23,7 +23,7 @@ from .components.base import Properties
 from .computation import Command, Computation
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
-from .indexes import NO_TIME, pack_tx
+from .indexes import NO_TIME, distinct, pack_tx
 from .request import ComputationRequest
 from .steps import Step, Steps
 from .topology import Topology
@@ -402,7 +402,7 @@ class Compiler:
 
 
 def _numbers(steps: np.ndarray) -> list[int]:
-    values = np.unique(steps)
+    values = distinct(steps.ravel())
     return values[values >= 0].tolist()
 
 

@@ -45,6 +45,19 @@ def unpack_tx(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys >> X_BITS, (keys & _X_MASK) - MAX_X
 
 
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The different values of an integer array, sorted; quick where they lie close together."""
+    if not len(values):
+        return np.asarray(values, np.int64)
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > 8 * len(values) + 1024:
+        return np.unique(values).astype(np.int64)
+    there = np.zeros(span, bool)
+    there[values - low] = True
+    return np.flatnonzero(there) + low
+
+
 class RowTable:
     """Finds the numbers of rows by their (n, t, x); later entries replace earlier ones.
 

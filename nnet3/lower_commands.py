@@ -19,34 +19,12 @@ from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
 from .computation import Command, Computation
 from .compute import ComponentOps
+from .optimize import written_whole
 
 
 def lower_computation(computation: Computation, name: str = "computation") -> pb.NetDesc:
     """The net that runs a computation; backward operators have the role BACKWARD."""
     return _Lowering(computation, name).net
-
-
-def needless_zeroing(computation: Computation) -> set[int]:
-    """Commands that set a whole matrix which is then written as a whole, or which nobody reads.
-
-    Kaldi's components may add to what they find; the operators here set their results.
-    """
-    pending: dict[int, int] = {}  # matrix -> the command that set it
-    needless: set[int] = set()
-    for number, command in enumerate(computation.commands):
-        if command.type in ("AllocMatrix", "DeallocMatrix"):
-            continue
-        written = command.target if command.type in ("Propagate", "SetConst") else 0
-        if command.type == "Backprop":
-            written = command.deriv[3]
-        for matrix in computation.touched(command):
-            before = pending.pop(matrix, None)
-            whole = written and computation.submatrices[written].matrix == matrix
-            if before is not None and whole and computation.is_whole(written):
-                needless.add(before)
-        if command.type == "SetConst" and computation.is_whole(command.target):
-            pending[computation.submatrices[command.target].matrix] = number
-    return needless | set(pending.values())
 
 
 class _Lowering:
@@ -59,12 +37,11 @@ class _Lowering:
         self.fields: dict[str, list[str]] = {}  # component -> arrays of it that have variables
         self.started: set[str] = set()  # components whose gradients hold something
         self.forward: dict[int, Command] = {}  # step -> its Propagate
+        self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
         self.names: list[str] = []  # of the variable of each sub-matrix
         self._declare()
-        needless = needless_zeroing(computation)
-        for number, command in enumerate(computation.commands):
-            if command.type in _METHODS and number not in needless:
-                getattr(self, _METHODS[command.type])(command)
+        for command in computation.commands:
+            self._lower(command)
 
     # Variables
 
@@ -100,6 +77,31 @@ class _Lowering:
             self.net.vars.append(var)
             self.names.append(name)
 
+    def _lower(self, command: Command) -> None:
+        """Operators of one command.
+
+        A matrix is filled only where it is touched for the first time: in the same part of the net
+        as its reader, and not at all where it is set as a whole (Kaldi's components may add to what
+        they find; the operators here set their results).
+        """
+        computation = self.computation
+        if command.type in ("AllocMatrix", "DeallocMatrix"):
+            return
+        if command.type == "SetConst" and computation.is_whole(command.target):
+            self.fills[computation.submatrices[command.target].matrix] = command
+            return
+        written = written_whole(command)
+        for matrix in sorted(computation.touched(command) & self.fills.keys()):
+            fill = self.fills.pop(matrix)
+            if not (
+                written
+                and computation.submatrices[written].matrix == matrix
+                and computation.is_whole(written)
+            ):
+                self._set(fill)
+        if command.type in _METHODS:
+            getattr(self, _METHODS[command.type])(command)
+
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
         self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
@@ -128,6 +130,10 @@ class _Lowering:
 
     def _rows(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
+        if c.type == "CopyRows":
+            attrs = {"alpha": float(c.alpha), "rows": _tensor(c.rows)}
+            self._op("nnet3.copy_rows", {"x": source}, target, attrs)
+            return
         ranges = c.type == "AddRowRanges"
         attrs = {"alpha": float(c.alpha), "ranges" if ranges else "rows": _tensor(c.rows)}
         op_type = "nnet3.add_row_ranges" if ranges else "nnet3.add_rows"
@@ -138,7 +144,10 @@ class _Lowering:
         names = [self.names[s] for s in sources]
         target = self.names[c.target]
         attrs = {"alpha": float(c.alpha), "pairs": _tensor(pairs)}
-        self._op("nnet3.add_rows_multi", {"y": target, "x": names}, target, attrs)
+        if c.type == "CopyRowsMulti":
+            self._op("nnet3.copy_rows_multi", {"x": names}, target, attrs)
+        else:
+            self._op("nnet3.add_rows_multi", {"y": target, "x": names}, target, attrs)
 
     def _to_rows_multi(self, c: Command) -> None:
         """One operator for each matrix that is added to."""
@@ -151,8 +160,8 @@ class _Lowering:
             attrs = {"alpha": float(c.alpha), "rows": _tensor(rows)}
             self._op("nnet3.add_rows", {"y": target, "x": self.names[c.target]}, target, attrs)
 
-    def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], list[str]]:
-        """The component's operators, arguments for them, and the fields that are trained."""
+    def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], dict[str, Any]]:
+        """The component's operators, arguments for them, and the shapes of what is trained."""
         node = self.nodes[c.node]
         name = node.component_name
         ops = self.ops.setdefault(name, ComponentOps(node.component))
@@ -173,7 +182,7 @@ class _Lowering:
             "indexes": indexes,
             "rows": rows,
         }
-        return ops, common, list(recipe.parameters)
+        return ops, common, {field: a.shape for field, a in recipe.parameters.items()}
 
     def _declare_array(
         self, name: str, array: np.ndarray, kind: int, value: pb.OpDesc | None = None
@@ -214,10 +223,9 @@ class _Lowering:
         )
         if wanted and name not in self.started:
             self.started.add(name)
-            for var in [v for v in self.net.vars if v.name in {f"{name}/{f}" for f in trained}]:
-                self.net.vars.append(
-                    make_var(grad_name(var.name), list(var.dims), "float32", pb.VarDesc.OUTPUT)
-                )
+            for field, shape in trained.items():
+                gradient = grad_name(f"{name}/{field}")
+                self.net.vars.append(make_var(gradient, shape, "float32", pb.VarDesc.OUTPUT))
         self._extend(name, made)
 
 
@@ -227,6 +235,8 @@ _METHODS = {
     "MatrixCopy": "_matrix",
     "MatrixAdd": "_matrix",
     "AddRows": "_rows",
+    "CopyRows": "_rows",
+    "CopyRowsMulti": "_rows_multi",
     "AddRowRanges": "_rows",
     "AddRowsMulti": "_rows_multi",
     "AddToRowsMulti": "_to_rows_multi",

@@ -1,7 +1,7 @@
 """Operators on rows of matrices: what the commands of a compiled computation are made of.
 
-All add to what their target holds. Row lists are attributes, so that a kernel can see beforehand
-where they are runs of neighbouring rows, which need no indexing.
+`add_*` add to what their target holds, `copy_*` set it. Row lists are attributes, so that a kernel
+can see beforehand where they are runs of neighbouring rows, which need no indexing.
 """
 
 from __future__ import annotations
@@ -237,3 +237,102 @@ def _(k: Any) -> Any:
         scatter_adder(k, sums, ids, taken),
         add,
     )
+
+
+def _copier(k: Any, y: Any, x: Any, alpha: float) -> Callable[[], Any]:
+    """y = alpha x for matrices of one size."""
+    if alpha == 1:
+        return partial(k.xp.copyto, y, x)
+    return partial(k.xp.multiply, x, x.dtype.type(alpha), y)
+
+
+def _row_copier(
+    k: Any, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
+) -> Callable[[], Any] | None:
+    """y[target] = alpha x[source]; no row stands in `target` twice."""
+    if not len(target):
+        return None
+    runs = _runs(target, source)
+    if runs is not None:
+        return in_order(*(_copier(k, y[a], x[b], alpha) for a, b in runs))
+    xp = k.xp
+    ids, places = xp.asarray(source), xp.asarray(target)
+    mode = {"mode": "clip"} if xp is np else {}
+    whole = len(target) == len(y) and (target == np.arange(len(y))).all()
+    taken = y if whole else k.scratch((len(source), x.shape[1]), x.dtype)
+
+    def copy() -> None:
+        x.take(ids, 0, taken, **mode)
+        if alpha != 1:
+            xp.multiply(taken, taken.dtype.type(alpha), taken)
+        if not whole:
+            y[places] = taken
+
+    return copy
+
+
+copy_rows = operator(
+    "nnet3.copy_rows",
+    doc="out[i] = alpha x[rows[i]], and 0 where rows[i] is -1.",
+    inputs=[Slot("x", "[M, D]")],
+    outputs=[Slot("out", "[N, D]")],
+    attrs=[_ALPHA, AttrSpec("rows", "tensor", "integers [N], -1 <= rows < M")],
+    source=_SOURCE,
+    no_gradient=_FORWARD_ONLY,
+)
+
+
+@copy_rows.shape_rule
+def _(s: ShapeArgs) -> None:
+    rows = _rows(s.attrs)
+    s.rank("x", 2)
+    if rows.ndim != 1:
+        s.fail(f"wants rows [N], not {rows.shape}")
+    if len(rows) and (rows.min() < -1 or 0 <= s["x"][0] <= rows.max()):
+        s.fail(f"an entry lies outside of -1 .. {s['x'][0] - 1}")
+    s.set("out", ((len(rows), s["x"][1]), s.dtype("x")))
+
+
+@copy_rows.kernel
+def _(k: Any) -> Any:
+    rows, out = _rows(k.attrs), k["out"]
+    target = np.flatnonzero(rows >= 0)
+    clear = partial(out.fill, 0) if len(target) < len(rows) else None
+    return in_order(clear, _row_copier(k, out, k["x"], target, rows[target], k.attrs["alpha"]))
+
+
+copy_rows_multi = operator(
+    "nnet3.copy_rows_multi",
+    doc="out[i] = alpha x_s[r] for (s, r) = pairs[i], and 0 where s is -1.",
+    inputs=[Slot("x", "[*, D] each", duplicable=True)],
+    outputs=[Slot("out", "[N, D]")],
+    attrs=[_ALPHA, AttrSpec("pairs", "tensor", "integers [N, 2]: number of an x, and its row")],
+    source=_SOURCE,
+    no_gradient=_FORWARD_ONLY,
+)
+
+
+@copy_rows_multi.shape_rule
+def _(s: ShapeArgs) -> None:
+    pairs, shapes = _rows(s.attrs, "pairs"), s.shapes("x")
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not shapes:
+        s.fail(f"wants pairs [N, 2] and at least one x, not {pairs.shape}")
+    if any(len(shape) != 2 or shape[1] != shapes[0][1] for shape in shapes):
+        s.fail("wants matrices with equal numbers of columns")
+    if len(pairs) and (pairs[:, 0].min() < -1 or pairs[:, 0].max() >= len(shapes)):
+        s.fail("a pair names an x that is not there")
+    for number, shape in enumerate(shapes):
+        rows = pairs[pairs[:, 0] == number, 1]
+        if len(rows) and (rows.min() < 0 or 0 <= shape[0] <= rows.max()):
+            s.fail(f"a pair leads out of x number {number}")
+    s.set("out", ((len(pairs), shapes[0][1]), s.dtype("x")))
+
+
+@copy_rows_multi.kernel
+def _(k: Any) -> Any:
+    pairs, out = _rows(k.attrs, "pairs"), k["out"]
+    calls = [partial(out.fill, 0) if (pairs[:, 0] < 0).any() else None]
+    for number, x in enumerate(k.list("x")):
+        target = np.flatnonzero(pairs[:, 0] == number)
+        calls.append(_row_copier(k, out, x, target, pairs[target, 1], k.attrs["alpha"]))
+    return in_order(*calls)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.errors import ShapeError
-from ..indexes import N_BITS, NO_TIME, pack_tx
+from ..indexes import N_BITS, NO_TIME, distinct, pack_tx
 
 Rule = Callable[[Any, np.ndarray, np.ndarray], Any]
 
@@ -88,7 +88,12 @@ class TimeGrid:
     @classmethod
     def of(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
         """The smallest grid that holds the times of some rows."""
-        images = np.unique(inputs[:, ::2], axis=0)
+        n, x = inputs[:, 0], inputs[:, 2]
+        if len(x) and x.min() == x.max():
+            ns = distinct(n)
+            images = np.stack((ns, np.full_like(ns, x[0])), axis=1).astype(np.int32)
+        else:
+            images = np.unique(inputs[:, ::2], axis=0)
         return cls(images, *_series(inputs), *_series(outputs))
 
     def with_whole_blocks(self) -> TimeGrid:
@@ -128,14 +133,16 @@ class TimeGrid:
         rows[..., 0], rows[..., 1], rows[..., 2] = images[..., 0], blocks, images[..., 1]
         rows = rows.reshape(-1, 3)
         real = there[there[:, 1] != NO_TIME]
+        if len(real) == len(rows):  # the grid has nothing else
+            return rows
         rows[~np.isin(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
         return rows
 
 
 def _series(indexes: np.ndarray) -> tuple[int, int, int]:
     """Start, step and count of the regular series that holds all times; step 0 for one time."""
-    times = np.unique(indexes[:, 1])
-    times = times[times != NO_TIME]
+    times = indexes[:, 1]
+    times = distinct(times[times != NO_TIME])
     if not len(times):
         raise ShapeError("a component is asked for rows without any time")
     step = int(np.gcd.reduce(np.diff(times.astype(np.int64)))) if len(times) > 1 else 0

@@ -30,13 +30,14 @@ def difference(got, wanted):
     return np.linalg.norm(np.asarray(got, np.float64) - wanted) / (np.linalg.norm(wanted) or 1.0)
 
 
+@pytest.mark.parametrize("optimize", [False, True], ids=["plain", "optimized"])
 @pytest.mark.parametrize("case", CASES)
-def test_numbers(case):
+def test_numbers(case, optimize):
     folder = need("random_nets", case)
     nnet = Nnet.read(folder / "model.raw")
     request = ComputationRequest.parse((folder / "request.txt").read_text())
     io, grad = read_archive(folder / "io.ark"), read_archive(folder / "grad.ark")
-    desc = compile_request(nnet, request)
+    desc = compile_request(nnet, request, optimize)
     verify(desc)
     computer = NnetComputer(desc, nnet)
     assert difference(nnet.vectorize(), grad["model_params"]) < 1e-6
