@@ -78,10 +78,9 @@ def verify(file: str) -> None:
 
 def _verify_nnet3(file: str) -> None:
     """Reading a model checks all of it; what is left to tell is what nothing uses."""
-    from ..nnet3.nnet import Nnet
-    from .cli_nnet3 import unused_parts
+    from .cli_nnet3 import read_checked, unused_parts
 
-    nnet = Nnet.read(file)
+    nnet = read_checked(file)
     for line in unused_parts(nnet):
         click.echo(f"warning: {line}")
     click.echo(

@@ -21,7 +21,7 @@ from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
 from ..nnet3.nodes import DESCRIPTOR
 from ..nnet3.streams import open_output, open_reader
-from ..nnet3.transition_model import convert
+from ..nnet3.transition_model import TransitionModel, convert
 from .cli_nnet3_program import Option, Program, program
 
 _BINARY = Option("binary", True, "Write output in binary mode")
@@ -146,6 +146,21 @@ def _read_nnet(program: Program, name: str) -> Nnet:
         f"{nnet.num_parameters} parameters from {name}",
     )
     return nnet
+
+
+def read_checked(path: str) -> Nnet:
+    """The network in a raw file or an acoustic model; of the latter, all is checked.
+
+    Raises:
+        FormatError: something is damaged.
+    """
+    reader = open_reader(path)
+    if reader.peek_token() != "<TransitionModel>":
+        return Nnet.read_from(reader)
+    begin = reader.offset
+    TransitionModel.read_from(reader)
+    reader.offset = begin
+    return AmNnetSimple.read_from(reader).nnet
 
 
 def _read_model(name: str) -> AmNnetSimple:

@@ -130,10 +130,11 @@ class Program(click.Command):
 
     def _call(self, arguments: Sequence[str]) -> bool:
         """Parse and run; False if there were no arguments, where some are wanted."""
-        options, files = self._parse(arguments)
-        if options.help:
+        named = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        if "--help" in named:
             click.echo(self.usage())
             return True
+        options, files = self._parse(arguments)
         self.level = options.verbose
         if options.print_args:
             click.echo(" ".join(map(quoted, (self.name or "", *arguments))) + " ", err=True)
@@ -144,15 +145,11 @@ class Program(click.Command):
         if not least <= len(files) <= len(self.files):
             raise FormatError(self._wrong_number(files))
         missing = len(self.files) - len(files)
-        given = iter(files)
-        named = []
-        for name in self.files:
+        for i, name in enumerate(self.files):
             if name.startswith("[") and missing:
                 missing -= 1
-                named.append("")
-            else:
-                named.append(next(given))
-        self.run(options, *named)
+                files.insert(i, "")
+        self.run(options, *files)
         return True
 
     def _wrong_number(self, files: Sequence[str]) -> str:

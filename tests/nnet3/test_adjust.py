@@ -9,8 +9,11 @@ from damage import check_damaged
 from opscope.framework.errors import FormatError
 from opscope.nnet3 import adjust
 from opscope.nnet3.collapse import collapse_model
+from opscope.nnet3.compile_request import compile_request
+from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.kaldi_io import Reader, Writer
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.request import ComputationRequest, IoSpecification
 from opscope.nnet3.transition_model import HmmState, TransitionModel, convert
 
 HEAD = "input-node name=input dim=4\n"
@@ -154,6 +157,55 @@ def test_affine_takes_in_affine():
     joined = nnet.components["a.b"]
     np.testing.assert_allclose(affine(joined, x), affine(second, middle), rtol=1e-4, atol=1e-4)
     assert (joined.type, joined.linear_params.dtype) == ("AffineComponent", np.float32)
+
+
+def test_joined_network_computes_the_same():
+    nnet = network(
+        layer(
+            "f",
+            "FixedAffineComponent",
+            "Append(Offset(input, -1), input)",
+            input_dim=8,
+            output_dim=8,
+        ),
+        layer("a", "AffineComponent", "f", input_dim=8, output_dim=9),
+        layer("s", "FixedScaleComponent", "a", dim=9),
+        layer("r", "RectifiedLinearComponent", "s", dim=9),
+        layer("d", "DropoutComponent", "r", dim=9, dropout_proportion=0.5),
+        layer("n", "BatchNormComponent", "d", dim=9),
+        layer("c", "LinearComponent", "Append(Offset(n, -2), n)", input_dim=18, output_dim=6),
+        layer("e", "AffineComponent", "Append(Offset(c, 1), c)", input_dim=12, output_dim=13),
+        layer(
+            "b",
+            "AffineComponent",
+            "Append(Offset(e, 3), Offset(e, -3))",
+            input_dim=26,
+            output_dim=3,
+        ),
+    )
+    statistics = nnet.components["n"]
+    statistics.count = 2.0
+    statistics.stats_sum, statistics.stats_sumsq = np.arange(9.0), np.arange(9.0) ** 2
+    adjust.set_batchnorm_test_mode(nnet, True)
+    adjust.set_dropout_test_mode(nnet, True)
+    joined = nnet.copy()
+    assert collapse_model(joined) == (3, 6)
+    assert "f.a.s" in joined.components and "e.b" in joined.components
+    left, right = nnet.context()
+    assert joined.context() == (left, right)
+    times = np.arange(-left, 7 + right)
+    rows = np.stack([0 * times, times, 0 * times], 1)
+    request = ComputationRequest(
+        [IoSpecification("input", rows)], [IoSpecification("output", rows[left : left + 7])]
+    )
+    x = np.random.default_rng(2).normal(size=(len(times), 4)).astype(np.float32)
+    outputs = []
+    for candidate in (nnet, joined):
+        computer = NnetComputer(compile_request(candidate, request, optimize=False), candidate)
+        computer.accept_input("input", x)
+        computer.run()
+        outputs.append(computer.get_output("output"))
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-4)
 
 
 def test_scale_behind_affine():

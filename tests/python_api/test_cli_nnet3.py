@@ -201,6 +201,7 @@ def test_usage(call, name):
     out = done(call(name, "--help")).decode()
     assert f"Usage:  {name} [options] " in out
     assert "  --config                    : Configuration file to read" in out
+    assert done(call(name, "a", "--help", "b")).decode() == out
     code, nothing, err = call(name)
     assert (code, nothing) == (1, b"") and err.endswith(out)
 
@@ -526,6 +527,14 @@ def test_verify_finds_damage(call):
     Path("bad.raw").write_bytes(data.replace(b"<DropoutProportion> 0.5", b"<DropoutProportion> x"))
     code, out, err = call("verify", "bad.raw")
     assert (code, out) == (1, b"") and err.startswith("error: bad.raw: ") and "line " in err
+
+
+def test_verify_finds_a_damaged_transition_model(call):
+    data = Path("net.mdl").read_bytes()
+    Path("bad.mdl").write_bytes(data.replace(b"<Triples> 2", b"<Triples> 3"))
+    code, out, err = call("verify", "bad.mdl")
+    assert (code, out) == (1, b"")
+    assert "bad.mdl: an integer was expected here" in err and "line 13" in err
 
 
 def test_links(call):
