@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,28 +34,40 @@ class NnetComputer:
         nnet: the network whose parameters are used; the same as, or of the same structure as, the
             one that was compiled.
         place: where to compute; the CPU by default.
+        shared: a scope for the arrays of the network, which several computers may then share; its
+            place is where they compute. By default each computer has its own.
     """
 
-    def __init__(self, desc: pb.NetDesc, nnet: Nnet, place: Place | None = None):
+    def __init__(
+        self,
+        desc: pb.NetDesc,
+        nnet: Nnet,
+        place: Place | None = None,
+        shared: Scope | None = None,
+    ):
         self._nnet = nnet
         self._net = PlainNet(desc)
-        self._scope = Scope(place)
+        self._scope = Scope(place, parent=shared)
+        self._arrays = self._scope if shared is None else shared
         self._vars = {var.name: var for var in desc.vars}
         roles = [op.role for op in desc.ops]
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
-        self.reload()
+        self._load(lambda name: name not in self._arrays.names())
 
     def reload(self) -> None:
         """Take the network's parameters anew, after they were changed."""
+        self._load(lambda name: True)
+
+    def _load(self, wanted: Callable[[str], bool]) -> None:
         for var in self._vars.values():
-            if var.kind == PARAMETER:
-                self._scope.var(var.name).set(self._parameter(var.name))
-            elif var.kind == STATE:
+            if var.kind == PARAMETER and wanted(var.name):
+                self._arrays.var(var.name).set(self._parameter(var.name))
+            elif var.kind == STATE and wanted(var.name):
                 value = decode_attr(var.initializer.attrs["value"])
-                self._scope.var(var.name).set(value)
+                self._arrays.var(var.name).set(value)
 
     def _parameter(self, name: str) -> np.ndarray:
         component, _, path = name.partition("/")

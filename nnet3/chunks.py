@@ -1,0 +1,321 @@
+"""Computing whole utterances in chunks, those of many utterances at once.
+
+A chunk is a number of output frames with the input frames that these need: the context of the
+network and, where wanted, more. Frames before the first and behind the last of an utterance are
+copies of these. Time is counted from the first output frame of the chunk, so that equal chunks are
+computed by the same compiled computation.
+Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-compute.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..framework.backend import Place
+from ..framework.errors import OpscopeError, ShapeError
+from .compile_cache import ComputerCache
+from .nnet import Nnet
+from .request import ComputationRequest, IoSpecification
+
+# Online iVectors may end that many frames before the features do.
+_MAX_IVECTOR_MARGIN = 50
+# Whole batches of utterances are gathered before any is computed, so that batches get full.
+_BATCHES_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class ChunkOptions:
+    """How utterances are cut into chunks; the names are those of Kaldi's options.
+
+    Attributes:
+        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
+            the subsampling factor and of the network's modulus.
+        extra_left_context, extra_right_context: input frames besides those that the network needs.
+        extra_left_context_initial, extra_right_context_final: the same at the start and at the end
+            of an utterance; -1: no exception is made there.
+        frame_subsampling_factor: one output frame is computed for so many input frames.
+        acoustic_scale: factor for the output.
+        chunks_per_batch: how many chunks are computed at once, at most.
+
+    Raises:
+        OpscopeError: a value is out of range.
+    """
+
+    frames_per_chunk: int = 50
+    extra_left_context: int = 0
+    extra_right_context: int = 0
+    extra_left_context_initial: int = -1
+    extra_right_context_final: int = -1
+    frame_subsampling_factor: int = 1
+    acoustic_scale: float = 1.0
+    chunks_per_batch: int = 16
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+
+
+_LEAST = {
+    "frames_per_chunk": 1,
+    "extra_left_context": 0,
+    "extra_right_context": 0,
+    "frame_subsampling_factor": 1,
+    "chunks_per_batch": 1,
+}
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What is computed: features and, where the network wants them, iVectors.
+
+    Attributes:
+        key: the name of the utterance.
+        features: [frames, dim].
+        ivector: one for all of it, [dim].
+        online_ivectors: [count, dim], one for every `ivector_period` frames.
+        ivector_period: frames between two online iVectors.
+    """
+
+    key: str
+    features: np.ndarray
+    ivector: np.ndarray | None = None
+    online_ivectors: np.ndarray | None = None
+    ivector_period: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What chunks must have in common to be computed together, in frames."""
+
+    left_context: int  # input frames before the first output frame
+    input_frames: int
+    output_frames: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an utterance: the utterance's number, and the first output frame."""
+
+    utterance: int
+    first: int  # output frames are counted after subsampling
+    shape: Shape
+
+
+class ChunkComputer:
+    """Computes the output of a simple network for utterances of any lengths.
+
+    Example:
+        computer = ChunkComputer(Nnet.read("final.raw"), ChunkOptions(frames_per_chunk=100))
+        scores = computer.compute(features)
+
+    Args:
+        nnet: the network; it must not change meanwhile.
+        options: how to cut utterances.
+        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+        place: where to compute; the CPU by default.
+
+    Raises:
+        ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        options: ChunkOptions | None = None,
+        priors: np.ndarray | None = None,
+        place: Place | None = None,
+    ) -> None:
+        self.nnet = nnet
+        self.options = options = options or ChunkOptions()
+        self.left_context, self.right_context = nnet.context()
+        step = math.lcm(options.frame_subsampling_factor, nnet.modulus())
+        self.frames_per_chunk = -(-options.frames_per_chunk // step) * step
+        self.output_dim = nnet.output_dim("output")
+        self.input_dim = nnet.input_dim("input")
+        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
+        self._log_priors = None
+        if priors is not None:
+            if priors.shape != (self.output_dim,):
+                raise ShapeError(f"{priors.size} priors for an output of {self.output_dim} columns")
+            with np.errstate(divide="ignore"):
+                self._log_priors = np.log(np.asarray(priors, np.float32))
+        self._cache = ComputerCache(nnet, place)
+
+    def compute(
+        self,
+        features: np.ndarray,
+        ivector: np.ndarray | None = None,
+        online_ivectors: np.ndarray | None = None,
+        ivector_period: int = 0,
+    ) -> np.ndarray:
+        """The output for one utterance, float32; the arguments are those of `Utterance`.
+
+        Raises:
+            ShapeError: features or iVectors are not as wide as the network wants them, or too few.
+        """
+        utterance = Utterance("utterance", features, ivector, online_ivectors, ivector_period)
+        return next(self.compute_all([utterance]))[1]
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, in their order.
+
+        Chunks of several utterances are computed together; so some utterances are read ahead.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+        waiting: list[Utterance] = []
+        frames = 0
+        ahead = _BATCHES_AHEAD * self.options.chunks_per_batch * self.frames_per_chunk
+        if self.options.chunks_per_batch == 1:
+            ahead = 1
+        for utterance in utterances:
+            self._check(utterance)
+            waiting.append(utterance)
+            frames += len(utterance.features)
+            if frames >= ahead:
+                yield from self._compute_waiting(waiting)
+                waiting, frames = [], 0
+        yield from self._compute_waiting(waiting)
+
+    def _check(self, utterance: Utterance) -> None:
+        features, key = utterance.features, utterance.key
+        if features.ndim != 2 or not len(features):
+            raise ShapeError(f"{key}: features must be a matrix of at least one row")
+        if features.shape[1] != self.input_dim:
+            raise ShapeError(
+                f"{key}: the input wants {self.input_dim} columns, you gave {features.shape[1]}"
+            )
+        ivector, online = utterance.ivector, utterance.online_ivectors
+        if ivector is not None and online is not None:
+            raise ShapeError(f"{key}: both one iVector and online iVectors are given")
+        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
+        if given != self.ivector_dim:
+            wanted = (
+                f"an iVector of {self.ivector_dim} columns" if self.ivector_dim else "no iVector"
+            )
+            told = f"one of {given} columns" if given else "none"
+            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
+        if ivector is not None and ivector.ndim != 1:
+            raise ShapeError(f"{key}: the iVector must be a vector")
+        if online is not None and (online.ndim != 2 or not len(online)):
+            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
+        if online is not None and utterance.ivector_period < 1:
+            raise ShapeError(f"{key}: online iVectors want their period, in frames")
+
+    # Cutting
+
+    def chunks(self, number: int, utterance: Utterance) -> Iterator[Chunk]:
+        """The chunks of an utterance."""
+        options = self.options
+        factor = options.frame_subsampling_factor
+        total = -(-len(utterance.features) // factor)
+        size = self.frames_per_chunk // factor
+        for first in range(0, total, size):
+            count = min(size, total - first)
+            left, right = options.extra_left_context, options.extra_right_context
+            if first == 0 and options.extra_left_context_initial >= 0:
+                left = options.extra_left_context_initial
+            if first + count == total and options.extra_right_context_final >= 0:
+                right = options.extra_right_context_final
+            left += self.left_context
+            frames = left + (count - 1) * factor + 1 + self.right_context + right
+            yield Chunk(number, first, Shape(left, frames, count))
+
+    def _input(self, chunk: Chunk, features: np.ndarray, out: np.ndarray) -> None:
+        begin = chunk.first * self.options.frame_subsampling_factor - chunk.shape.left_context
+        end = begin + chunk.shape.input_frames
+        if begin >= 0 and end <= len(features):
+            out[:] = features[begin:end]
+        else:
+            np.take(features, np.arange(begin, end), axis=0, out=out, mode="clip")
+
+    def _ivector(self, chunk: Chunk, utterance: Utterance) -> np.ndarray:
+        """The one iVector, or the online iVector for the middle of the chunk."""
+        online, period = utterance.online_ivectors, utterance.ivector_period
+        if online is None:
+            assert utterance.ivector is not None
+            return utterance.ivector
+        factor = self.options.frame_subsampling_factor
+        frame = chunk.first * factor + (chunk.shape.output_frames - 1) * factor // 2
+        number = frame // period
+        beyond = number - (len(online) - 1)
+        if beyond > 0 and beyond * period > _MAX_IVECTOR_MARGIN:
+            raise ShapeError(
+                f"{utterance.key}: there is no iVector for frame {frame}; {len(online)} iVectors,"
+                f" one for every {period} frames, are given"
+            )
+        return online[min(number, len(online) - 1)]
+
+    # Computing
+
+    def _compute_waiting(self, waiting: list[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        factor = self.options.frame_subsampling_factor
+        results = [
+            np.empty((-(-len(u.features) // factor), self.output_dim), np.float32) for u in waiting
+        ]
+        alike: dict[Shape, list[Chunk]] = {}
+        for number, utterance in enumerate(waiting):
+            for chunk in self.chunks(number, utterance):
+                alike.setdefault(chunk.shape, []).append(chunk)
+        for shape, chunks in alike.items():
+            begin = 0
+            while begin < len(chunks):
+                size = self._batch_size(len(chunks) - begin)
+                self._compute_batch(shape, chunks[begin : begin + size], waiting, results)
+                begin += size
+        for utterance, result in zip(waiting, results, strict=True):
+            yield utterance.key, result
+
+    def _batch_size(self, left: int) -> int:
+        """A full batch, or what is left cut to a power of two: few sizes are to be compiled."""
+        most = self.options.chunks_per_batch
+        return most if left >= most else 1 << (left.bit_length() - 1)
+
+    def _compute_batch(
+        self,
+        shape: Shape,
+        chunks: list[Chunk],
+        waiting: list[Utterance],
+        results: list[np.ndarray],
+    ) -> None:
+        computer = self._cache.computer(self.request(shape, len(chunks)))
+        frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
+        for chunk, rows in zip(chunks, frames, strict=True):
+            self._input(chunk, waiting[chunk.utterance].features, rows)
+        computer.accept_input("input", frames.reshape(-1, self.input_dim))
+        if self.ivector_dim:
+            ivectors = [self._ivector(chunk, waiting[chunk.utterance]) for chunk in chunks]
+            computer.accept_input("ivector", np.stack(ivectors))
+        computer.run()
+        output = computer.get_output("output")
+        if self._log_priors is not None:
+            output -= self._log_priors
+        if self.options.acoustic_scale != 1:
+            output *= np.float32(self.options.acoustic_scale)
+        for chunk, rows in zip(
+            chunks, output.reshape(len(chunks), -1, self.output_dim), strict=True
+        ):
+            results[chunk.utterance][chunk.first : chunk.first + shape.output_frames] = rows
+
+    def request(self, shape: Shape, count: int) -> ComputationRequest:
+        """What is asked for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
+        begin = -shape.left_context
+        times = np.arange(begin, begin + shape.input_frames)
+        inputs = [IoSpecification("input", _indexes(count, times))]
+        if self.ivector_dim:
+            inputs.append(IoSpecification("ivector", _indexes(count, np.zeros(1, np.int64))))
+        outputs = np.arange(shape.output_frames) * self.options.frame_subsampling_factor
+        return ComputationRequest(inputs, [IoSpecification("output", _indexes(count, outputs))])
+
+
+def _indexes(count: int, times: np.ndarray) -> np.ndarray:
+    """Indexes of `count` sequences, all of one before those of the next."""
+    n = np.repeat(np.arange(count), len(times))
+    t = np.tile(times, count)
+    return np.stack((n, t, np.zeros_like(t)), axis=1)
