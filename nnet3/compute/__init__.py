@@ -6,7 +6,8 @@ Importing the package registers the operators `nnet3.*` and all lowerings.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from .lowering import ComponentOps, lower, lowered_types
+from .component_ops import ComponentOps
+from .lowering import lower, lowered_types
 
 __all__ = ["ComponentOps", "lower", "lowered_types"]
 

@@ -90,7 +90,7 @@ normalize = operator(
         " out [N, B*block] or [N, B*(block+1)]."
     ),
     inputs=[Slot("x", "[N, B*block]")],
-    outputs=[Slot("out", "[N, B*block] or [N, B*(block+1)]", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, B*block] or [N, B*(block+1)]", inplace="x", not_in_gradient=True)],
     attrs=[
         AttrSpec("block", "int", "columns that are scaled together", minimum=1),
         AttrSpec("target_rms", "float", "root mean square of the result", 1.0),

@@ -1,0 +1,291 @@
+"""Operators of components for a compiler: recipes with the names of a net's variables.
+
+ops = ComponentOps(component)
+forward = ops.propagate("m1", "m2", prefix="c7", parameters="tdnn1")
+backward = ops.backprop("m1", "m2", "m2_deriv", "m1_deriv", prefix="c7", parameters="tdnn1",
+                        param_derivs="tdnn1.deriv")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...framework.desc import BACKWARD, FORWARD, make_op
+from ...framework.names import EMPTY
+from ...framework.registry import lookup
+from ...proto import net_pb2 as pb
+from .lowering import (
+    IN_DERIV,
+    OUT,
+    OUT_DERIV,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    Recipe,
+    Step,
+    X,
+    backward_steps,
+    deriv_of,
+    lower,
+)
+
+_SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
+"""Components without an input: they alone must be told how many rows they make."""
+
+
+def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
+    """Steps that stay right when the variables `read` and `write` share their memory.
+
+    They are right already where the only operator that writes is the last that reads, and may
+    write over that input. Else the result takes a way round.
+    """
+    writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
+    readers = [i for i, step in enumerate(steps) if step.reads(read)]
+    if writer is None or not readers or max(readers) < writer:
+        return steps
+    step = steps[writer]
+    slot = next(slot for slot, names in step.outputs.items() if write in names)
+    over = lookup(step.type).output_slots[slot].inplace
+    if max(readers) == writer and over and read in step.inputs.get(over, ()):
+        if sum(names.count(read) for names in step.inputs.values()) == 1:
+            return steps
+    aside = f"{TEMPORARY}aside"
+    moved = [s.renamed({write: aside}) for s in steps]
+    return [*moved, Step("assign", {"x": (aside,)}, {"out": (write,)}, {})]
+
+
+def _adding(steps: list[Step], write: str) -> list[Step]:
+    """Steps that add to `write` instead of setting it."""
+    part = f"{TEMPORARY}{write.removeprefix(PARAMETER)}/part"
+    moved = [step.renamed({write: part}) for step in steps]
+    return [*moved, Step("add", {"x": (write,), "y": (part,)}, {"out": (write,)}, {})]
+
+
+class _Template:
+    """OpDescs made once, whose variables are named anew for every use."""
+
+    def __init__(self, steps: list[Step], role: int) -> None:
+        self._ops: list[tuple[pb.OpDesc, list[list[str]]]] = []
+        symbols: dict[str, None] = {}
+        for step in steps:
+            op = make_op(step.type, step.inputs, step.outputs, step.attrs, role=role)
+            slots = [list(slot.vars) for slot in (*op.inputs, *op.outputs)]
+            symbols.update(dict.fromkeys(name for names in slots for name in names))
+            for slot in (*op.inputs, *op.outputs):
+                del slot.vars[:]
+            self._ops.append((op, slots))
+        fixed = (X, OUT, OUT_DERIV, IN_DERIV, EMPTY)
+        self._inner = [(name, *_kind(name)) for name in symbols if name not in fixed]
+
+    def use(self, names: dict[str, str], prefixes: Mapping[str, str]) -> list[pb.OpDesc]:
+        """The operators with `names` for x and out, and prefixes for all other variables."""
+        for symbol, kind, bare in self._inner:
+            names[symbol] = prefixes[kind] + bare
+        result = []
+        for template, slots in self._ops:
+            op = pb.OpDesc()
+            op.CopyFrom(template)
+            used = iter(slots)
+            for slot in op.inputs:
+                slot.vars.extend([names[name] for name in next(used)])
+            for slot in op.outputs:
+                slot.vars.extend([names[name] for name in next(used)])
+            result.append(op)
+        return result
+
+
+def _kind(symbol: str) -> tuple[str, str]:
+    """What prefix an inner variable gets, and the rest of its name."""
+    if symbol.startswith(STATE):
+        return "state", symbol.removeprefix(STATE)
+    bare = symbol.removeprefix(PARAMETER)
+    if bare != symbol and bare.endswith("@D"):
+        return "deriv", bare.removesuffix("@D")
+    if bare != symbol and "@" not in bare:
+        return "parameter", bare
+    return "temporary", symbol.removeprefix(TEMPORARY)
+
+
+def _prefixes(temporaries: str, parameters: str) -> dict[str, str]:
+    return {"temporary": temporaries + "/", "parameter": parameters + "."}
+
+
+class ComponentOps:
+    """Forward and backward operators of one component, as often as a compiler asks for them.
+
+    Recipes are kept: later calls with the same `indexes` only name variables anew. The component's
+    settings (test mode, dropout proportion) are read when a recipe is first made.
+    """
+
+    def __init__(self, component: Any) -> None:
+        self.component = component
+        self._recipes: dict[tuple[int, int], Recipe] = {}
+        self._templates: dict[tuple[Any, ...], _Template] = {}
+
+    def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
+        """The forward recipe for one set of precomputed indexes."""
+        key = self._key(indexes, rows)
+        if key not in self._recipes:
+            self._recipes[key] = lower(self.component, indexes, rows)
+        return self._recipes[key]
+
+    def _key(self, indexes: Any, rows: int) -> tuple[int, int]:
+        """What tells recipes apart; each keeps its indexes alive."""
+        return id(indexes), rows if self.component.type in _SOURCES else -1
+
+    def propagate(
+        self,
+        x: str,
+        out: str,
+        *,
+        prefix: str,
+        parameters: str,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+    ) -> list[pb.OpDesc]:
+        """Operators that compute `out` from `x` (the same name: in place).
+
+        Args:
+            prefix: of the names of temporaries; those that the backward operators read again are
+                found there, so give `backprop` the same.
+            parameters: prefix of the parameters' variables: `PREFIX.linear_params`.
+            indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
+            rows: of the output, where the component has no input.
+            add: add to what `out` holds.
+        """
+        key = ("forward", *self._key(indexes, rows), x == out, add)
+        if key not in self._templates:
+            steps = self.recipe(indexes, rows).steps
+            if x == out:
+                steps = _apart(steps, X, OUT)
+            if add:
+                steps = _adding(steps, OUT)
+            self._templates[key] = _Template(steps, FORWARD)
+        prefixes = _prefixes(prefix, parameters)
+        return self._templates[key].use({X: x, OUT: out}, prefixes)
+
+    def backprop(
+        self,
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
+        *,
+        prefix: str,
+        parameters: str,
+        param_derivs: str | None = None,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+        accumulate: bool = False,
+    ) -> list[pb.OpDesc]:
+        """Operators that compute `in_deriv` and the plain gradient of the parameters.
+
+        Args:
+            in_deriv: None where nobody needs it; may be `out_deriv` itself.
+            param_derivs: prefix of the gradients' variables, or None.
+            add: add to what `in_deriv` holds.
+            accumulate: add to what the gradients of the parameters hold.
+        """
+        given = in_deriv is not None
+        wanted = param_derivs is not None
+        same = in_deriv == out_deriv
+        base = self._key(indexes, rows)
+        key = ("backward", *base, wanted, given, same, add, accumulate)
+        if key not in self._templates:
+            recipe = self.recipe(indexes, rows)
+            derivs = list(recipe.parameters) if wanted else []
+            steps = backward_steps(recipe, derivs, given)
+            if same:
+                steps = _apart(steps, OUT_DERIV, IN_DERIV)
+            if add and given:
+                steps = _adding(steps, IN_DERIV)
+            if accumulate:
+                for name in derivs:
+                    steps = _adding(steps, deriv_of(PARAMETER + name))
+            self._templates[key] = _Template(steps, BACKWARD)
+        prefixes = _prefixes(prefix, parameters) | {"deriv": f"{param_derivs}."}
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or "", EMPTY: EMPTY}
+        return self._templates[key].use(names, prefixes)
+
+    def store_stats(
+        self,
+        x: str,
+        out: str,
+        *,
+        prefix: str,
+        parameters: str,
+        states: str,
+        indexes: Any = None,
+        rows: int = -1,
+    ) -> list[pb.OpDesc]:
+        """Operators that add to the component's statistics; they follow those of `propagate`.
+
+        Args:
+            states: prefix of the variables of the statistics, see `states`.
+        """
+        key = ("stats", *self._key(indexes, rows))
+        if key not in self._templates:
+            self._templates[key] = _Template(self.recipe(indexes, rows).stats, FORWARD)
+        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
+        return self._templates[key].use({X: x, OUT: out}, prefixes)
+
+    def backprop_stats(
+        self,
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
+        *,
+        prefix: str,
+        parameters: str,
+        states: str,
+        indexes: Any = None,
+        rows: int = -1,
+    ) -> list[pb.OpDesc]:
+        """Operators that follow those of `backprop` in training: statistics and self-repair.
+
+        Self-repair changes `in_deriv`. `out_deriv` must still hold its value.
+        """
+        key = ("back_stats", *self._key(indexes, rows), in_deriv is not None)
+        if key not in self._templates:
+            steps = [
+                step
+                for step in self.recipe(indexes, rows).back_stats
+                if in_deriv is not None or not step.writes(IN_DERIV)
+            ]
+            self._templates[key] = _Template(steps, BACKWARD)
+        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
+        return self._templates[key].use(names, prefixes)
+
+    def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables of the component's statistics with their values so far, float64."""
+        states = self.recipe(indexes, rows).states
+        return {f"{prefix}.{name}": array for name, array in states.items()}
+
+    def set_states(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
+        """Hand statistics back to the component: those of `values` that `states` named."""
+        for name, value in values.items():
+            path = name.removeprefix(prefix + ".").split(".")
+            target = self.component
+            for number in path[:-1]:
+                target = target.components[int(number)]
+            scalar = isinstance(getattr(target, path[-1]), float)
+            setattr(target, path[-1], float(value[0]) if scalar else np.array(value))
+
+    def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
+        """Whether the backward operators read the values of `x` and of `out`."""
+        recipe = self.recipe(indexes, rows)
+        steps = backward_steps(recipe, recipe.parameters, True)
+        return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
+
+    def arrays(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Values of the variables that the operators read besides `x`: parameters and constants."""
+        recipe = self.recipe(indexes, rows)
+        both = recipe.parameters | recipe.constants
+        return {f"{prefix}.{name}": array for name, array in both.items()}
