@@ -214,7 +214,8 @@ def _lay_out(plan: Plan, span: Range) -> None:
             last_use[views.get(name, name)] = index
     bases = set(views.values())
     free: list[int] = []
-    holders: dict[int, set[str]] = {}
+    held: dict[int, int] = {}  # block -> the last step that uses it
+    ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
     for index, step in enumerate(plan.steps):
         for name in step.writes:
             root = views.get(name, name)
@@ -226,10 +227,11 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if block is None:
                 block = _take_block(plan, free, _nbytes(plan.metas[root]))
             plan.placement[root] = block
-            holders.setdefault(block, set()).add(root)
-        for block, names in list(holders.items()):
-            if all(last_use[name] <= index for name in names):
-                del holders[block]
+            held[block] = max(held.get(block, 0), last_use[root])
+            ends.setdefault(last_use[root], set()).add(block)
+        for block in sorted(ends.pop(index, ())):
+            if held.get(block) == index:
+                del held[block]
                 if plan.options.reuse:
                     free.append(block)
 

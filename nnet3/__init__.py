@@ -1,1 +1,30 @@
-"""Kaldi's nnet3 networks, compiled to op lists."""
+"""Kaldi's nnet3 networks, compiled to op lists.
+
+Names are looked up on first use (PEP 562).
+"""
+
+from importlib import import_module
+
+_HOMES = {
+    "Nnet": ".nnet",
+    "AmNnetSimple": ".model",
+    "ComputationRequest": ".request",
+    "IoSpecification": ".request",
+    "compile_request": ".pipeline",
+    "NnetComputer": ".computer",
+    **dict.fromkeys(("ChunkComputer", "ChunkOptions", "Utterance"), ".chunks"),
+    **dict.fromkeys(("read_table", "RandomAccessTable", "TableWriter"), ".tables"),
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = value  # the next access does not come here
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

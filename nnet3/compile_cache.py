@@ -7,9 +7,9 @@ from collections import OrderedDict
 from ..framework.backend import Place
 from ..framework.errors import OpscopeError
 from ..framework.scope import Scope
-from .compile_request import compile_request
 from .computer import NnetComputer
 from .nnet import Nnet
+from .pipeline import compile_request
 from .request import ComputationRequest
 
 

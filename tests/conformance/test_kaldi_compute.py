@@ -5,10 +5,10 @@ import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.framework.verify import verify
-from opscope.nnet3.compile_request import compile_request
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.kaldi_io import Reader
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/io.ark")) or ["case_0000"]

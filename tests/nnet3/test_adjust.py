@@ -9,10 +9,10 @@ from damage import check_damaged
 from opscope.framework.errors import FormatError
 from opscope.nnet3 import adjust
 from opscope.nnet3.collapse import collapse_model
-from opscope.nnet3.compile_request import compile_request
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.kaldi_io import Reader, Writer
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest, IoSpecification
 from opscope.nnet3.transition_model import HmmState, TransitionModel, convert
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from opscope import nnet3
 from opscope.framework.errors import ShapeError, VariableError
-from opscope.nnet3.compile_request import compile_request
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest
 
 NET = """\
@@ -107,3 +108,12 @@ def test_another_structure(nnet):
     )
     with pytest.raises(ShapeError, match=r"affine/linear_params is \[2, 8\], and was \[2, 6\]"):
         NnetComputer(desc, wide)
+
+
+def test_names_of_the_package():
+    assert nnet3.compile_request is compile_request
+    assert set(nnet3.__all__) <= set(dir(nnet3))
+    for name in nnet3.__all__:
+        assert getattr(nnet3, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Network'"):
+        nnet3.Network  # noqa: B018

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from opscope.framework.verify import verify
-from opscope.nnet3.compile_request import compile_computation, compile_request
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
+from opscope.nnet3.pipeline import compile_computation, compile_request
 from opscope.nnet3.request import ComputationRequest
 
 TDNN = """\
