@@ -25,10 +25,12 @@ class OptimizeOptions:
     Attributes:
         convert_addition: an addition to zeros becomes a copy.
         initialize_undefined: zeros that are overwritten or never read are not set.
+        remove_assignments: a matrix that is only a copy of another becomes that other.
     """
 
     convert_addition: bool = True
     initialize_undefined: bool = True
+    remove_assignments: bool = True
 
     @classmethod
     def none(cls) -> OptimizeOptions:
@@ -142,9 +144,104 @@ def remove_unnecessary_zeroing(computation: Computation) -> Computation:
     return replace(computation, commands=commands)
 
 
+def written(command: Command) -> list[int]:
+    """The sub-matrices that a command writes."""
+    if command.type == "AddToRowsMulti":
+        return [s for s in touched(command) if s != command.target]
+    if command.type in ("ProvideOutput", *_MEMORY):
+        return []
+    return [s for s in (command.deriv[3], command.target) if s > 0]
+
+
+def remove_assignments(computation: Computation) -> Computation:
+    """y = x, where nothing else writes y and nothing writes x later: y is x.
+
+    x may be columns of a matrix. A matrix that the caller gives or takes is not joined with another
+    such matrix, and stays a matrix of its own.
+    """
+    matrix_of = [s.matrix for s in computation.submatrices]
+    writes: list[list[int]] = [[] for _ in computation.matrices]
+    bound: set[int] = set()  # given or taken by the caller
+    for number, command in enumerate(computation.commands):
+        for submatrix in written(command):
+            writes[matrix_of[submatrix]].append(number)
+        if command.type in ("AcceptInput", "ProvideOutput"):
+            bound.add(matrix_of[command.target])
+    home: dict[int, tuple[int, int]] = {}  # joined matrix -> the one it is now part of, its column
+    dropped: set[int] = set()
+    for number, command in enumerate(computation.commands):
+        if command.type != "MatrixCopy" or command.alpha != 1:
+            continue
+        target = matrix_of[command.target]
+        if writes[target] != [number] or not computation.is_whole(command.target):
+            continue
+        source = computation.submatrices[command.source]
+        root, col = home.get(source.matrix, (source.matrix, 0))
+        same_size = (
+            source.rows == computation.matrices[root].rows
+            and source.cols == computation.matrices[root].cols
+        )
+        if writes[root][-1:] > [number] or source.rows != computation.matrices[root].rows:
+            continue
+        if not same_size and (target in bound or computation.matrices[target].contiguous):
+            continue
+        if target in bound:
+            if root in bound:
+                continue
+            bound.add(root)
+        home[target] = root, col + source.col
+        dropped.add(number)
+    return _joined(computation, home, dropped) if home else computation
+
+
+def _joined(
+    computation: Computation, home: dict[int, tuple[int, int]], dropped: set[int]
+) -> Computation:
+    """The computation without the matrices in `home`, and without the commands in `dropped`."""
+    kept = [m for m in range(len(computation.matrices)) if m not in home]
+    new_number = {m: i for i, m in enumerate(kept)}
+    submatrices = []
+    for s in computation.submatrices:
+        root, col = home.get(s.matrix, (s.matrix, 0))
+        submatrices.append(replace(s, matrix=new_number[root], col=s.col + col))
+    releases: dict[int, list[int]] = {}
+    members: dict[int, int] = {}
+    for matrix in range(1, len(computation.matrices)):
+        root = home.get(matrix, (matrix, 0))[0]
+        members[root] = members.get(root, 0) + 1
+    for number, command in enumerate(computation.commands):
+        if command.type == "DeallocMatrix":
+            matrix = computation.submatrices[command.target].matrix
+            releases.setdefault(home.get(matrix, (matrix, 0))[0], []).append(number)
+    late = {
+        numbers[-1] for root, numbers in releases.items() if len(numbers) == members[root]
+    }  # where the last of the joined matrices is let go; never, where one is not
+    result = replace(
+        computation,
+        matrices=[computation.matrices[m] for m in kept],
+        submatrices=submatrices,
+        commands=[],
+    )
+    whole = result.whole_submatrices()
+    for number, command in enumerate(computation.commands):
+        if number in dropped:
+            continue
+        if command.type in _MEMORY:
+            matrix = computation.submatrices[command.target].matrix
+            if command.type == "AllocMatrix" and matrix in home:
+                continue
+            if command.type == "DeallocMatrix" and number not in late:
+                continue
+            command = replace(command, target=whole[submatrices[command.target].matrix])
+        result.commands.append(command)
+    return result
+
+
 Pass = Callable[[Computation], Computation]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("convert_addition", convert_addition),
     # After the additions are copies: these overwrite.
     ("initialize_undefined", remove_unnecessary_zeroing),
+    # After zeroing is gone: the copy must be the only thing that writes.
+    ("remove_assignments", remove_assignments),
 )

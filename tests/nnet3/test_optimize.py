@@ -78,3 +78,16 @@ def test_passes_leave_the_given_computation():
     before = plain.to_kaldi()
     optimize(plain)
     assert plain.to_kaldi() == before
+
+
+def test_copies_are_joined():
+    nnet = Nnet.from_config_text(RNN, 5)
+    request = ComputationRequest.parse(REQUEST)
+    better = optimize(compile_computation(nnet, request))
+    text = better.to_kaldi()
+    kept = optimize(compile_computation(nnet, request), OptimizeOptions(remove_assignments=False))
+    assert len(better.matrices) < len(kept.matrices)
+    names = [nnet.nodes[m.node].name for m in better.matrices[1:] if not m.is_deriv]
+    assert "sigmoid_input" not in names  # it is the output of "affine"
+    released = [line for line in text.splitlines() if line.endswith("= []")]
+    assert len(released) == len(set(line.partition(": ")[2] for line in released))
