@@ -102,25 +102,34 @@ def _check_ranges(s: ShapeArgs) -> int:
 
 
 def range_sums(k: Any, source: Any, begin: np.ndarray, end: np.ndarray, out: Any) -> Any:
-    """A call: out[i] = sum of the rows begin[i] to end[i] of `source`; an empty range gives 0."""
-    xp = k.xp
-    if not len(begin) or not source.shape[0]:
+    """A call: out[i] = sum of the rows begin[i] to end[i] of `source`; an empty range gives 0.
+
+    It goes by ranges where these are few and long, else by places within them.
+    """
+    xp, lengths = k.xp, end - begin
+    longest = int(lengths.max(initial=0))
+    if not source.shape[0] or longest <= 0:
         return partial(out.fill, 0)
-    if xp is not np:  # reduceat is NumPy's own
-        rows = np.arange(source.shape[0])
-        inside = (rows >= begin[:, None]) & (rows < end[:, None])
-        return partial(xp.matmul, xp.asarray(inside.astype(out.dtype)), source, out=out)
-    # An end may lie behind the last row, which reduceat refuses: there a row of zeros follows.
-    padded = k.scratch((source.shape[0] + 1, source.shape[1]), source.dtype)
-    edges = np.stack((begin, end), axis=1).reshape(-1)
-    empty = begin >= end
+    if len(begin) <= longest:
+        ranges = enumerate(zip(begin.tolist(), end.tolist(), strict=True))
+        return in_order(*(partial(xp.sum, source[a:b], axis=0, out=out[i]) for i, (a, b) in ranges))
+    gathered = k.scratch(out.shape, out.dtype)
+    places = []
+    for place in range(longest):
+        there = np.flatnonzero(lengths > place)
+        rows = xp.asarray(begin[there] + place)
+        places.append((None if len(there) == len(begin) else xp.asarray(there), rows))
+    options = {"mode": "clip"} if xp is np else {}
 
     def compute() -> None:
-        np.copyto(padded[:-1], source)
-        padded[-1] = 0
-        np.copyto(out, np.add.reduceat(padded, edges, axis=0)[::2])
-        if empty.any():
-            out[empty] = 0
+        out.fill(0)
+        for there, rows in places:
+            part = gathered[: len(rows)]
+            xp.take(source, rows, axis=0, out=part, **options)
+            if there is None:
+                xp.add(out, part, out)
+            else:  # each row once
+                out[there] += part
 
     return compute
 

@@ -135,6 +135,8 @@ class TestStatistics(OpTest):
     def cases(self, rng):
         yield Case({"x": rng.normal(size=(6, 3))}, RANGES)
         yield Case({"x": rng.normal(size=(7, 3))}, RANGES | {"variance": False})
+        few = {"begin": np.array([1]), "end": np.array([6])}
+        yield Case({"x": rng.normal(size=(7, 3))}, few)
 
     def reference(self, inputs, attrs):
         rows = []
