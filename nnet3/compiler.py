@@ -8,6 +8,7 @@ descriptor is a sum of rows of earlier steps: its input locations.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -91,6 +92,16 @@ class Compiler:
         _consolidate_io(computation)
         self._describe()
         return computation
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        """The sub-matrix of the values of every step; the last entry, -1, is for no step."""
+        return np.array([info.value for info in self.infos] + [-1])
+
+    @cached_property
+    def _derivs(self) -> np.ndarray:
+        """As `_values`, of the derivatives; -1 where there are none."""
+        return np.array([info.deriv or -1 for info in self.infos] + [-1])
 
     # Where rows are read from
 
@@ -278,7 +289,7 @@ class Compiler:
         constant = sums.constant()  # type: ignore[attr-defined]
         if constant:
             self._add(Command("SetConst", part.value, alpha=constant))
-        values = np.array([info.value for info in self.infos] + [-1])
+        values = self._values
         for alpha, step, row in self._by_scale(part, sums):
             for subs, rows in split_locations(values[step], row):
                 source = single_source(subs)
@@ -352,7 +363,7 @@ class Compiler:
         )
 
     def _backward_part(self, part: Part, sums: object) -> None:
-        derivs = np.array([info.deriv or -1 for info in self.infos] + [-1])
+        derivs = self._derivs
         for alpha, step, row in self._by_scale(part, sums):
             subs = derivs[step]
             located = pack_left(subs, np.where(subs >= 0, row, -1))

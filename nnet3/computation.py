@@ -161,6 +161,8 @@ class Computation:
             return f"{target} = undefined({s.rows},{s.cols})"
         if c.type == "DeallocMatrix":
             return f"{target} = []"
+        if c.type == "SwapMatrix":
+            return f"{target}.swap({source}) [dim = {s.rows} x {s.cols}]"
         if c.type == "SetConst":
             return f"{target}.set({c.alpha:g}) [dim = {s.rows} x {s.cols}];"
         if c.type in ("MatrixCopy", "MatrixAdd"):

@@ -85,7 +85,7 @@ class _Lowering:
         they find; the operators here set their results).
         """
         computation = self.computation
-        if command.type in ("AllocMatrix", "DeallocMatrix"):
+        if command.type in ("AllocMatrix", "DeallocMatrix", "SwapMatrix"):
             return
         if command.type == "SetConst" and computation.is_whole(command.target):
             self.fills[computation.submatrices[command.target].matrix] = command

@@ -26,11 +26,15 @@ class OptimizeOptions:
         convert_addition: an addition to zeros becomes a copy.
         initialize_undefined: zeros that are overwritten or never read are not set.
         remove_assignments: a matrix that is only a copy of another becomes that other.
+        move_sizing_commands: memory is taken just before, and let go just after its use.
+        allocate_from_other: memory that is let go is handed to the next matrix of that size.
     """
 
     convert_addition: bool = True
     initialize_undefined: bool = True
     remove_assignments: bool = True
+    move_sizing_commands: bool = True
+    allocate_from_other: bool = True
 
     @classmethod
     def none(cls) -> OptimizeOptions:
@@ -109,7 +113,8 @@ def convert_addition(computation: Computation) -> Computation:
             commands.append(command)
             continue
         if command.type in _COPIES and whole and zero[span].all():
-            others = [s for s in touched(replace(command, target=0))]
+            others = touched(command)
+            others.remove(command.target)
             if not any(set(pieces.of(s)) & set(span) for s in others):
                 command = replace(command, type=_COPIES[command.type])
         for submatrix in touched(command):
@@ -237,6 +242,51 @@ def _joined(
     return result
 
 
+def move_sizing_commands(computation: Computation) -> Computation:
+    """Every AllocMatrix stands just before the first, every DeallocMatrix behind the last use."""
+    matrix_of = [s.matrix for s in computation.submatrices]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    sizing: dict[str, dict[int, Command]] = {kind: {} for kind in _MEMORY}
+    for number, command in enumerate(computation.commands):
+        if command.type in _MEMORY:
+            sizing[command.type][matrix_of[command.target]] = command
+            continue
+        for submatrix in touched(command):
+            first.setdefault(matrix_of[submatrix], number)
+            last[matrix_of[submatrix]] = number
+    before: dict[int, list[Command]] = {}
+    behind: dict[int, list[Command]] = {}
+    for kind, use, place in (("AllocMatrix", first, before), ("DeallocMatrix", last, behind)):
+        for matrix, command in sizing[kind].items():
+            if matrix in use:
+                place.setdefault(use[matrix], []).append(command)
+    commands = []
+    for number, command in enumerate(computation.commands):
+        if command.type not in _MEMORY:
+            commands += [*before.get(number, ()), command, *behind.get(number, ())]
+    return replace(computation, commands=commands)
+
+
+def allocate_from_other(computation: Computation) -> Computation:
+    """Free x ... take y of its size  becomes  y takes over the memory of x (SwapMatrix)."""
+    free: dict[tuple[int, int, bool], list[int]] = {}  # size -> commands that let go, newest last
+    commands: list[Command | None] = []
+    for command in computation.commands:
+        if command.type in _MEMORY:
+            matrix = computation.matrices[computation.submatrices[command.target].matrix]
+            listed = free.setdefault((matrix.rows, matrix.cols, matrix.contiguous), [])
+            if command.type == "DeallocMatrix":
+                listed.append(len(commands))
+            elif listed:
+                number = listed.pop()
+                source = commands[number]
+                commands[number] = None
+                command = replace(command, type="SwapMatrix", source=source.target)  # type: ignore[union-attr]
+        commands.append(command)
+    return replace(computation, commands=[c for c in commands if c is not None])
+
+
 Pass = Callable[[Computation], Computation]
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("convert_addition", convert_addition),
@@ -244,4 +294,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("initialize_undefined", remove_unnecessary_zeroing),
     # After zeroing is gone: the copy must be the only thing that writes.
     ("remove_assignments", remove_assignments),
+    ("move_sizing_commands", move_sizing_commands),
+    # Needs what is let go to stand before what is taken.
+    ("allocate_from_other", allocate_from_other),
 )
