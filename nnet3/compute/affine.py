@@ -23,15 +23,14 @@ def _(component: Any, recipe: Recipe) -> None:
     product, transposed = recipe.temp(), {"transpose_y": True}
     recipe.op("matmul", product, attrs=transposed, x=X, y=w)
     recipe.op("add", OUT, x=product, y=b)
+    if not trainable:  # then the gradient needs no value of x
+        outputs = {"out": (IN_DERIV,)}
+        recipe.backward = [Step("matmul", {"x": (OUT_DERIV,), "y": (w,)}, outputs, {})]
+        return
     # Both operators have the same gradient at their outputs; the registry's way would copy it.
     grad = {"out_grad": (OUT_DERIV,)}
     recipe.backward = [
-        Step(
-            "add_grad",
-            {"x": (OUT_DERIV,), "y": (b,), **grad},
-            {"y_grad": (deriv_of(b),)},
-            {},
-        ),
+        Step("add_grad", {"x": (OUT_DERIV,), "y": (b,), **grad}, {"y_grad": (deriv_of(b),)}, {}),
         Step(
             "matmul_grad",
             {"x": (X,), "y": (w,), **grad},

@@ -17,7 +17,7 @@ import numpy as np
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order
-from .elementwise import blocks_of
+from .elementwise import blocks_of, scale_by
 from .lowering import OUT, Recipe, X, lowers
 from .time_grid import precomputes
 
@@ -66,7 +66,7 @@ def _(component: Any, recipe: Recipe) -> None:
     mask = recipe.temp()
     attrs = {"columns": 1 if component.dropout_per_frame else int(component.dim), "p": p}
     recipe.op("nnet3.dropout_mask", mask, attrs=attrs, like=X)
-    recipe.op("mul", OUT, x=X, y=mask)
+    scale_by(recipe, mask)
 
 
 @lowers("DropoutMaskComponent")
@@ -119,7 +119,7 @@ def _(component: Any, recipe: Recipe) -> None:
         "longest": int(component.time_mask_max_frames),
     }
     recipe.op("nnet3.time_mask", mask, attrs=attrs)
-    recipe.op("mul", OUT, x=X, y=mask)
+    scale_by(recipe, mask)
 
 
 _ROWS = AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1)

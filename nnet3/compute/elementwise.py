@@ -14,7 +14,7 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ..components.nonlinear import UNSET_THRESHOLD
-from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, lowers
+from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, Step, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 SCALE_EPSILON = 1e-4
@@ -82,7 +82,14 @@ def _(component: Any, recipe: Recipe) -> None:
 
 @lowers("FixedScaleComponent")
 def _(component: Any, recipe: Recipe) -> None:
-    recipe.op("mul", OUT, x=X, y=recipe.parameter("scales", component.scales, trainable=False))
+    scale_by(recipe, recipe.parameter("scales", component.scales, trainable=False))
+
+
+def scale_by(recipe: Recipe, factors: str) -> None:
+    """out = x * factors, which get no gradient: then that of x needs no value of x."""
+    recipe.op("mul", OUT, x=X, y=factors)
+    grad = {"x": (OUT_DERIV,), "y": (factors,)}
+    recipe.backward = [Step("mul", grad, {"out": (IN_DERIV,)}, {})]
 
 
 @lowers("FixedBiasComponent")

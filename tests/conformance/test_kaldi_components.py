@@ -117,3 +117,12 @@ def check_with_gaps(component, io):
         known = ~np.isnan(got)
         assert known.any()
         assert difference(got[known], wanted[known]) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", CASES or ["any"])
+def test_backprop_reads_no_more_than_in_kaldi(name):
+    """A compiler lets go of what Kaldi's properties say is not needed."""
+    component = Component.read_new(Reader(need("components", name) / "component.bin"))
+    reads_input, reads_output = ComponentOps(component).backprop_reads()
+    assert not reads_input or component.properties & Properties.BACKPROP_NEEDS_INPUT
+    assert not reads_output or component.properties & Properties.BACKPROP_NEEDS_OUTPUT
