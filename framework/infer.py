@@ -40,11 +40,13 @@ def infer_metas(
         VariableError: an input's shape is not known (and not `partial`).
     """
     metas: dict[str, Meta] = dict(known)
+    views = _views_of_bases(declared)
     for op in operators:
         unknown = [name for name in op.input_vars() if name not in metas]
         for name in unknown:
             meta = _meta_of_view(declared.get(name), declared, metas)
-            if meta is None and name in _bases_of(metas, declared):  # written through its views
+            if meta is None and any(view in metas for view in views.get(name, ())):
+                # written through its views
                 meta = declared_meta(declared[name]) if name in declared else None
             if meta is not None:
                 metas[name] = meta
@@ -99,10 +101,13 @@ def fits(shape: Shape, pattern: Shape) -> bool:
     )
 
 
-def _bases_of(metas: Mapping[str, Meta], declared: Mapping[str, pb.VarDesc]) -> set[str]:
-    """The bases of all views whose shapes are known."""
-    views = (declared[name] for name in metas if name in declared)
-    return {var.view.base for var in views if var.HasField("view")}
+def _views_of_bases(declared: Mapping[str, pb.VarDesc]) -> dict[str, list[str]]:
+    """The views of each variable that has some."""
+    views: dict[str, list[str]] = {}
+    for name, var in declared.items():
+        if var.HasField("view"):
+            views.setdefault(var.view.base, []).append(name)
+    return views
 
 
 def _meta_of_view(

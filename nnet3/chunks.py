@@ -19,6 +19,7 @@ from ..framework.backend import Place
 from ..framework.errors import OpscopeError, ShapeError
 from .compile_cache import ComputerCache
 from .nnet import Nnet
+from .optimize import OptimizeOptions
 from .request import ComputationRequest, IoSpecification
 
 # Online iVectors may end that many frames before the features do.
@@ -118,6 +119,7 @@ class ChunkComputer:
         options: how to cut utterances.
         priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
         place: where to compute; the CPU by default.
+        optimize: as `compile_request` takes it.
 
     Raises:
         ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
@@ -129,6 +131,7 @@ class ChunkComputer:
         options: ChunkOptions | None = None,
         priors: np.ndarray | None = None,
         place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
     ) -> None:
         self.nnet = nnet
         self.options = options = options or ChunkOptions()
@@ -144,7 +147,7 @@ class ChunkComputer:
                 raise ShapeError(f"{priors.size} priors for an output of {self.output_dim} columns")
             with np.errstate(divide="ignore"):
                 self._log_priors = np.log(np.asarray(priors, np.float32))
-        self._cache = ComputerCache(nnet, place)
+        self._cache = ComputerCache(nnet, place, optimize)
 
     def compute(
         self,

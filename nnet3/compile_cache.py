@@ -9,6 +9,7 @@ from ..framework.errors import OpscopeError
 from ..framework.scope import Scope
 from .computer import NnetComputer
 from .nnet import Nnet
+from .optimize import OptimizeOptions
 from .pipeline import compile_request
 from .request import ComputationRequest
 
@@ -19,16 +20,24 @@ class ComputerCache:
     Args:
         nnet: the network; it must not change while the cache is used.
         place: where to compute; the CPU by default.
+        optimize: as `compile_request` takes it.
         capacity: of how many requests computers are kept; the least recently used goes first.
 
     Raises:
         OpscopeError: the capacity is not positive.
     """
 
-    def __init__(self, nnet: Nnet, place: Place | None = None, capacity: int = 64) -> None:
+    def __init__(
+        self,
+        nnet: Nnet,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+        capacity: int = 64,
+    ) -> None:
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} computations")
         self.nnet = nnet
+        self.optimize = optimize
         self.capacity = capacity
         self._shared = Scope(place)
         self._computers: OrderedDict[object, NnetComputer] = OrderedDict()
@@ -47,7 +56,7 @@ class ComputerCache:
         if computer is not None:
             self._computers.move_to_end(key)
             return computer
-        desc = compile_request(self.nnet, request)
+        desc = compile_request(self.nnet, request, self.optimize)
         computer = self._computers[key] = NnetComputer(desc, self.nnet, shared=self._shared)
         if len(self._computers) > self.capacity:
             self._computers.popitem(last=False)

@@ -1,0 +1,223 @@
+"""Kaldi's programs that compute with nnet3 models: nnet3-compute.
+
+Source: Kaldi's `nnet3bin/nnet3-compute.cc` and `nnet3/nnet-am-decodable-simple.h`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+
+from ..framework.backend import GPUPlace, Place, gpu_present
+from ..framework.errors import FormatError
+from ..nnet3 import adjust
+from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
+from ..nnet3.collapse import collapse_model
+from ..nnet3.model import AmNnetSimple
+from ..nnet3.nnet import Nnet
+from ..nnet3.optimize import OptimizeOptions
+from ..nnet3.streams import open_reader
+from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
+from .cli_nnet3_program import Option, program
+
+_GPU = Option(
+    "use-gpu",
+    "no",
+    "yes|no|optional|wait: whether to compute on the GPU; optional: if there is one",
+)
+_CHUNKS = (
+    Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
+    Option("extra-right-context", 0, "Frames of right context besides those that it needs"),
+    Option(
+        "extra-left-context-initial",
+        -1,
+        "If >= 0, takes the place of --extra-left-context at the start of an utterance",
+    ),
+    Option(
+        "extra-right-context-final",
+        -1,
+        "If >= 0, takes the place of --extra-right-context at the end of an utterance",
+    ),
+    Option("frame-subsampling-factor", 1, "Input frames for one output frame, e.g. 3 for 'chain'"),
+    Option("frames-per-chunk", 50, "Frames computed in one piece, before any subsampling"),
+    Option("acoustic-scale", 1.0, "Factor for the output"),
+    Option("minibatch-size", 16, "Chunks, of several utterances, that are computed at once"),
+)
+_IVECTORS = (
+    Option("ivectors", "", "Rspecifier of iVectors: one vector for each utterance (or speaker)"),
+    Option("utt2spk", "", "Rspecifier of the speaker of each utterance, for --ivectors"),
+    Option("online-ivectors", "", "Rspecifier of iVectors estimated online, as matrices"),
+    Option("online-ivector-period", 0, "Frames between two iVectors of --online-ivectors"),
+)
+_UNUSED = "Taken for compatibility; without effect"
+_DEBUG = (
+    Option("debug-computation", False, _UNUSED),
+    Option("computation.debug", False, _UNUSED),
+)
+_LAST = (1 << 31) - 1
+_OPTIMIZATION = {
+    "optimize": True,
+    "consolidate-model-update": True,
+    "propagate-in-place": True,
+    "backprop-in-place": True,
+    "extend-matrices": True,
+    "optimize-row-ops": True,
+    "split-row-ops": True,
+    "convert-addition": True,
+    "remove-assignments": True,
+    "allow-left-merge": True,
+    "allow-right-merge": True,
+    "initialize-undefined": True,
+    "move-sizing-commands": True,
+    "allocate-from-other": True,
+    "min-deriv-time": -_LAST - 1,
+    "max-deriv-time": _LAST,
+    "max-deriv-time-relative": _LAST,
+    "snip-row-ops": True,
+    "memory-compression-level": 1,
+}
+_PASSES = {field.name for field in fields(OptimizeOptions)}
+
+
+def _optimization_options() -> Iterator[Option]:
+    """Kaldi's switches of passes; those of passes that opscope has not are taken all the same."""
+    for name, default in _OPTIMIZATION.items():
+        known = name == "optimize" or name.replace("-", "_") in _PASSES
+        about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
+        yield Option(f"optimization.{name}", default, about if known else _UNUSED)
+
+
+@program(
+    "nnet3-compute",
+    "Compute the output of an nnet3 network for features, utterance by utterance.",
+    ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
+    *_CHUNKS,
+    *_IVECTORS,
+    _GPU,
+    *_DEBUG,
+    *_optimization_options(),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+)
+def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
+    start = time.perf_counter()
+    chosen = {
+        field.name: getattr(options, _NAMES.get(field.name, field.name))
+        for field in fields(ChunkOptions)
+    }
+    place = _place(options.use_gpu)
+    nnet, priors = _read(model, options.use_priors)
+    computer = ChunkComputer(nnet, ChunkOptions(**chosen), priors, place, _passes(options))
+    if computer.frames_per_chunk != options.frames_per_chunk:
+        options.program.log(
+            f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
+            f" {computer.frames_per_chunk}, a multiple of --frame-subsampling-factor="
+            f"{options.frame_subsampling_factor} and of the network's modulus {nnet.modulus()}"
+        )
+    inputs = _Utterances(options, features)
+    done = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in computer.compute_all(inputs):
+            if options.apply_exp:
+                with np.errstate(over="ignore"):
+                    matrix = np.exp(matrix)
+            writer.write(key, matrix)
+            done += 1
+    seconds = time.perf_counter() - start
+    factor = seconds * 100 / (inputs.frames or 1)
+    options.program.log(
+        f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}"
+    )
+    options.program.log(f"Done {done} utterances, failed for {inputs.failed}")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+# fields of ChunkOptions whose options are called otherwise
+_NAMES = {"chunks_per_batch": "minibatch_size"}
+
+
+def _passes(options: SimpleNamespace) -> bool | OptimizeOptions:
+    """What `compile_request` takes."""
+    if not options.optimization_optimize:
+        return False
+    given = vars(options)
+    switches: dict[str, Any] = {
+        name: given[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in given
+    }
+    return OptimizeOptions(**switches)
+
+
+def _place(use_gpu: str) -> Place | None:
+    if use_gpu not in ("yes", "no", "optional", "wait"):
+        raise FormatError(f"--use-gpu={use_gpu} is none of yes, no, optional, wait")
+    if use_gpu == "no" or (use_gpu == "optional" and not gpu_present()):
+        return None
+    return GPUPlace()
+
+
+def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:
+    """A network made ready for use, and the priors where they are wanted and there."""
+    reader = open_reader(name)
+    priors = None
+    if reader.peek_token() == "<TransitionModel>":
+        model = AmNnetSimple.read_from(reader)
+        nnet = model.nnet
+        if with_priors and model.priors.size:
+            priors = model.priors
+    elif with_priors:
+        raise reader.error("--use-priors wants an acoustic model (.mdl), and this is a raw network")
+    else:
+        nnet = Nnet.read_from(reader)
+    adjust.set_batchnorm_test_mode(nnet, True)
+    adjust.set_dropout_test_mode(nnet, True)
+    collapse_model(nnet)
+    return nnet, priors
+
+
+class _Utterances:
+    """Features with their iVectors; counts frames, and utterances that cannot be computed."""
+
+    def __init__(self, options: SimpleNamespace, features: str):
+        self._program = options.program
+        self._features = features
+        self._period = options.online_ivector_period
+        self._ivectors = self._online = None
+        self.frames = self.failed = 0
+        if options.ivectors and options.online_ivectors:
+            raise FormatError("--ivectors and --online-ivectors exclude each other")
+        if options.ivectors:
+            self._ivectors = RandomAccessTable(options.ivectors, "vector", utt2spk=options.utt2spk)
+        if options.online_ivectors:
+            if self._period < 1:
+                raise FormatError("--online-ivectors wants --online-ivector-period above 0")
+            self._online = RandomAccessTable(options.online_ivectors, "matrix")
+
+    def __iter__(self) -> Iterator[Utterance]:
+        for key, features in read_table(self._features, "matrix"):
+            if not len(features):
+                self._fail(f"Zero-length utterance: {key}")
+                continue
+            ivector = online = None
+            if self._ivectors is not None:
+                ivector = self._ivectors.get(key)
+                if ivector is None:
+                    self._fail(f"No iVector available for utterance {key}")
+                    continue
+            if self._online is not None:
+                online = self._online.get(key)
+                if online is None:
+                    self._fail(f"No online iVector available for utterance {key}")
+                    continue
+            self.frames += len(features)
+            yield Utterance(key, features, ivector, online, self._period)
+
+    def _fail(self, message: str) -> None:
+        self._program.warn(message)
+        self.failed += 1
