@@ -1,0 +1,5 @@
+"""xconfig: layers instead of components, turned into nnet3's config files."""
+
+from .configs import Configs, layer_types, xconfig_to_config, xconfig_to_configs
+
+__all__ = ["Configs", "layer_types", "xconfig_to_config", "xconfig_to_configs"]

@@ -1,0 +1,196 @@
+"""From an xconfig to the config files that nnet3 reads.
+
+    input name=input dim=40
+    relu-batchnorm-layer name=tdnn1 dim=512 input=Append(-1,0,1)
+    output-layer name=output dim=2000
+
+Facts from Kaldi's steps/nnet3/xconfig_to_configs.py and steps/libs/nnet3/xconfig; its comments and
+its runs of spaces are left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...framework.atomic import PathLike, write_together
+from ...framework.errors import FormatError, nearest
+from ..config import is_valid_name
+from . import basic, composite, convolution, gru, lstm, single
+from .inputs import InputError, Resolved, resolve
+from .layer import ALL_CONFIGS, LAYER_TYPES, Layer
+from .lines import XconfigLine, read_lines
+
+# Importing these registers their layer types.
+_FAMILIES = (basic, composite, convolution, gru, lstm, single)
+
+
+@dataclasses.dataclass(frozen=True)
+class Configs:
+    """What an xconfig becomes.
+
+    Attributes:
+        final: the network.
+        ref: the network with transforms of random numbers in place of those that `final` reads
+            from files; good for finding out the context.
+        init: the part before a `fixed-affine-layer`, used to estimate its transform; empty where
+            there is none.
+        transforms: float64 matrices of `idct-layer`s, by the path that `final` reads them from.
+    """
+
+    final: str
+    ref: str
+    init: str
+    transforms: Mapping[str, np.ndarray]
+
+    def write(self, directory: PathLike) -> None:
+        """Write `final.config`, `ref.config`, `init.config` where there is one, and the transforms
+        (text matrices; a relative path is relative to the working directory, as in Kaldi).
+
+        Raises:
+            SaveError: a file cannot be written; none has then changed.
+        """
+        folder = os.fspath(directory)
+        texts = {os.path.join(folder, f"{n}.config"): getattr(self, n) for n in ALL_CONFIGS}
+        texts = {path: text for path, text in texts.items() if text}
+        texts.update((path, _matrix_text(m)) for path, m in self.transforms.items())
+        write_together([(path, _writer(text.encode())) for path, text in texts.items()])
+
+
+def _writer(data: bytes):
+    return lambda file: file.write(data)
+
+
+def _matrix_text(matrix: np.ndarray) -> str:
+    rows = (" ".join(map(repr, row)) for row in matrix.tolist())
+    return "[ " + "\n".join(rows) + " ]"
+
+
+def layer_types() -> list[str]:
+    """The layer types that a line may begin with, sorted."""
+    return sorted(LAYER_TYPES)
+
+
+def xconfig_to_config(
+    source: PathLike, config: str = "final", existing: Mapping[str, int] | None = None
+) -> str:
+    """The text of one config file; see `xconfig_to_configs`.
+
+    Args:
+        source: path of an xconfig, or its text (a str with a line break in it).
+        config: `final`, `ref` or `init`.
+        existing: dimensions of the nodes of a network that the layers are added to, by name.
+
+    Raises:
+        FormatError: bad input, with file and line.
+        ValueError: there is no such config.
+    """
+    if config not in ALL_CONFIGS:
+        raise ValueError(f"config={config!r} is none of {', '.join(ALL_CONFIGS)}")
+    return getattr(xconfig_to_configs(source, existing), config)
+
+
+def xconfig_to_configs(source: PathLike, existing: Mapping[str, int] | None = None) -> Configs:
+    """All config files of an xconfig.
+
+    Args:
+        source: path of an xconfig, or its text (a str with a line break in it).
+        existing: dimensions of the nodes of a network that the layers are added to, by name. Inputs
+            may name them; `[-1]` never means one.
+
+    Raises:
+        FormatError: an unknown layer type or option, a missing or wrong value, an input that is not
+            defined before, or dimensions that do not fit; with file and line.
+    """
+    network = _Network(existing or {})
+    lines = read_lines(source)
+    for line in lines:
+        network.add(line)
+    texts = network.texts()
+    if "output-node " not in texts["final"]:
+        raise FormatError(f"{lines[-1].place}: the last line, and there was no output layer")
+    if "output-node " not in texts["init"]:
+        texts["init"] = ""
+    return Configs(**texts, transforms=network.transforms())
+
+
+class _Network:
+    """The layers so far."""
+
+    def __init__(self, existing: Mapping[str, int]) -> None:
+        self._existing = existing
+        self._layers: dict[str, Layer] = {}
+
+    def add(self, line: XconfigLine) -> None:
+        """Build the layer of `line`."""
+        kind = LAYER_TYPES.get(line.type)
+        if kind is None:
+            raise FormatError(
+                f"{line.place}: no such layer type: {line.type}{nearest(line.type, LAYER_TYPES)}"
+            )
+        name = line.values.get("name")
+        if name is None or not is_valid_name(name):
+            problem = "name= is missing" if name is None else f"{name!r} cannot be a name"
+            raise FormatError(f"{line.place}: {line.type}: {problem}")
+        layer = Layer(line, kind, name)
+        if name in self._layers:
+            layer.fail(f"the name is taken by {self._layers[name].place}")
+        for key, value in line.values.items():
+            if key != "name" and key not in kind.options:
+                hint = nearest(key, kind.options) or f" (known: {', '.join(sorted(kind.options))})"
+                layer.fail(f"{key}={value}: no such option{hint}")
+        if "input" in kind.options:
+            try:
+                layer.connect(resolve(layer["input"], list(self._layers), self._find))
+            except InputError as error:
+                layer.fail(str(error))
+        kind.build(layer)
+        self._layers[name] = layer
+
+    def _find(self, name: str) -> Resolved:
+        """What `layer` or `layer.output` stands for in an input."""
+        if name in self._existing:
+            return Resolved(name, self._existing[name])
+        whole, _, inner = (name, "", "") if name in self._layers else name.partition(".")
+        layer = self._layers.get(whole)
+        if layer is None:
+            known = [*self._layers, *self._existing]
+            raise InputError(f"no layer before this one is named {whole!r}{nearest(whole, known)}")
+        found = layer.outputs.get(inner)
+        if found is None:
+            others = ", ".join(f"{whole}.{output}" for output in layer.outputs if output)
+            hint = f"; it has {others}" if others else ""
+            raise InputError(f"{layer.type} {whole!r} gives no {name!r} to other layers{hint}")
+        if found.line and all(text != found.line for _, text in layer.lines):
+            layer.line(found.line)
+        return Resolved(found.text, found.dim)
+
+    def texts(self) -> dict[str, str]:
+        """The config texts by name; no node or component may be there twice."""
+        lines: dict[str, list[str]] = {config: [] for config in ALL_CONFIGS}
+        seen: dict[tuple[str, bool, str], Layer] = {}
+        for layer in self._layers.values():
+            for configs, text in layer.lines:
+                word, name = text.split(" ", 2)[:2]
+                for config in configs:
+                    key = (config, word == "component", name)
+                    if key in seen:
+                        layer.fail(
+                            f"{word} {name} is also that of {seen[key].place} in {config}.config"
+                        )
+                    seen[key] = layer
+                    lines[config].append(text + "\n")
+        return {config: "".join(some) for config, some in lines.items()}
+
+    def transforms(self) -> dict[str, np.ndarray]:
+        """The matrices of the idct-layers."""
+        return {
+            layer["affine-transform-file"]: basic.idct_matrix(
+                layer.input_dim, layer["dim"], layer["cepstral-lifter"]
+            )
+            for layer in self._layers.values()
+            if layer.type == "idct-layer"
+        }

@@ -1,0 +1,200 @@
+"""What every layer of an xconfig has: options, one input, config lines, named outputs.
+
+A layer type is a `LayerType`: its options with their defaults, and a function that checks a `Layer`
+and writes its lines. `LAYER_TYPES` holds them by Kaldi's name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from ...framework.errors import FormatError, nearest
+from .inputs import Resolved
+from .lines import XconfigLine
+
+REFERENCE_AND_FINAL = ("ref", "final")
+ALL_CONFIGS = ("init", "ref", "final")
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")
+_TRUE_FALSE = {"true": True, "True": True, "false": False, "False": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Unset:
+    """Default of an option that Kaldi's components set themselves: not written unless given, and
+    then as it was given. `kind` says what it must be: a `number` or a `flag`."""
+
+    kind: str
+
+
+NUMBER = Unset("number")
+FLAG = Unset("flag")
+
+Default = bool | int | float | str | Unset
+Value = bool | int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerType:
+    """A layer type.
+
+    Attributes:
+        name: the word that begins its lines.
+        options: defaults by key, without `name`; the type of a default is the type of the option.
+        build: checks the layer, then adds its lines and outputs.
+    """
+
+    name: str
+    options: Mapping[str, Default]
+    build: Callable[[Layer], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What other layers may use: a descriptor, and a line that is written only where they do."""
+
+    text: str
+    dim: int
+    line: str = ""
+
+
+LAYER_TYPES: dict[str, LayerType] = {}
+
+
+def layer_type(*names: str, options: Mapping[str, Default]) -> Callable[..., Any]:
+    """Register the decorated function as the builder of the layer types `names`."""
+
+    def register(build: Callable[[Layer], None]) -> Callable[[Layer], None]:
+        for name in names:
+            LAYER_TYPES[name] = LayerType(name, options, build)
+        return build
+
+    return register
+
+
+class Layer:
+    """One layer while it is built.
+
+    Attributes:
+        name: its name.
+        type: the word that begins its line.
+        options: the value of every option of the type.
+        input: config text of its input; empty for a layer without one.
+        input_dim: dimension of the input.
+        lines: (configs that get it, config line), in order.
+        outputs: by name what others may use; "" is the layer itself.
+    """
+
+    def __init__(self, line: XconfigLine, kind: LayerType, name: str) -> None:
+        self.name = name
+        self.type = line.type
+        self.place = line.place
+        self.given = line.values
+        self.input = ""
+        self.input_dim = 0
+        self.lines: list[tuple[tuple[str, ...], str]] = []
+        self.outputs: dict[str, Output] = {}
+        self.options = {
+            key: self._value(key, default, line.values.get(key))
+            for key, default in kind.options.items()
+        }
+
+    def __getitem__(self, key: str) -> Any:
+        return self.options[key]
+
+    def fail(self, message: str) -> NoReturn:
+        """Refuse the layer.
+
+        Raises:
+            FormatError: always, with the place and the layer's name and type.
+        """
+        raise FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
+
+    def connect(self, found: Resolved) -> None:
+        """Take `found` as the input."""
+        self.input, self.input_dim = found.text, found.dim
+
+    def default_dim(self, key: str = "dim") -> int:
+        """The dimension under `key`, which is that of the input unless given."""
+        if self[key] == -1 and key not in self.given:
+            self.options[key] = self.input_dim
+        return self.positive(key)
+
+    def positive(self, key: str) -> Any:
+        """The value of `key`, which must be given above zero."""
+        if not self[key] > 0:
+            given = "must be above zero" if key in self.given else "is missing"
+            self.fail(f"{key}={self[key] if key in self.given else ''} {given}")
+        return self[key]
+
+    def between(self, key: str, least: float, most: float = math.inf, *, unset: Any = None) -> None:
+        """Refuse a value of `key` outside [`least`, `most`]; `unset` stands for none."""
+        if self[key] != unset and not least <= self[key] <= most:
+            bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+            self.fail(f"{key}={self[key]} must be {bounds}")
+
+    def choice(self, key: str, *choices: str) -> str:
+        """The value of `key`, which must be one of `choices`."""
+        if self[key] not in choices:
+            self.fail(
+                f"{key}={self[key]} is none of {', '.join(choices)}{nearest(self[key], choices)}"
+            )
+        return self[key]
+
+    def written(self, *keys: str) -> str:
+        """`key=value key=value` of those `keys` that have a value."""
+        return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
+
+    def l2(self) -> str:
+        """`l2-regularize=...` unless it is zero."""
+        return f"l2-regularize={self['l2-regularize']}" if self["l2-regularize"] else ""
+
+    def node_input(self) -> str:
+        """The input, which must be a node: no descriptor fits there.
+
+        Raises:
+            FormatError: it is a descriptor.
+        """
+        if "(" in self.input:
+            self.fail(f"input={self.input} must be the output of one layer, without offsets")
+        return self.input
+
+    def line(self, text: str, configs: tuple[str, ...] = REFERENCE_AND_FINAL) -> None:
+        """Add a config line; runs of spaces become one."""
+        self.lines.append((configs, " ".join(text.split())))
+
+    def component(self, suffix: str, kind: str, fields: str, input: str, **more: Any) -> str:
+        """Add a component and its node, both of the layer's name and `suffix`; returns the name."""
+        name = self.name + suffix
+        self.line(f"component name={name} type={kind} {fields}", **more)
+        self.line(f"component-node name={name} component={name} input={input}", **more)
+        return name
+
+    def output(self, text: str, dim: int, name: str = "", line: str = "") -> None:
+        """State that `text` with `dim` columns is the output `name`."""
+        self.outputs[name] = Output(text, dim, line)
+
+    def _value(self, key: str, default: Default, text: str | None) -> Value:
+        if text is None:
+            return "" if isinstance(default, Unset) else default
+        if isinstance(default, str):
+            return text
+        if isinstance(default, bool) or default is FLAG:
+            if text not in _TRUE_FALSE:
+                self.fail(f"{key}={text} is neither true nor false")
+            return text if default is FLAG else _TRUE_FALSE[text]
+        if isinstance(default, int):
+            if not _INTEGER.match(text) or abs(int(text)) >= 1 << 31:
+                self.fail(f"{key}={text} is no integer of 32 bits")
+            return int(text)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"{key}={text} is no number")
+        return text if isinstance(default, Unset) else number
