@@ -23,6 +23,7 @@ _COMMANDS = {
     "nnet3-am-copy": (".cli_nnet3", "Copy an nnet3 acoustic model, changed by options."),
     "nnet3-am-info": (".cli_nnet3", "Print what an nnet3 acoustic model is made of."),
     "nnet3-compute": (".cli_nnet3_compute", "Compute the output of an nnet3 network for features."),
+    "nnet3-xvector-compute": (".cli_nnet3_compute", "Compute one vector for each utterance."),
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }
 

@@ -1,13 +1,14 @@
-"""Kaldi's programs that compute with nnet3 models: nnet3-compute.
+"""Kaldi's programs that compute with nnet3 models: nnet3-compute, nnet3-xvector-compute.
 
-Source: Kaldi's `nnet3bin/nnet3-compute.cc` and `nnet3/nnet-am-decodable-simple.h`.
+Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3bin/nnet3-xvector-compute.cc` and
+`nnet3/nnet-am-decodable-simple.h`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,15 +16,17 @@ import click
 import numpy as np
 
 from ..framework.backend import GPUPlace, Place, gpu_present
-from ..framework.errors import FormatError
+from ..framework.errors import FormatError, ShapeError
 from ..nnet3 import adjust
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import collapse_model
+from ..nnet3.compile_cache import ComputerCache
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
 from ..nnet3.optimize import OptimizeOptions
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
+from ..nnet3.xvector import xvector
 from .cli_nnet3_program import Option, program
 
 _GPU = Option(
@@ -129,6 +132,57 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
                     matrix = np.exp(matrix)
             writer.write(key, matrix)
             done += 1
+    _finish(options, start, done, inputs)
+
+
+@program(
+    "nnet3-xvector-compute",
+    "Compute one vector for each utterance with an x-vector network.",
+    ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
+    *(replace(option, doc=_UNUSED) for option in _CHUNKS),
+    _GPU,
+    *_DEBUG,
+    *_optimization_options(),
+    Option("chunk-size", -1, "If set, the mean of vectors of pieces of so many frames is written"),
+    Option("min-chunk-size", 100, "Frames that a piece must have"),
+    Option("pad-input", True, "Repeat the first and last frames of pieces that are too short"),
+    Option("cache-capacity", 64, "How many compiled computations are kept"),
+    Option("use-shortcut", True, _UNUSED),
+    Option("cached-compiler-in", "", _UNUSED),
+    Option("cached-compiler-out", "", _UNUSED),
+)
+def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
+    start = time.perf_counter()
+    nnet, _ = _read(model, with_priors=False)
+    place, passes = _place(options.use_gpu), _passes(options)
+    cache = ComputerCache(nnet, place, passes, options.cache_capacity)
+    inputs = _Utterances(options, features)
+    done = 0
+    with TableWriter(output, "vector") as writer:
+        for utterance in inputs:
+            try:
+                vector = xvector(
+                    cache,
+                    utterance.features,
+                    options.chunk_size,
+                    options.min_chunk_size,
+                    options.pad_input,
+                )
+            except ShapeError as error:
+                raise ShapeError(f"{utterance.key}: {error}") from error
+            if vector is None:
+                inputs.fail(
+                    f"Minimum chunk size of {options.min_chunk_size} is greater than the number of"
+                    f" rows in utterance: {utterance.key}"
+                )
+                continue
+            writer.write(utterance.key, vector)
+            done += 1
+    _finish(options, start, done, inputs)
+
+
+def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utterances) -> None:
+    """Tell what was done; exit code 1 if that was nothing."""
     seconds = time.perf_counter() - start
     factor = seconds * 100 / (inputs.frames or 1)
     options.program.log(
@@ -187,9 +241,15 @@ class _Utterances:
     def __init__(self, options: SimpleNamespace, features: str):
         self._program = options.program
         self._features = features
-        self._period = options.online_ivector_period
+        self._period = 0
         self._ivectors = self._online = None
         self.frames = self.failed = 0
+        if "ivectors" in vars(options):
+            self._open(options)
+
+    def _open(self, options: SimpleNamespace) -> None:
+        """Open the tables of iVectors."""
+        self._period = options.online_ivector_period
         if options.ivectors and options.online_ivectors:
             raise FormatError("--ivectors and --online-ivectors exclude each other")
         if options.ivectors:
@@ -202,22 +262,23 @@ class _Utterances:
     def __iter__(self) -> Iterator[Utterance]:
         for key, features in read_table(self._features, "matrix"):
             if not len(features):
-                self._fail(f"Zero-length utterance: {key}")
+                self.fail(f"Zero-length utterance: {key}")
                 continue
             ivector = online = None
             if self._ivectors is not None:
                 ivector = self._ivectors.get(key)
                 if ivector is None:
-                    self._fail(f"No iVector available for utterance {key}")
+                    self.fail(f"No iVector available for utterance {key}")
                     continue
             if self._online is not None:
                 online = self._online.get(key)
                 if online is None:
-                    self._fail(f"No online iVector available for utterance {key}")
+                    self.fail(f"No online iVector available for utterance {key}")
                     continue
             self.frames += len(features)
             yield Utterance(key, features, ivector, online, self._period)
 
-    def _fail(self, message: str) -> None:
+    def fail(self, message: str) -> None:
+        """Note an utterance that cannot be computed."""
         self._program.warn(message)
         self.failed += 1

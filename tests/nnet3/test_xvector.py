@@ -1,0 +1,93 @@
+"""One vector for an utterance, and nnet3-xvector-compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opscope.framework.errors import OpscopeError, ShapeError
+from opscope.nnet3.compile_cache import ComputerCache
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.tables import TableWriter, read_table
+from opscope.nnet3.xvector import xvector
+from opscope.python_api.cli import main
+
+CONFIG = """input-node name=input dim=3
+component name=e type=StatisticsExtractionComponent input-dim=3 include-variance=false
+component name=p type=StatisticsPoolingComponent input-dim=4 left-context=1000 right-context=1000
+component name=a type=AffineComponent input-dim=3 output-dim=4
+component-node name=e component=e input=input
+component-node name=p component=p input=e
+component-node name=a component=a input=p
+output-node name=output input=a
+"""
+X = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def nnet():
+    return Nnet.from_config_text(CONFIG, 1)
+
+
+def wanted(nnet, x):
+    affine = nnet.components["a"]
+    return x.mean(axis=0) @ affine.linear_params.T + affine.bias_params
+
+
+def padded(x, size):
+    left = (size - len(x)) // 2
+    return np.concatenate((x[:1].repeat(left, 0), x, x[-1:].repeat(size - len(x) - left, 0)))
+
+
+def test_pieces_are_averaged_by_their_frames(nnet):
+    cache = ComputerCache(nnet)
+    assert np.allclose(xvector(cache, X, min_chunk_size=1), wanted(nnet, X), atol=1e-5)
+    assert np.allclose(xvector(cache, X, 4, 1), wanted(nnet, X), atol=1e-5)
+    assert np.allclose(xvector(cache, X, 40, 1), wanted(nnet, X), atol=1e-5)
+
+
+def test_short_pieces_are_padded_or_left_out(nnet):
+    cache = ComputerCache(nnet)
+    long = wanted(nnet, padded(X, 15))
+    assert np.allclose(xvector(cache, X, min_chunk_size=15), long, atol=1e-5)
+    pieces = [wanted(nnet, padded(X[i : i + 4], 4)) for i in (0, 4, 8)]
+    mean = (4 * pieces[0] + 4 * pieces[1] + 2 * pieces[2]) / 10
+    assert np.allclose(xvector(cache, X, 4, 4), mean, atol=1e-5)
+    assert np.allclose(xvector(cache, X, 4, 4, False), wanted(nnet, X[:8]), atol=1e-5)
+    assert xvector(cache, X, pad_input=False) is None
+
+
+def test_refusals(nnet):
+    cache = ComputerCache(nnet)
+    with pytest.raises(OpscopeError, match="chunk_size is 0"):
+        xvector(cache, X, 0)
+    with pytest.raises(ShapeError, match="wants 3 columns, you gave 2"):
+        xvector(cache, X[:, :2])
+    with pytest.raises(ShapeError, match="at least one row"):
+        xvector(cache, X[:0])
+
+
+def test_program(nnet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nnet.write("net.raw")
+    with TableWriter("ark:feats.ark", "matrix") as writer:
+        writer.write("long", X)
+        writer.write("short", X[:3])
+        writer.write("none", X[:0])
+
+    def run(*options):
+        args = ["nnet3-xvector-compute", *options, "net.raw", "ark:feats.ark", "ark:out.ark"]
+        return CliRunner().invoke(main, args)
+
+    result = run("--pad-input=false", "--min-chunk-size=5")
+    assert result.exit_code == 0, result.stderr
+    assert "Done 1 utterances, failed for 2" in result.stderr
+    assert "Minimum chunk size of 5" in result.stderr and "Zero-length" in result.stderr
+    found = dict(read_table("ark:out.ark", "vector"))
+    assert list(found) == ["long"] and np.allclose(found["long"], wanted(nnet, X), atol=1e-5)
+    assert run("--pad-input=false").exit_code == 1
+    with TableWriter("ark:feats.ark", "matrix") as writer:
+        writer.write("u", X[:, :2])
+    result = run()
+    assert result.exit_code == 1 and "u: the input wants 3 columns, you gave 2" in result.stderr
