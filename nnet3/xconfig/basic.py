@@ -20,6 +20,7 @@ _PARTS = {
 }
 # What is computed here and written out number by number stays below this.
 MOST_NUMBERS = 1 << 24
+_LEAST_LIFTERING = 1e-6
 
 
 @layer_type("input", options={"dim": -1})
@@ -241,6 +242,11 @@ def _idct(layer: Layer) -> None:
     dim = layer.default_dim()
     if dim * layer.input_dim > MOST_NUMBERS:
         layer.fail(f"a matrix of {dim} times {layer.input_dim}: at most {MOST_NUMBERS} numbers")
+    if np.abs(_liftering(layer.input_dim, layer["cepstral-lifter"])).min() < _LEAST_LIFTERING:
+        layer.fail(
+            f"cepstral-lifter={layer['cepstral-lifter']} removes one of {layer.input_dim} "
+            "cepstra, which nothing can undo"
+        )
     fields = f"matrix={_transform_file(layer)}"
     layer.component("", "FixedAffineComponent", fields, layer.input, configs=initial(layer))
     layer.output(layer.name, dim)
@@ -265,9 +271,15 @@ def idct_matrix(inputs: int, outputs: int, lifter: float) -> np.ndarray:
     frequency = np.arange(outputs) + 0.5
     matrix = np.cos(math.pi / outputs * frequency[:, None] * order) * math.sqrt(2 / outputs)
     matrix[:, 0] = math.sqrt(1 / outputs)
-    if lifter:
-        matrix /= 1 + 0.5 * lifter * np.sin(math.pi * order / lifter)
+    matrix /= _liftering(inputs, lifter)
     return np.hstack([matrix, np.zeros((outputs, 1))])
+
+
+def _liftering(inputs: int, lifter: float) -> np.ndarray:
+    """What each of `inputs` cepstra was multiplied by."""
+    if not lifter:
+        return np.ones(inputs)
+    return 1 + 0.5 * lifter * np.sin(math.pi * np.arange(inputs) / lifter)
 
 
 @layer_type(

@@ -186,13 +186,13 @@ def _attention(layer: Layer) -> None:
     if "dim" in layer.given and layer["dim"] not in (after, -1):
         layer.fail(f"dim={layer['dim']}, but this attention has {after}")
     factor = layer.written("learning-rate-factor") if layer["learning-rate-factor"] != 1.0 else ""
-    node, dim = layer.input, before
+    dim = before
     node = layer.component(
         ".affine",
         "NaturalGradientAffineComponent",
         f"input-dim={layer.input_dim} output-dim={dim} {layer.written('max-change')} "
         f"{layer['ng-affine-options']} {factor} {layer.l2()}",
-        node,
+        layer.input,
     )
     for part in layer.type.split("-")[:-1]:
         if part != "attention":

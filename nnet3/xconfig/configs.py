@@ -4,8 +4,11 @@
     relu-batchnorm-layer name=tdnn1 dim=512 input=Append(-1,0,1)
     output-layer name=output dim=2000
 
-Facts from Kaldi's steps/nnet3/xconfig_to_configs.py and steps/libs/nnet3/xconfig; its comments and
-its runs of spaces are left out.
+Facts from Kaldi's steps/nnet3/xconfig_to_configs.py and steps/libs/nnet3/xconfig. The lines are
+Kaldi's, in its order, without its comments and its runs of spaces. It differs where Kaldi's scripts
+fail or write what nnet3 cannot read: brackets as in `[-1]` are allowed, dimensions derived by
+division stay whole numbers, cells of LSTMs and GRUs can be used (`lstm1.c_t`, of the fast LSTMs
+`lstm1.c`), and options that cannot be are refused here.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ from .layer import FLAG, NUMBER, Layer, layer_type
 
 _OFFSETS = re.compile(r"[+-]?\d{1,9}(,[+-]?\d{1,9})*\Z")
 
-# What a convolution's natural gradient and initialisation may be told, in two groups because
-# the learning rate factor and the geometry are written between or after them.
+# What a convolution's initialisation and natural gradient may be told, in the order it is written.
 _TRAINED = {
     "param-stddev": NUMBER,
     "bias-stddev": NUMBER,

@@ -68,6 +68,10 @@ def refusal(line: str) -> str:
         ("output-layer name=a orthonormal-constraint=-1.0", "must be above zero"),
         ("fixed-affine-layer name=a", "affine-transform-file= is missing"),
         ("idct-layer name=a", "affine-transform-file= is missing"),
+        (
+            "idct-layer name=a affine-transform-file=m cepstral-lifter=2",
+            "cepstral-lifter=2.0 removes one of 8 cepstra",
+        ),
         ("idct-layer name=a affine-transform-file=m dim=9999999", "at most 16777216 numbers"),
         (
             "combine-feature-maps-layer name=a height=1 num-filters1=8 num-filters2=17000000 "
