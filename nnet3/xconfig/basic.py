@@ -153,7 +153,8 @@ def _basic(layer: Layer) -> None:
     whole = dim = layer.default_dim()
     bottleneck = layer["bottleneck-dim"]
     check_nonlinearity_options(layer)
-    layer.between("dropout-proportion", 0, 1)
+    if "dropout" in layer.type:
+        layer.between("dropout-proportion", 0, 1)
     if bottleneck == 0 or bottleneck >= dim:
         layer.fail(f"bottleneck-dim={bottleneck} must be above zero and below dim={dim}")
     if layer["add-log-stddev"]:

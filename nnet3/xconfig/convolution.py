@@ -97,7 +97,8 @@ def _check_convolution(layer: Layer, none: bool) -> None:
     height_in, height_out = layer.positive("height-in"), layer.positive("height-out")
     step, filters = layer.positive("height-subsample-out"), layer.positive("num-filters-out")
     layer.positive("target-rms")
-    layer.between("dropout-proportion", 0, 1)
+    if "dropout" in layer.type:
+        layer.between("dropout-proportion", 0, 1)
     check_nonlinearity_options(layer)
     layer.options["num-filters-in"] = _filters_of_input(layer, height_in)
     if height_out * step > height_in:

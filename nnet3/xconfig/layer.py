@@ -119,8 +119,8 @@ class Layer:
         self.input, self.input_dim = found.text, found.dim
 
     def default_dim(self, key: str = "dim") -> int:
-        """The dimension under `key`, which is that of the input unless given."""
-        if self[key] == -1 and key not in self.given:
+        """The dimension under `key`, which is that of the input unless given, or given as -1."""
+        if self[key] == -1:
             self.options[key] = self.input_dim
         return self.positive(key)
 

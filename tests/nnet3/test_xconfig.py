@@ -136,6 +136,12 @@ def test_lines_end_in_any_way_and_comments_are_left_out():
     assert xconfig_to_config(text) == xconfig_to_config(FRONT + BACK)
 
 
+def test_dimensions_default_to_the_inputs():
+    default = lines("relu-layer name=a", "gru-layer name=b")
+    assert default == lines("relu-layer name=a dim=-1", "gru-layer name=b cell-dim=-1")
+    assert default == lines("relu-layer name=a dim=8", "gru-layer name=b cell-dim=8")
+
+
 def test_quotes_keep_equals_signs():
     found = lines('affine-layer name=a ng-affine-options="rank-in=3  rank-out=4" dim=5')
     assert found[1].endswith("l2-regularize=0.0 rank-in=3 rank-out=4")
