@@ -422,8 +422,9 @@ def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[np.ndarray
         for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:
             if first >= end:
                 break
-            same = number == other_number and _same_memory(array, other)
-            if (writes or other_writes) and name != other_name and not same:
+            right = number == other_number and _same_memory(array, other)
+            right = right or _side_by_side(array, other)
+            if (writes or other_writes) and name != other_name and not right:
                 return False
     return True
 
@@ -432,6 +433,15 @@ def _same_memory(a: np.ndarray, b: np.ndarray) -> bool:
     same = a.ctypes.data == b.ctypes.data and a.nbytes == b.nbytes
     both = a.flags.c_contiguous and b.flags.c_contiguous
     return same and (both or (a.shape == b.shape and a.strides == b.strides))
+
+
+def _side_by_side(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether both are columns of one matrix, and no column is in both."""
+    if a.ndim != 2 or b.ndim != 2 or a.strides != b.strides or a.strides[1] != a.itemsize:
+        return False
+    row = a.strides[0]
+    apart = (b.ctypes.data - a.ctypes.data) % row if row > 0 else 0
+    return a.shape[1] * a.itemsize <= apart and apart + b.shape[1] * b.itemsize <= row
 
 
 def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any]:

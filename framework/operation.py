@@ -20,10 +20,12 @@ class Operator:
         inputs, outputs: slot -> variable names; slots without variables are absent, and outputs
             that nobody needs are kept as `@EMPTY@` in duplicable slots only.
         attrs: every attribute, defaults filled in.
+        accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         index: place in the list; role: FORWARD, BACKWARD or OPTIMIZE; location: `file:line`.
     """
 
     __slots__ = (
+        "accumulate",
         "attrs",
         "device",
         "entry",
@@ -40,6 +42,7 @@ class Operator:
         self.index = index
         self.role: int = desc.role
         self.device: str = desc.device
+        self.accumulate = False
         self.location = format_location(desc.source)
         self.inputs: dict[str, tuple[str, ...]] = {}
         self.outputs: dict[str, tuple[str, ...]] = {}

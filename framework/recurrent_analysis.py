@@ -12,6 +12,7 @@ from typing import Any
 from .errors import OpscopeError
 from .infer import infer_metas
 from .recurrent_links import Bound
+from .recurrent_sharing import Sharing, share
 from .recurrent_split import Phases, live_operators, split, without_copies
 from .recurrent_store import Each, KeptSteps, Whole
 from .shape import Levels, Meta
@@ -33,6 +34,7 @@ class Analysis:
         odd: other variables whose shape hangs on the number of rows.
         keep: variables that the gradient reads, and those whose shape it cannot tell otherwise.
         step_reads: what the loop reads. ragged: whether steps see sequences.
+        sharing: what the loop may be instead.
         key: the signature it holds for; None where that is this one batch.
     """
 
@@ -43,6 +45,7 @@ class Analysis:
     keep: frozenset[str]
     step_reads: frozenset[str]
     ragged: bool
+    sharing: Sharing
     key: Any
 
 
@@ -128,7 +131,9 @@ def _of_sequences(bound: Bound, kept: KeptSteps) -> Analysis:
     phases = Phases(loop=live_operators(step, keep))
     size = int(bound.schedule.sizes[0])
     rows = frozenset(name for name, (shape, _) in metas.items() if shape[:1] == (size,))
-    return Analysis(phases, metas, rows, frozenset(), keep, _reads(phases), True, None)
+    return Analysis(
+        phases, metas, rows, frozenset(), keep, _reads(phases), True, Sharing(phases.loop), None
+    )
 
 
 def _analyse(
@@ -150,7 +155,8 @@ def _analyse(
             keep &= bound.keep | odd
     live = without_copies(step, live_operators(step, keep), metas, keep)
     phases = split(step, live, metas, rows, fixed)
-    return Analysis(phases, metas, rows, odd, keep, _reads(phases), False, key)
+    sharing = share(step, phases, metas, rows, keep)
+    return Analysis(phases, metas, rows, odd, keep, _reads(phases), False, sharing, key)
 
 
 def _reads(phases: Phases) -> frozenset[str]:

@@ -18,6 +18,7 @@ from .plan import PlanOptions
 from .recurrent_analysis import Analysis, analysis_of, given_at
 from .recurrent_frame import StepFrame, step_plan
 from .recurrent_links import Bound, put_into, take_into
+from .recurrent_sharing import Sharing, share_memory
 from .recurrent_step import Memory
 from .recurrent_store import (
     Alternating,
@@ -76,6 +77,9 @@ class FastProgram:
             name for op in self.phases.pre for name in op.value_reads()
         }
         self.keep = self.about.keep
+        self.sharing = self.about.sharing
+        if not self.options.inplace:
+            self.sharing = Sharing(self.phases.loop)
         self.lasting = self.late_reads | self.keep | set(self.step.outputs)
         self.arena = self._find_arena()
         self.layout = Layout(self.schedule, self.arena.room)
@@ -306,11 +310,15 @@ class FastProgram:
         self.scopes = self._step_scopes()
         self.offsets: list[dict[str, Levels]] = []
         self.step_sums: list[tuple[str, Any, Any, Any]] = []
-        written = {name for op in self.phases.loop for name in op.output_vars()}
+        written = {name for op in self.sharing.operators for name in op.output_vars()}
         for name in sorted(self.about.step_reads - written):
             self._in_slots(name)
         states = {memory.state for memory in self.step.memories}
-        self.surviving = written & (self.lasting | set(self.step.sums) | states)
+        settled = set(self.step.sums) | states | self.sharing.names
+        self.surviving = written & (self.lasting | settled)
+        share_memory(
+            self.sharing, self.stored, self.about.metas, self.lasting, self.arena, self.layout
+        )
         self._start_sums()
         self._make_room_before()
         calls = [self._step_calls(step) for step in range(self.schedule.steps)]
@@ -328,7 +336,7 @@ class FastProgram:
 
     def _loop_calls(self, step: int) -> list[Any]:
         """The step's operators, as they were bound for an earlier batch where that fits."""
-        if not self.phases.loop:
+        if not self.sharing.operators:
             return []
         if not self.reusable:
             return self._bind_step(step)
@@ -345,7 +353,7 @@ class FastProgram:
         known, offsets = self._given(step) if self.about.ragged else (None, None)
         if known is None:
             known = self._step_metas(step)
-        plan = self._plan(self.phases.loop, known, self.surviving, offsets)
+        plan = self._plan(self.sharing.operators, known, self.surviving, offsets)
         if self.about.ragged:
             self.offsets.append(dict(plan.offsets))
         for name in sorted(plan.survivors):

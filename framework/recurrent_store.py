@@ -68,6 +68,10 @@ class Rows:
     def at(self, step: int) -> Any:
         return self.array[self.begins[step] : self.ends[step]]
 
+    def columns(self, begin: int, end: int) -> Rows:
+        """Some columns of each row."""
+        return Rows(self.array[:, begin:end], self.begins, self.ends)
+
     @property
     def rows(self) -> np.ndarray:
         """Row of the array for each time-major row."""
@@ -90,6 +94,11 @@ class Alternating:
 
     def at(self, step: int) -> Any:
         return self._pair[(step + self._phase) % 2][: self._sizes[step]]
+
+    def columns(self, begin: int, end: int) -> Alternating:
+        """Some columns of each row."""
+        first, second = (array[:, begin:end] for array in self._pair)
+        return Alternating((first, second), self._sizes, self._phase)
 
 
 class Sheet:

@@ -127,6 +127,7 @@ class KernelArgs:
         self.xp = frame.xp
         self.frame = frame
         self.state = frame.state
+        self.accumulate: bool = op.accumulate
         self.train: bool = frame.train
         self._arrays = arrays
         self._metas = metas
@@ -199,6 +200,8 @@ class OperatorDef:
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     rows: RowsRule | None = None
+    accumulates: bool = False
+    pieces: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.input_slots = {slot.name: slot for slot in self.inputs}
@@ -363,6 +366,8 @@ def operator(
     no_gradient: str = "",
     random: bool = False,
     rows: RowsRule | None = None,
+    accumulates: bool = False,
+    pieces: tuple[str, str] | None = None,
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -374,6 +379,10 @@ def operator(
         no_gradient: why there is none.
         random: the result depends on the random state (such operators are never merged).
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
+        accumulates: its kernels, where all inputs are matrices, add to what the output holds if
+            `k.accumulate` says so.
+        pieces: for operators that only copy, the slots of an array and of its pieces side by side
+            along the attribute `axis`; they may share memory instead.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -395,6 +404,8 @@ def operator(
         no_gradient,
         random=random,
         rows=rows,
+        accumulates=accumulates,
+        pieces=pieces,
     )
     with _lock:
         if op_type in _operators:

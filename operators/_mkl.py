@@ -108,12 +108,15 @@ _gemm = functools.lru_cache(maxsize=512)(Gemm)
 
 
 def product(
-    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Callable[[], Any]:
     """See `matmul.product`, which serves where MKL does not: no elements, unusual strides."""
-    call = _bind(a, b, out, (alpha, 0.0 if bias is None else 1.0)) if a.size and b.size else None
+    beta = 0.0 if bias is None and by is None else 1.0
+    call = None
+    if a.size and b.size and (bias is None or by is None):
+        call = _bind(a, b, out, (alpha, beta))
     if call is None:
-        return matmul.product(xp, a, b, out, alpha=alpha, bias=bias)
+        return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
     if bias is None:
         return call
     return in_order(partial(np.copyto, out, bias), call)

@@ -47,6 +47,7 @@ matmul = operator(
     ],
     source="Paddle: paddle/operators/matmul_op.cc",
     rows=_product_rows,
+    accumulates=True,
 )
 
 
@@ -72,12 +73,17 @@ def _sides(shape: Shape, as_vector: Shape, transposed: bool) -> Shape:
 
 
 def product(
-    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
 ) -> Callable[[], Any]:
     """A call that writes alpha * a b, plus `bias` in every row, for two 2-D arrays.
 
+    With `by`, scratch memory like `out`, it adds that to what `out` holds instead.
+
     `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
     """
+    if by is not None:
+        own = product(xp, a, b, by, alpha=alpha, bias=bias)
+        return in_order(own, partial(xp.add, out, by, out))
     if out.flags.c_contiguous:
         calls = [partial(xp.dot, a, b, out)]
     else:
@@ -100,7 +106,8 @@ def bind_matmul(k: Any, product: Product = product) -> Callable[[], Any]:
     out = _as_matrices(k, k["out"])
     alpha = k.attrs["alpha"]
     if x.ndim == y.ndim == 2:
-        return product(k.xp, x, y, out, alpha=alpha)
+        by = k.scratch(out.shape, out.dtype) if k.accumulate else None
+        return product(k.xp, x, y, out, alpha=alpha, by=by)
     if y.ndim == 2 and _contiguous(x, out):  # one large product for all batches
         return product(k.xp, _flat(x), y, _flat(out), alpha=alpha)
     return _scaled(k, partial(k.xp.matmul, x, y, out=out), out, alpha)

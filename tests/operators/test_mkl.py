@@ -15,7 +15,7 @@ import pytest
 from opscope.framework.context import OpContext
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
-from opscope.operators import _mkl
+from opscope.operators import _mkl, matmul
 
 with_mkl = pytest.mark.skipif(_mkl.library() is None, reason="the package mkl is not installed")
 
@@ -60,6 +60,19 @@ def test_no_elements(shape: tuple[int, int, int]) -> None:
     bias = np.arange(n, dtype=np.float32)
     _mkl.product(np, np.ones((m, k), "f"), np.ones((k, n), "f"), out, bias=bias)()
     np.testing.assert_array_equal(out, np.broadcast_to(bias, (m, n)))
+
+
+@with_mkl
+@pytest.mark.parametrize("layout", ["rows", "part of rows", "columns"])
+@pytest.mark.parametrize("product", [_mkl.product, matmul.product])
+def test_adding_to_what_is_there(product: Any, layout: str) -> None:
+    make = _maker(np.float64)
+    for m, n, k in ((5, 7, 3), (4, 1, 3), (4, 3, 0), (0, 3, 2)):
+        a, b, before = make(m, k), make(k, n), make(m, n)
+        out = LAYOUTS[layout](m, n, make)
+        out[...] = before
+        product(np, a, b, out, alpha=-0.5, by=np.empty((m, n)))()
+        np.testing.assert_allclose(out, before - 0.5 * (a @ b), rtol=1e-12, atol=1e-14)
 
 
 @with_mkl
