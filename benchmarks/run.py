@@ -127,6 +127,9 @@ def main() -> None:
     args = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(args.threads)  # before any of the libraries loads
+    # Both sides may use one GNU thread pool here. Threads that spin after a call, as they do by
+    # default, would take the cores of the side that runs next.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     sys.path.insert(0, str(HERE))
     results = {
         "machine": {"processor": platform.machine(), "threads": args.threads},
