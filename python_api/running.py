@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ..framework.context import OpContext
 from ..framework.desc import NetDesc, var_dtype, var_shape
 from ..framework.errors import ShapeError
+from ..framework.infer import fits
 from ..framework.initialize import initialize
 from ..framework.plain_net import PlainNet
 from ..framework.prune import prune
@@ -122,18 +123,12 @@ class Running:
             array = value if hasattr(value, "dtype") else np.asarray(value)
             if wanted is not None and array.dtype != wanted:
                 array = _cast(array, wanted, name)
-            if shape is not None and not _fits(array.shape, shape):
+            if shape is not None and not fits(array.shape, shape):
                 raise ShapeError(
                     f"input {name!r} wants {list(shape)} (-1 = any) and was given"
                     f" {list(array.shape)}"
                 )
             (scope.find(name) or scope.var(name)).set(array, levels)
-
-
-def _fits(shape: Sequence[int], pattern: Sequence[int]) -> bool:
-    return len(shape) == len(pattern) and all(
-        p < 0 or s == p for s, p in zip(shape, pattern, strict=True)
-    )
 
 
 def _cast(array: Any, wanted: np.dtype, name: str) -> Any:
