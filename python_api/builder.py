@@ -17,6 +17,7 @@ their parameters.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -245,6 +246,10 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
+            try:
+                inspect.signature(layer).bind(*inputs, name=name, **given)
+            except TypeError as error:
+                raise AttributeTypeError(f"{_where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 

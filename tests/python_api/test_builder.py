@@ -140,6 +140,7 @@ def test_operators_remember_where_they_were_written() -> None:
         (lambda b, x: b.softmax(x, axis=5), errors.ShapeError, "out of range"),
         (lambda b, x: b.dropout(x, p=2.0), errors.AttributeTypeError, "is above"),
         (lambda b, x: b.fc(x), errors.AttributeTypeError, "give `size`"),
+        (lambda b, x: b.add_op("fc", x, siz=3), errors.AttributeTypeError, "layer fc: .*'siz'"),
         (lambda b, x: b.conv2d(x, filters=2), errors.AttributeTypeError, "`kernel`"),
         (lambda b, x: b.input("x", [1]), errors.VariableError, "defined twice"),
         (lambda b, x: b.parameter("w", [2], "xaver"), errors.AttributeTypeError, "xavier"),
