@@ -1,0 +1,113 @@
+"""Source text of CNTK's languages: places in it, and errors that point at them.
+
+A parser keeps one `Source` per file, command line or in-line text and hands out a `Location` for
+each thing that can be wrong. `located` makes the error that a user sees:
+
+    lstm.ndl:12:9: unknown function "Tims" (did you mean Times?)
+        z = Tims(W, h)
+            ^
+      in LSTMLayer(...), called at train.cntk:40:11
+            L1 = LSTMLayer(features)
+                 ^
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from ..framework.errors import OpscopeError
+
+WIDTH = 120  # columns of a source line that an error shows
+LONGEST_CHAIN = 12  # entries of a chain that an error shows: its first and last few
+
+ErrorT = TypeVar("ErrorT", bound=OpscopeError)
+
+
+class Source:
+    """A named text: a file, a command line, or text written in line in another one."""
+
+    def __init__(self, name: str, text: str):
+        self.name = name
+        self.text = text
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Offset of the first character of every line."""
+        starts = [0]
+        found = self.text.find("\n")
+        while found >= 0:
+            starts.append(found + 1)
+            found = self.text.find("\n", found + 1)
+        return starts
+
+    def locate(self, offset: int) -> Location:
+        """The place of the character at `offset`; one past the last character is a place too."""
+        offset = min(max(offset, 0), len(self.text))
+        line = bisect_right(self._starts, offset)
+        return Location(self, line, offset - self._starts[line - 1] + 1)
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 1, without its line end; empty if there is none."""
+        if not 1 <= number <= len(self._starts):
+            return ""
+        start = self._starts[number - 1]
+        end = self._starts[number] - 1 if number < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r")
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r}, {len(self.text)} characters)"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A character of a source; line and column count from 1."""
+
+    source: Source
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+    def caret(self, indent: str = "    ") -> str:
+        """The source line and a caret under the column, cut to a readable width."""
+        text = self.source.line(self.line)
+        column = self.column - 1
+        start = max(0, min(column - WIDTH // 2, len(text) - WIDTH))
+        shown = "".join(c if c.isprintable() or c == "\t" else "?" for c in text[start:][:WIDTH])
+        before = "..." if start else ""
+        after = "..." if start + WIDTH < len(text) else ""
+        padding = "".join("\t" if c == "\t" else " " for c in shown[: column - start])
+        padding += " " * (column - start - len(padding))
+        return f"{indent}{before}{shown}{after}\n{indent}{' ' * len(before)}{padding}^"
+
+
+# What led to the place of an error, innermost first: ("in macro DNN(...), called at", place).
+Chain = Iterable[tuple[str, Location | None]]
+
+
+def located(
+    error_class: type[ErrorT], message: str, location: Location | None, chain: Chain = ()
+) -> ErrorT:
+    """An `error_class` whose text shows the place and how the reading came there.
+
+    `chain` holds pairs of a text and a place, innermost first. The error keeps `location` and
+    `chain` as attributes. Without a location only message and chain are shown.
+    """
+    links = list(chain)
+    text = f"{location}: {message}\n{location.caret()}" if location else message
+    half = LONGEST_CHAIN // 2
+    for number, (what, place) in enumerate(links):
+        if len(links) > LONGEST_CHAIN and half <= number < len(links) - half:
+            if number == half:
+                text += f"\n  ... {len(links) - 2 * half} more ..."
+            continue
+        text += f"\n  {what} {place}\n{place.caret('      ')}" if place else f"\n  {what}"
+    error = error_class(text)
+    error.location = location
+    error.chain = links
+    return error
