@@ -1,0 +1,1 @@
+"""The network description that all of CNTK's languages build, and its editing and validation."""

@@ -1,0 +1,203 @@
+"""Parameters, inputs and axes: the nodes without inputs, and the look-up table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import rules
+from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ._make import standard
+
+LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
+IMAGE_LAYOUT = AttributeSpec("string", "CHW", LAYOUTS)
+NDL_IMAGE_LAYOUT = AttributeSpec("string", "HWC", LAYOUTS)
+
+
+def image_shape(width: int, height: int, channels: int, layout: str) -> tuple[int, int, int]:
+    """The tensor of an image: [W x H x C] in the layout "CHW" (or "cudnn"), [C x W x H] in "HWC"
+    (or "legacy"); CNTK names layouts from the slowest axis to the fastest."""
+    if layout.lower() in ("chw", "cudnn"):
+        return (width, height, channels)
+    return (channels, width, height)
+
+
+def _no_nodes(numbers: Sequence[bool]) -> range:
+    return range(0)
+
+
+_INPUT_ATTRIBUTES = {
+    "shape": AttributeSpec("dims", ()),
+    "dynamicAxis": AttributeSpec("any", ""),
+    "isImage": AttributeSpec("bool", False),
+    "imageWidth": AttributeSpec("int", 0),
+    "imageHeight": AttributeSpec("int", 0),
+    "imageChannels": AttributeSpec("int", 0),
+    "imageLayout": IMAGE_LAYOUT,
+}
+
+
+def _finish_input(values: dict[str, Any]) -> None:
+    size = [values.pop(key) for key in ("imageWidth", "imageHeight", "imageChannels")]
+    layout = values.pop("imageLayout")
+    if values.pop("isImage"):
+        values["shape"] = image_shape(*size, layout)
+
+
+def _vector(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"shape": tuple(values), "dynamicAxis": options.get("dynamicAxis", "")}
+
+
+def _image(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    width, height, channels = (int(v) for v in values[:3])  # a fourth, numImages, means nothing
+    layout = options.get("imageLayout", "HWC")
+    return {
+        "shape": image_shape(width, height, channels, layout),
+        "dynamicAxis": options.get("dynamicAxis", ""),
+    }
+
+
+_AXIS_OPTION = {"dynamicAxis": AttributeSpec("string", "")}
+_IMAGE_OPTIONS = {**_AXIS_OPTION, "imageLayout": NDL_IMAGE_LAYOUT}
+
+for _operation, _short in (("InputValue", "Input"), ("SparseInputValue", "SparseInput")):
+    _image_names = (
+        ("ImageInput", "Image") if _short == "Input" else ("SparseImageInput", "SparseImage")
+    )
+    register(
+        Kind(
+            _operation,
+            (0, 0),
+            rules.unary,
+            _INPUT_ATTRIBUTES,
+            finish=_finish_input,
+            ndl=(
+                NdlFunction(
+                    (_operation, _short),
+                    _operation,
+                    at_least=1,
+                    nodes=_no_nodes,
+                    options=_AXIS_OPTION,
+                    attributes=_vector,
+                    usage=f"{_short}(dimension, ...)",
+                ),
+                NdlFunction(
+                    _image_names,
+                    _operation,
+                    (3, 4),
+                    nodes=_no_nodes,
+                    options=_IMAGE_OPTIONS,
+                    attributes=_image,
+                    usage=f"{_image_names[0]}(width, height, channels)",
+                ),
+            ),
+        )
+    )
+
+_PARAMETER_ATTRIBUTES = {
+    "shape": AttributeSpec("dims"),
+    "learningRateMultiplier": AttributeSpec("float", 1.0),
+    "init": AttributeSpec("string", ""),
+    "initValueScale": AttributeSpec("float", 1.0),
+    "value": AttributeSpec("float", 0.0),
+    "initValue": AttributeSpec("any", ""),
+    "initFilterRank": AttributeSpec("int", 0),
+    "initOutputRank": AttributeSpec("int", 1),
+    "initFromFilePath": AttributeSpec("string", ""),
+    "initFromLiteral": AttributeSpec("string", ""),
+    "initOnCPUOnly": AttributeSpec("bool", True),
+    "randomSeed": AttributeSpec("int", -1),
+    "kernelWidth": AttributeSpec("int", 0),
+    "kernelHeight": AttributeSpec("int", 0),
+}
+
+_PARAMETER_OPTIONS = {
+    "needGradient": AttributeSpec("bool", True),
+    "needsGradient": AttributeSpec("bool", True),
+    "computeGradient": AttributeSpec("bool", True),
+    "learningRateMultiplier": AttributeSpec("float", 1.0),
+    "init": AttributeSpec("string", "uniform"),
+    "initValueScale": AttributeSpec("float", 1.0),
+    "value": AttributeSpec("float", 0.0),
+    "initOnCPUOnly": AttributeSpec("bool", False),
+    "randomSeed": AttributeSpec("int", -1),
+    "kernelWidth": AttributeSpec("int", 0),
+    "kernelHeight": AttributeSpec("int", 0),
+    "initFromFilePath": AttributeSpec("string", ""),
+}
+
+
+def _parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {"shape": tuple(values), "init": "uniform"}
+    rate = options.get("learningRateMultiplier", 1.0)
+    for key, value in options.items():
+        if key in ("needGradient", "needsGradient", "computeGradient"):
+            rate = rate if value else 0.0
+        elif key in _PARAMETER_ATTRIBUTES:
+            attributes[key] = value
+    attributes["learningRateMultiplier"] = rate
+    return attributes
+
+
+def _image_parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    dims = [int(v) for v in values]
+    dims[-3:] = image_shape(*dims[-3:], options.get("imageLayout", "HWC"))
+    return _parameter(dims, options)
+
+
+def _constant(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "shape": (options.get("rows", 1), options.get("cols", 1)),
+        "init": "fixedValue",
+        "value": values[0],
+        "learningRateMultiplier": 0.0,
+    }
+
+
+register(
+    Kind(
+        "LearnableParameter",
+        (0, 0),
+        rules.unary,
+        _PARAMETER_ATTRIBUTES,
+        ndl=(
+            NdlFunction(
+                ("LearnableParameter", "Parameter"),
+                "LearnableParameter",
+                at_least=1,
+                nodes=_no_nodes,
+                options=_PARAMETER_OPTIONS,
+                attributes=_parameter,
+                usage="Parameter(rows, cols, init=uniform, initValueScale=1, value=0)",
+            ),
+            NdlFunction(
+                ("ImageParameter",),
+                "LearnableParameter",
+                at_least=3,
+                nodes=_no_nodes,
+                options={**_PARAMETER_OPTIONS, "imageLayout": NDL_IMAGE_LAYOUT},
+                attributes=_image_parameter,
+                usage="ImageParameter(width, height, channels, init=uniform)",
+            ),
+            NdlFunction(
+                ("Constant", "Const"),
+                "LearnableParameter",
+                (1,),
+                nodes=_no_nodes,
+                options={"rows": AttributeSpec("int", 1), "cols": AttributeSpec("int", 1)},
+                attributes=_constant,
+                usage="Constant(value, rows=1, cols=1)",
+            ),
+        ),
+    )
+)
+
+standard("DynamicAxis", 0, rules.unary, ndl=None)
+standard(
+    "EnvironmentInput",
+    0,
+    rules.unary,
+    ndl=None,
+    attributes={"propertyName": AttributeSpec("string")},
+)
+standard("LookupTable", 2, rules.unary)
