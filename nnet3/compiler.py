@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..framework.errors import OpscopeError
+from ..framework.errors import OpscopeError, ShapeError
 from .compile_locations import (
     contiguous_ranges,
     pack_left,
@@ -57,25 +57,36 @@ class StepInfo:
 
 
 class Compiler:
-    """Compiles one request; `compile()` gives the Computation, not optimised.
+    """Compiles requests; `compile()` gives the Computation, not optimised.
+
+    Several requests become segments of one computation: each reads what those before it computed.
 
     Raises:
         NotComputableError, ShapeError, FormatError: see `graph.Graph`.
+        ShapeError: several requests want the model's derivative, or differ in what they store.
     """
 
-    def __init__(self, topology: Topology, request: ComputationRequest):
+    def __init__(self, topology: Topology, *requests: ComputationRequest):
         self.topology = topology
-        self.request = request
-        self.backward = request.needs_derivatives()
-        self.graph = Graph(topology, request)
+        self.requests = requests
+        self._check()
+        self.graph = Graph(topology, *requests)
         self.steps = Steps(self.graph)
         self.infos = [StepInfo(step) for step in self.steps.steps]
         self.computation = Computation(topology)
 
+    def _check(self) -> None:
+        for request in self.requests:
+            request.needs_derivatives()
+            if len(self.requests) > 1 and request.need_model_derivative:
+                raise ShapeError("the model's derivative wants a computation of one request")
+            if request.store_component_stats != self.requests[0].store_component_stats:
+                raise ShapeError("either all or none of the requests store statistics")
+
     def compile(self) -> Computation:
         """Runs all stages."""
         computation = self.computation
-        computation.need_model_derivative = self.request.need_model_derivative
+        computation.need_model_derivative = self.requests[0].need_model_derivative
         for number, info in enumerate(self.infos):
             if self.topology.nodes[info.step.node].kind == "descriptor" and len(info.step):
                 self._locate(number, info)
@@ -142,9 +153,10 @@ class Compiler:
         return self.steps.start_array
 
     def _derivatives_needed(self) -> list[bool]:
-        topology, request = self.topology, self.request
+        topology = self.topology
         needed: list[bool] = []
         for number, info in enumerate(self.infos):
+            request = self.requests[info.step.segment]
             node = topology.nodes[info.step.node]
             if not len(info.step):
                 needed.append(False)
@@ -236,7 +248,7 @@ class Compiler:
             if node.is_output:
                 keep.add(submatrices[info.value].matrix)
             elif info.step.is_input and info.deriv:
-                io = self.request.find(node.name, output=False)
+                io = self.requests[info.step.segment].find(node.name, output=False)
                 if io is not None and io.has_deriv:
                     keep.add(submatrices[info.deriv].matrix)
         for matrix in range(1, len(self.computation.matrices)):
@@ -250,6 +262,8 @@ class Compiler:
 
     def _forward(self) -> None:
         for number, info in enumerate(self.infos):
+            if number and info.step.segment != self.infos[number - 1].step.segment:
+                self._add(Command("NoOperationMarker"))
             node = self.topology.nodes[info.step.node]
             if info.step.is_input:
                 self._add(Command("AcceptInput", info.value, node=info.step.node))
@@ -279,7 +293,7 @@ class Compiler:
                 step=number,
                 precomputed=info.precomputed,
                 store_stats=bool(
-                    self.request.store_component_stats and properties & Properties.STORES_STATS
+                    self.requests[0].store_component_stats and properties & Properties.STORES_STATS
                 ),
                 use_memo=bool(info.deriv and properties & Properties.USES_MEMO),
             )
@@ -358,6 +372,10 @@ class Compiler:
                     info.deriv,
                     before.deriv,
                 ),
+                store_stats=self.request.store_component_stats
+                and (self.request.need_model_derivative or not properties & Properties.UPDATABLE),
+                store_stats=self.requests[0].store_component_stats
+                and (self.requests[0].need_model_derivative or not properties & Properties.UPDATABLE),
                 use_memo=bool(properties & Properties.USES_MEMO),
             )
         )
@@ -432,7 +450,7 @@ def _sorted_terms(
 
 
 def _consolidate_io(computation: Computation) -> None:
-    """Within the forward and the backward part: inputs first, outputs last."""
+    """Within every segment and the backward part: inputs first, outputs last."""
     ordered: list[Command] = []
     segments: list[list[Command]] = [[]]
     for command in computation.commands:

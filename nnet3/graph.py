@@ -9,6 +9,7 @@ operations for each node. Loops are explored row by row, see computable.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,19 +31,19 @@ class NotComputableError(OpscopeError):
 
 
 @dataclass
-class Group:
-    """The rows of all n for which the request asks the same.
+class Segment:
+    """What one request needs for a group.
 
     Attributes:
-        ns: the values of n, sorted.
         asked: (given rows, output rows), in the order of the request.
-        given: for every input node its given keys.
+        known: for every node the keys that earlier segments computed or were given.
+        given: for every node the keys that this request gives.
         rows: for every node the keys that are computed.
         levels: for every node of a loop, the level of each of its rows within the epoch.
     """
 
-    ns: np.ndarray
     asked: tuple[list[Row], list[Row]]
+    known: Keys = field(default_factory=dict)
     given: Keys = field(default_factory=dict)
     rows: Keys = field(default_factory=dict)
     levels: Keys = field(default_factory=dict)
@@ -52,58 +53,100 @@ class Group:
     def explore(self, topology: Topology) -> Explorer:
         """The row-by-row exploration, done once."""
         if self.explorer is None:
-            self.explorer = Explorer(topology, *self.asked)
+            known = _listed(self.known)
+            self.explorer = Explorer(topology, known + self.asked[0], self.asked[1])
         return self.explorer
+
+    def count_candidates(self, topology: Topology) -> int:
+        """How many rows Kaldi's builder looks at, those of earlier segments left out."""
+        if self.num_candidates is None:
+            known = sum(map(len, self.known.values()))
+            self.num_candidates = len(self.explore(topology).rows) - known
+        return self.num_candidates
+
+    def there(self, node: int) -> np.ndarray:
+        """The keys of `node` that can be read in this segment, sorted."""
+        return _union([keys[node] for keys in (self.known, self.given, self.rows) if node in keys])
+
+
+@dataclass
+class Group:
+    """All n for which the requests ask the same: their values, sorted, and what they need."""
+
+    ns: np.ndarray
+    segments: list[Segment]
 
 
 class Graph:
-    """What a request needs of a network.
+    """What requests need of a network.
+
+    Several requests are segments of one computation: each may read what those before it computed,
+    and computes nothing anew.
 
     Raises:
-        FormatError: the request names a node that is not there.
+        FormatError: a request names a node that is not there.
         ShapeError: an index is listed twice, or nothing is asked for.
         NotComputableError: an output needs rows that are not given; the text says which.
     """
 
-    def __init__(self, topology: Topology, request: ComputationRequest):
+    def __init__(self, topology: Topology, *requests: ComputationRequest):
         self.topology = topology
-        self.request = request
-        self.groups = _groups(topology, request)
-        for group in self.groups:
-            if topology.is_recurrent:
-                _fill_by_exploring(topology, group)
-            elif not _fill_by_nodes(topology, group):
-                group.rows = {}
-        if any(not group.rows and group.asked[1] for group in self.groups):
-            raise NotComputableError(self.explain_why_not_computable())
+        self.requests = requests
+        self.groups = _groups(topology, requests)
+        for number in range(len(requests)):
+            filled = [self._fill(group, number) for group in self.groups]
+            if not all(filled):
+                raise NotComputableError(self.explain_why_not_computable(number))
+
+    def _fill(self, group: Group, number: int) -> bool:
+        """Finds the rows of one segment of a group; False where an output is missing."""
+        segment = group.segments[number]
+        if number:
+            before = group.segments[number - 1]
+            nodes = {*before.known, *before.given, *before.rows}
+            segment.known = {node: before.there(node) for node in sorted(nodes)}
+            for rows in segment.asked:
+                for node, keys in _by_node(rows).items():
+                    if node in segment.known and np.isin(keys, segment.known[node]).any():
+                        name = self.topology.nodes[node].name
+                        raise ShapeError(f"request {number} lists rows of '{name}' a second time")
+        if not segment.asked[1]:
+            segment.given = _by_node(segment.asked[0])
+            return True
+        fill = _fill_by_exploring if self.topology.is_recurrent else _fill_by_nodes
+        return fill(self.topology, segment)
 
     @property
     def num_cindexes(self) -> int:
         """How many rows there are, the given ones included."""
         return sum(
-            len(group.ns) * sum(map(len, (*group.given.values(), *group.rows.values())))
+            len(group.ns) * sum(map(len, (*segment.given.values(), *segment.rows.values())))
             for group in self.groups
+            for segment in group.segments
         )
 
     @cached_property
     def num_candidates(self) -> int:
         """How many rows Kaldi's builder looks at before it drops those that are not needed."""
-        total = 0
-        for group in self.groups:
-            count = group.num_candidates
-            if count is None:
-                count = len(group.explore(self.topology).rows)
-            total += len(group.ns) * count
-        return total
+        return sum(
+            len(group.ns) * segment.count_candidates(self.topology)
+            for group in self.groups
+            for segment in group.segments
+        )
 
-    def explain_why_not_computable(self, limit: int = 10) -> str:
-        """Which outputs cannot be computed, which input rows are missing, and why, row by row."""
+    def explain_why_not_computable(self, number: int = 0, limit: int = 10) -> str:
+        """Which outputs cannot be computed, which input rows are missing, and why, row by row.
+
+        Args:
+            number: of the request.
+            limit: how many rows are explained, at most.
+        """
         topology = self.topology
         lines: list[str] = []
         missing: list[np.ndarray] = []
         failed = wanted = 0
         for group in self.groups:
-            explorer = group.explore(topology)
+            explorer = group.segments[number].explore(topology)
             wanted += len(explorer.outputs) * len(group.ns)
             bad = [row for row in explorer.outputs if explorer.state[row] != COMPUTABLE]
             if not bad:
@@ -115,6 +158,8 @@ class Graph:
             for n in group.ns[:limit].tolist():
                 missing.append(np.insert(rows, 1, n, axis=1))
         text = f"{failed} of {wanted} output rows are not computable"
+        if len(self.requests) > 1:
+            text = f"request {number}: {text}"
         rows = np.concatenate(missing) if missing else np.zeros((0, 4), np.int64)
         for node in np.unique(rows[:, 0]).tolist():
             shown = format_indexes(rows[rows[:, 0] == node][:, 1:])
@@ -122,30 +167,32 @@ class Graph:
         return "\n".join([text, *lines])
 
 
-def _groups(topology: Topology, request: ComputationRequest) -> list[Group]:
-    """The request by values of n; n with the same rows in the same order come together."""
-    patterns: dict[int, list[list[tuple[int, bytes]]]] = {}
-    for output, listed in enumerate((request.inputs, request.outputs)):
-        seen: set[int] = set()
-        for io in listed:
-            node = _check_io(topology, io.name, bool(output), seen)
-            n, t, x = io.indexes.T
-            order = np.argsort(n, kind="stable")
-            keys = pack_tx(t, x)[order]
-            values, starts = np.unique(n[order], return_index=True)
-            for i, chunk in enumerate(np.split(keys, starts[1:]) if len(values) else []):
-                patterns.setdefault(int(values[i]), [[], []])[output].append(
-                    (node, chunk.tobytes())
-                )
-    if not request.outputs or not any(len(io.indexes) for io in request.outputs):
-        raise ShapeError("the request asks for no output rows")
+def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[Group]:
+    """The requests by values of n; n with the same rows in the same order come together."""
+    patterns: dict[int, list[list[tuple[int, bytes]]]] = {}  # n -> inputs, outputs, inputs, ...
+    empty = range(2 * len(requests))
+    for number, request in enumerate(requests):
+        for output, listed in enumerate((request.inputs, request.outputs)):
+            seen: set[int] = set()
+            for io in listed:
+                node = _check_io(topology, io.name, bool(output), seen)
+                n, t, x = io.indexes.T
+                order = np.argsort(n, kind="stable")
+                keys = pack_tx(t, x)[order]
+                values, starts = np.unique(n[order], return_index=True)
+                for i, chunk in enumerate(np.split(keys, starts[1:]) if len(values) else []):
+                    pattern = patterns.setdefault(int(values[i]), [[] for _ in empty])
+                    pattern[2 * number + output].append((node, chunk.tobytes()))
+        if not any(len(io.indexes) for io in request.outputs):
+            raise ShapeError("the request asks for no output rows")
     grouped: dict[tuple[object, ...], list[int]] = {}
-    for value, (given, outputs) in patterns.items():
-        grouped.setdefault((tuple(given), tuple(outputs)), []).append(value)
+    for value, pattern in patterns.items():
+        grouped.setdefault(tuple(map(tuple, pattern)), []).append(value)
     groups = []
-    for (given, outputs), ns in grouped.items():  # type: ignore[misc]
-        rows = tuple(_rows(topology, part) for part in (given, outputs))
-        groups.append(Group(np.array(sorted(ns), np.int64), rows))  # type: ignore[arg-type]
+    for parts, ns in grouped.items():
+        rows = [_rows(topology, part) for part in parts]  # type: ignore[arg-type]
+        segments = [Segment((rows[i], rows[i + 1])) for i in range(0, len(rows), 2)]
+        groups.append(Group(np.array(sorted(ns), np.int64), segments))
     return groups
 
 
@@ -181,36 +228,52 @@ def _by_node(rows: list[Row]) -> Keys:
     return {node: np.sort(pack_tx(*np.array(tx, np.int64).T)) for node, tx in listed.items()}
 
 
-def _fill_by_exploring(topology: Topology, group: Group) -> None:
-    explorer = group.explore(topology)
+def _listed(keys: Keys) -> list[Row]:
+    rows: list[Row] = []
+    for node, listed in keys.items():
+        t, x = unpack_tx(listed)
+        rows += zip([node] * len(t), t.tolist(), x.tolist(), strict=True)
+    return rows
+
+
+def _union(parts: list[np.ndarray]) -> np.ndarray:
+    """Keys that stand in one of `parts`, of which no two share a key; sorted."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else _EMPTY
+    return np.sort(np.concatenate(parts))
+
+
+def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
+    """Fills `rows` and `levels`, row by row; False where an output is missing."""
+    explorer = segment.explore(topology)
     if any(explorer.state[row] != COMPUTABLE for row in explorer.outputs):
-        return
+        return False
     required = explorer.required()
     level = explorer.levels(required)
     listed: dict[int, list[tuple[int, int, int]]] = {}
     for row in required[explorer.num_given :]:
         node, t, x = explorer.rows[row]
         listed.setdefault(node, []).append((t, x, level[row]))
-    group.given = _by_node(group.asked[0])
+    segment.given = _by_node(segment.asked[0])
     for node, found in listed.items():
         t, x, levels = np.array(found, np.int64).T
         keys = pack_tx(t, x)
         order = np.argsort(keys)
-        group.rows[node] = keys[order]
+        segment.rows[node] = keys[order]
         if levels.any() or len(topology.epoch_members[topology.epochs[node]]) > 1:
-            group.levels[node] = levels[order]
-    group.num_candidates = len(explorer.rows)
+            segment.levels[node] = levels[order]
+    return True
 
 
-def _fill_by_nodes(topology: Topology, group: Group) -> bool:
-    """Fills `rows` of a group of a network without loops; False where an output is missing."""
+def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
+    """Fills `rows`, for a network without loops; False where an output is missing."""
     order = np.argsort(topology.epochs, kind="stable").tolist()
-    group.given = _by_node(group.asked[0])
-    outputs = _by_node(group.asked[1])
-    found = _closure(topology, order, outputs, group.given)
-    all_keys = {
-        node: np.union1d(keys, group.given.get(node, _EMPTY)) for node, keys in found.items()
-    }
+    segment.given = _by_node(segment.asked[0])
+    given = {node: segment.there(node) for node in {*segment.known, *segment.given}}
+    outputs = _by_node(segment.asked[1])
+    found = _closure(topology, order, outputs, given)
+    all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in found.items()}
     computable: dict[int, np.ndarray | bool] = {}
     used: dict[int, list[np.ndarray]] = {}
     simple = True  # everything is computable, and everything is used
@@ -236,7 +299,7 @@ def _fill_by_nodes(topology: Topology, group: Group) -> bool:
         simple = simple and bool(ok.all()) and all(mask.all() for mask in used[node])
         if ok.all():
             computable[node] = True
-        elif node in group.given:
+        elif node in given:
             state = np.ones(len(all_keys[node]), bool)
             state[np.searchsorted(all_keys[node], keys)] = ok
             computable[node] = state
@@ -245,13 +308,13 @@ def _fill_by_nodes(topology: Topology, group: Group) -> bool:
     if any(computable[node] is not True for node in outputs):
         return False
     if simple:
-        group.rows = {node: keys for node, keys in found.items() if len(keys)}
-        group.num_candidates = sum(map(len, (*group.rows.values(), *group.given.values())))
+        segment.rows = {node: keys for node, keys in found.items() if len(keys)}
+        segment.num_candidates = sum(map(len, (*segment.rows.values(), *segment.given.values())))
     else:
-        group.rows = _closure(topology, order, outputs, group.given, used, found)
+        segment.rows = _closure(topology, order, outputs, given, used, found)
         if all(state is True for state in computable.values()):
-            count = sum(map(len, (*found.values(), *group.given.values())))
-            group.num_candidates = count
+            count = sum(map(len, (*found.values(), *segment.given.values())))
+            segment.num_candidates = count
     return True
 
 

@@ -21,6 +21,7 @@ from .components.base import Properties
 from .compute.time_grid import reorder_indexes
 from .graph import Graph, Group
 from .indexes import NO_TIME, RowTable, pack_tx, unpack_tx
+from .request import ComputationRequest
 from .topology import Topology
 
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # n, t, x: int64
@@ -31,7 +32,8 @@ Parts = list[tuple[Group, np.ndarray]]
 class Step:
     """One batch: a node, its rows, and whether they are given by the caller.
 
-    `source` is for a dim-range the number of the step whose columns it takes.
+    `source` is for a dim-range the number of the step whose columns it takes; `segment` is the
+    number of the request that the step is made for.
     """
 
     node: int
@@ -40,6 +42,7 @@ class Step:
     x: np.ndarray
     is_input: bool = False
     source: int = -1
+    segment: int = 0
 
     def __len__(self) -> int:
         return len(self.t)
@@ -68,7 +71,9 @@ class Steps:
         self._tables: dict[int, RowTable] = {}
         self._ranges: dict[tuple[int, int], int] = {}
         self._expanded: dict[bytes, Columns] = {}
-        self._add_phases()
+        self._segment = 0
+        for self._segment, request in enumerate(graph.requests):
+            self._add_phases(request)
 
     @cached_property
     def start_array(self) -> np.ndarray:
@@ -109,35 +114,37 @@ class Steps:
 
     # Phases
 
-    def _add_phases(self) -> None:
-        graph, topology = self._graph, self.topology
-        given = {name.name: name for name in graph.request.inputs if len(name.indexes)}
+    def _add_phases(self, request: ComputationRequest) -> None:
+        topology = self.topology
+        given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
         self.num_phases += bool(given)
-        for node in sorted(topology.number(name) for name in given):
-            columns = given[topology.nodes[node].name].indexes.astype(np.int64).T
+        for node in sorted(given):
+            columns = given[node].indexes.astype(np.int64).T
             self._add(Step(node, *columns, is_input=True))
+        segments = [group.segments[self._segment] for group in self._graph.groups]
         for epoch in range(len(topology.epoch_members)):
             members = topology.epoch_members[epoch]
-            if any(node in group.levels for group in graph.groups for node in members):
+            if any(node in segment.levels for segment in segments for node in members):
                 self._add_levels(members)
             else:
                 self._add_phase({node: self._parts(node) for node in members})
 
     def _parts(self, node: int) -> Parts:
-        groups = self._graph.groups
-        return [(g, g.rows[node]) for g in groups if node in g.rows and len(g.rows[node])]
+        listed = [(g, g.segments[self._segment].rows.get(node, ())) for g in self._graph.groups]
+        return [(group, keys) for group, keys in listed if len(keys)]  # type: ignore[misc]
 
     def _add_levels(self, members: list[int]) -> None:
         """The phases of a loop: all rows of one level together."""
         by_level: dict[int, dict[int, Parts]] = {}
         for group in self._graph.groups:
+            segment = group.segments[self._segment]
             for node in members:
-                if node not in group.rows:
+                if node not in segment.rows:
                     continue
-                levels = group.levels[node]
+                levels = segment.levels[node]
                 order = np.argsort(levels, kind="stable")
                 values, starts = np.unique(levels[order], return_index=True)
-                parts = np.split(group.rows[node][order], starts[1:])
+                parts = np.split(segment.rows[node][order], starts[1:])
                 for level, keys in zip(values.tolist(), parts, strict=True):
                     by_level.setdefault(level, {}).setdefault(node, []).append((group, keys))
         for level in sorted(by_level):
@@ -181,6 +188,7 @@ class Steps:
 
     def _add(self, step: Step) -> int:
         number = len(self.steps)
+        step.segment = self._segment
         self.steps.append(step)
         start = self.starts[-1]
         self.starts.append(start + len(step))
@@ -196,9 +204,10 @@ class Steps:
                 node = self.steps[step.source].node
             parts = [(step.n, step.t[step.t != NO_TIME], step.x)]
             for group in self._graph.groups:
-                for listed in (group.rows, group.given):
-                    if node in listed:
-                        parts.append((group.ns, *unpack_tx(listed[node])))
+                for segment in group.segments:
+                    for listed in (segment.rows, segment.given):
+                        if node in listed:
+                            parts.append((group.ns, *unpack_tx(listed[node])))
             low = [min(part[i].min() for part in parts if len(part[i])) for i in range(3)]
             high = [max(part[i].max() for part in parts if len(part[i])) for i in range(3)]
             count = sum(len(part[0]) * len(part[1]) for part in parts[1:]) + len(step)
@@ -207,7 +216,7 @@ class Steps:
 
     def _add_output(self, node: int, parts: Parts) -> None:
         name = self.topology.nodes[node].name
-        io = self._graph.request.find(name, output=True)
+        io = self._graph.requests[self._segment].find(name, output=True)
         count = sum(len(group.ns) * len(keys) for group, keys in parts)
         if io is None or len(io.indexes) != count:
             raise ShapeError(
@@ -236,8 +245,8 @@ class Steps:
     ) -> tuple[Group, np.ndarray]:
         """The keys of the descriptor node that the rows of a component really use."""
         places = self.topology.dependencies(node, *unpack_tx(keys))
-        there = group.rows.get(node - 1)
-        if there is None or not places:
+        there = group.segments[self._segment].there(node - 1)
+        if not len(there) or not places:
             return group, keys[:0]
         wanted = np.unique(np.concatenate([pack_tx(t, x) for _, t, x in places]))
         place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)

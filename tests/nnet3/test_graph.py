@@ -50,15 +50,14 @@ def test_both_builders_agree(inputs, monkeypatch):
     slow = Graph(nodes, wanted)
     assert fast.num_cindexes == slow.num_cindexes
     assert fast.num_candidates == slow.num_candidates
-    for one, other in zip(fast.groups, slow.groups, strict=True):
+    for one, other in zip(fast.groups[0].segments, slow.groups[0].segments, strict=True):
         assert {n: k.tolist() for n, k in one.rows.items() if len(k)} == {
             n: k.tolist() for n, k in other.rows.items()
         }
 
 
 def _explore(nodes, group):
-    graph_module._fill_by_exploring(nodes, group)
-    return True
+    return graph_module._fill_by_exploring(nodes, group)
 
 
 def test_groups_of_equal_n():
@@ -172,3 +171,35 @@ def test_row_table(far):
     assert table.find(*asked).tolist() == [10, 12, -1, -1]
     outside = np.array([7]), np.array([-9]), np.array([0])
     assert table.find(*outside).tolist() == [-1]
+
+
+def test_segments_read_what_was_computed_before():
+    segments = [request(range(0, 4), range(0, 3), ns=(0,)), request(range(4, 7), range(3, 6), (0,))]
+    graph = Graph(topology(RNN), *segments)
+    steps = Steps(graph).steps
+    of_a = [(step.segment, *step.indexes[0, 1:2].tolist()) for step in steps if step.node == 2]
+    assert of_a == [(0, 0), (0, 1), (0, 2), (1, 3), (1, 4), (1, 5)]
+    text = Compiler(topology(RNN), *segments).compile().to_kaldi()
+    assert text.count("computation segment separator") == 2
+    assert graph.num_cindexes == 4 + 3 * 3 + 3 + 3 * 3
+
+
+def test_a_convolution_in_segments_repeats_only_its_input():
+    text = """\
+input-node name=input dim=2
+component name=a type=TdnnComponent time-offsets=-2,0 input-dim=2 output-dim=3
+component-node name=a component=a input=input
+output-node name=output input=a
+"""
+    first, second = request(range(-2, 4), range(4), (0,)), request(range(4, 8), range(4, 8), (0,))
+    steps = Steps(Graph(topology(text), first, second)).steps
+    times = {(step.segment, step.node): step.t.tolist() for step in steps}
+    assert times[1, 1] == list(range(2, 8))
+    assert times[1, 2] == list(range(4, 8))
+
+
+def test_rows_of_an_earlier_segment_are_not_given_again():
+    with pytest.raises(ShapeError, match="request 1 lists rows of 'input' a second time"):
+        Graph(topology(RNN), request(range(4), range(3)), request(range(3, 6), range(3, 6)))
+    with pytest.raises(NotComputableError, match="request 1: 2 of 6 output rows"):
+        Graph(topology(RNN), request(range(4), range(3)), request(range(5, 6), range(3, 6)))
