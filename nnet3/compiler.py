@@ -359,7 +359,7 @@ class Compiler:
 
     def _backprop(self, number: int, info: StepInfo) -> None:
         properties = self.topology.nodes[info.step.node].component.properties
-        before = self.infos[number - 1]
+        before, request = self.infos[number - 1], self.requests[0]
         self._add(
             Command(
                 "Backprop",
@@ -372,10 +372,8 @@ class Compiler:
                     info.deriv,
                     before.deriv,
                 ),
-                store_stats=self.request.store_component_stats
-                and (self.request.need_model_derivative or not properties & Properties.UPDATABLE),
-                store_stats=self.requests[0].store_component_stats
-                and (self.requests[0].need_model_derivative or not properties & Properties.UPDATABLE),
+                store_stats=request.store_component_stats
+                and (request.need_model_derivative or not properties & Properties.UPDATABLE),
                 use_memo=bool(properties & Properties.USES_MEMO),
             )
         )
