@@ -46,7 +46,8 @@ class Command:
         step: the number of the step of Propagate and Backprop; its memo goes by that.
         precomputed: number of the precomputed indexes; 0: none.
         deriv: for Backprop, sub-matrices (input value, output value, output deriv, input deriv).
-        store_stats: for Propagate: the component's statistics are stored.
+        store_stats: the component's statistics are stored: after Propagate those of its values,
+            with Backprop those that it keeps then, and self-repair is done.
         use_memo: a memo goes from Propagate to Backprop.
     """
 
@@ -209,6 +210,17 @@ class Computation:
                 cols = f"{s.col}:{s.col + s.cols - 1}"
             parts.append(f"m{s.matrix}({row + s.row},{cols})")
         return f"[{','.join(parts)}]"
+
+
+def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
+    """The sub-matrices in pairs (sub-matrix, row), and the pairs with these counted from 0."""
+    assert pairs is not None
+    sources = np.unique(pairs[:, 0])
+    sources = sources[sources >= 0]
+    numbered = pairs.copy()
+    real = pairs[:, 0] >= 0
+    numbered[real, 0] = np.searchsorted(sources, pairs[real, 0])
+    return sources.tolist(), numbered
 
 
 _PLAIN = {
