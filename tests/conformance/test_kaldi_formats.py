@@ -21,12 +21,8 @@ SINGLE = ("components", "random_nets")
 
 
 def archives(folder):
-    """Archives below `folder`, but for examples of chain models, which are no plain tables."""
-    return sorted(
-        path
-        for path in (FOLDER / folder).rglob("*.ark")
-        if not (folder == "chain" and path.name.startswith("egs"))
-    )
+    """Archives below `folder`."""
+    return sorted((FOLDER / folder).rglob("*.ark"))
 
 
 FOLDERS = sorted(p.name for p in FOLDER.iterdir() if p.is_dir()) if FOLDER.exists() else []

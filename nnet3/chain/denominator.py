@@ -1,0 +1,193 @@
+"""The denominator of LF-MMI: forward-backward over the graph of all pdf sequences.
+
+Source: Kaldi's `chain/chain-den-graph.cc` and `chain/chain-denominator.cc`. As there,
+probabilities are not logarithms; those of each frame are divided by the sum of the frame before. The
+HMM is leaky: at every frame a part of all probability flows to the initial distribution, so that no
+sequence of outputs is impossible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...framework.errors import FormatError, ShapeError
+from .fst import Fst
+from .sparse_product import SparseMatrix
+
+LIMIT = 30.0
+"""Outputs are cut to [-LIMIT, LIMIT] before they are exponentiated."""
+
+_INITIAL_STEPS = 100
+_TOLERANCE = 2.0  # so much may the sum of the posteriors of a frame differ from that of sequences
+
+
+@dataclass(eq=False)
+class DenominatorGraph:
+    """A denominator graph: transitions of an HMM whose pdfs stand on the arcs.
+
+    Attributes:
+        states, num_pdfs: how many there are.
+        source, nextstate, pdf: of each arc, [arcs].
+        prob: probability of each arc, float64, [arcs].
+        initial: probability of each state at the beginning, float64, [states].
+    """
+
+    states: int
+    num_pdfs: int
+    source: np.ndarray
+    nextstate: np.ndarray
+    pdf: np.ndarray
+    prob: np.ndarray
+    initial: np.ndarray
+
+    @classmethod
+    def of_fst(cls, fst: Fst, num_pdfs: int) -> DenominatorGraph:
+        """The graph of a denominator FST, whose labels are pdfs counted from 1.
+
+        Raises:
+            FormatError: it has no states, or labels that are none of 1 to `num_pdfs`.
+        """
+        if fst.start < 0 or not fst.arcs:
+            raise FormatError("the denominator FST is empty")
+        if not 0 < fst.ilabel.min() <= fst.ilabel.max() <= num_pdfs:
+            low, high = fst.ilabel.min(), fst.ilabel.max()
+            raise FormatError(
+                f"the denominator FST has labels {low} to {high}, the network {num_pdfs} outputs: "
+                f"1 to {num_pdfs} were expected"
+            )
+        source = fst.source()
+        prob = np.exp(-fst.weight.astype(np.float64))
+        initial = _initial_probs(fst, source, prob)
+        return cls(fst.states, num_pdfs, source, fst.nextstate, fst.ilabel - 1, prob, initial)
+
+    @lru_cache(maxsize=4)  # noqa: B019  a graph lives as long as the training does
+    def bound(self, xp: Any, dtype: np.dtype) -> _Transitions:
+        """The graph's sparse matrices for arrays of `xp` and `dtype`."""
+        return _Transitions(self, xp, dtype)
+
+
+def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray:
+    """The mean distribution over states in the first frames after the start state."""
+    total = np.bincount(source, prob, fst.states) + np.exp(-fst.final.astype(np.float64))
+    if np.any(total <= 0):
+        raise FormatError(f"state {int(np.argmin(total))} of the denominator FST leads nowhere")
+    share = prob / total[source]
+    current = np.zeros(fst.states)
+    current[fst.start] = 1.0
+    mean = np.zeros(fst.states)
+    for _ in range(_INITIAL_STEPS):
+        mean += current / _INITIAL_STEPS
+        current = np.bincount(fst.nextstate, current[source] * share, fst.states)
+        current /= current.sum()
+    return mean.astype(np.float32).astype(np.float64)
+
+
+class _Transitions:
+    """A graph as products. Arcs that lead to one state and have one pdf form a group: what flows
+    into a group is `into @ alpha`, and only there the output of the network comes in."""
+
+    def __init__(self, graph: DenominatorGraph, xp: Any, dtype: np.dtype) -> None:
+        key = graph.nextstate.astype(np.int64) * graph.num_pdfs + graph.pdf
+        keys, group = np.unique(key, return_inverse=True)
+        state, pdf = keys // graph.num_pdfs, keys % graph.num_pdfs
+        count, one = len(keys), np.ones(len(keys), dtype)
+        numbers, prob = np.arange(count), graph.prob.astype(dtype)
+        shape = (count, graph.states)
+        self.into = SparseMatrix(xp, group, graph.source, prob, shape)
+        self.back = SparseMatrix(xp, graph.source, group, prob, shape[::-1])
+        self.to_states = SparseMatrix(xp, state, numbers, one, shape[::-1])
+        self.to_pdfs = SparseMatrix(xp, pdf, numbers, one, (graph.num_pdfs, count))
+        self.state, self.pdf = xp.asarray(state), xp.asarray(pdf)
+        self.initial = xp.asarray(graph.initial.astype(dtype)[:, None])
+        self.groups = count
+
+
+@dataclass
+class DenominatorResult:
+    """Log-probability of all sequences, and the posterior of each pdf at each row, [rows, pdfs].
+
+    `consistent` is false where the posteriors do not add up: outputs far out of range.
+    """
+
+    log_prob: float
+    posterior: Any | None
+    consistent: bool = True
+
+
+def denominator(
+    graph: DenominatorGraph,
+    output: Any,
+    sequences: int,
+    leaky: float,
+    *,
+    posterior: bool = True,
+    xp: Any = np,
+) -> DenominatorResult:
+    """Forward-backward for `sequences` sequences of equal length.
+
+    Args:
+        graph: the denominator graph.
+        output: of the network (unnormalised log-likelihoods), [frames * sequences, pdfs]; row
+            t * sequences + s is frame t of sequence s. float32 or float64.
+        leaky: Kaldi's leaky-hmm-coefficient, above 0 and below 1.
+        posterior: whether posteriors are wanted.
+        xp: NumPy or CuPy.
+
+    Raises:
+        ShapeError: `output` does not fit the graph or the number of sequences.
+    """
+    rows, pdfs = output.shape
+    if pdfs != graph.num_pdfs or sequences <= 0 or rows % sequences:
+        raise ShapeError(
+            f"the denominator graph has {graph.num_pdfs} pdfs; an output of shape "
+            f"[{rows}, {pdfs}] for {sequences} sequences does not fit"
+        )
+    if not 0.0 < leaky < 1.0:
+        raise ShapeError(f"the leaky HMM coefficient is {leaky}, not between 0 and 1")
+    moves = graph.bound(xp, output.dtype)
+    frames = rows // sequences
+    likelihood = xp.empty((frames, pdfs, sequences), output.dtype)
+    likelihood[...] = output.reshape(frames, sequences, pdfs).transpose(0, 2, 1)
+    xp.clip(likelihood, -LIMIT, LIMIT, out=likelihood)
+    xp.exp(likelihood, out=likelihood)
+
+    scales = xp.empty((frames, sequences), output.dtype)
+    flow = xp.empty((frames, moves.groups, sequences), output.dtype)
+    group_likelihood = xp.empty(flow.shape[1:], output.dtype)
+    leak = moves.initial * output.dtype.type(leaky)
+    alpha = xp.repeat(moves.initial, sequences, axis=1)
+    for t in range(frames):
+        scales[t] = alpha.sum(axis=0)
+        alpha += leak * scales[t]
+        flow[t] = moves.into @ alpha
+        xp.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
+        group_likelihood *= flow[t]
+        alpha = moves.to_states @ group_likelihood
+        alpha /= scales[t]
+    alpha += leak * alpha.sum(axis=0)
+    total = alpha.sum(axis=0)
+    logs = xp.log(total.astype(np.float64)).sum() + xp.log(scales.astype(np.float64)).sum()
+    result = DenominatorResult(float(logs), None)
+    if not posterior:
+        return result
+
+    # beta is divided by the total, so that alpha times beta are posteriors.
+    beta = xp.repeat((1 / total)[None], graph.states, axis=0)
+    beta += (leak * beta).sum(axis=0)
+    posteriors = likelihood  # overwritten frame by frame, when it has been read
+    for t in range(frames - 1, -1, -1):
+        xp.take(likelihood[t], moves.pdf, axis=0, out=group_likelihood)
+        group_likelihood *= beta[moves.state]
+        group_likelihood /= scales[t]
+        beta = moves.back @ group_likelihood
+        group_likelihood *= flow[t]
+        posteriors[t] = moves.to_pdfs @ group_likelihood
+        beta += (leak * beta).sum(axis=0)
+    result.posterior = posteriors.transpose(0, 2, 1).reshape(rows, pdfs)
+    gap = abs(float(posteriors[0].sum()) - sequences)
+    result.consistent = bool(gap <= _TOLERANCE)  # false for NaN
+    return result

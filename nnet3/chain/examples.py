@@ -1,0 +1,150 @@
+"""Chain examples: features with the supervision of LF-MMI training.
+
+Source: Kaldi's `nnet3/nnet-chain-example.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...framework.errors import ShapeError
+from .. import matrix_io
+from ..examples import NnetIo
+from ..index_io import read_indexes, write_indexes
+from .supervision import Supervision, merge_supervision
+
+if TYPE_CHECKING:
+    from ..kaldi_io import Reader, Writer
+
+_SHORTEST = len("<NnetIo> a <I1V> ")
+
+
+@dataclass(eq=False)
+class NnetChainSupervision:
+    """The supervision of one output.
+
+    Attributes:
+        name: of the output node.
+        indexes: n, t, x of each row of the output, int32, [rows, 3], frame by frame.
+        supervision: what the frames may be.
+        deriv_weights: how much the derivative of each row counts, float32, [rows]; may be empty.
+    """
+
+    name: str
+    indexes: np.ndarray
+    supervision: Supervision
+    deriv_weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetChainSupervision:
+        """Read one.
+
+        Raises:
+            FormatError: something else stands there, it is cut off, or sizes do not agree.
+        """
+        start = reader.offset
+        reader.expect_token("<NnetChainSup>")
+        name = reader.read_token()
+        indexes = read_indexes(reader)
+        supervision = Supervision.read(reader)
+        weights = np.zeros(0, np.float32)
+        if reader.expect_token("<DW>", "<DW2>", "</NnetChainSup>") != "</NnetChainSup>":
+            weights = matrix_io.read_vector(reader, np.float32)
+            reader.expect_token("</NnetChainSup>")
+        if len(indexes) != supervision.rows or len(weights) not in (0, len(indexes)):
+            raise reader.error(
+                f"{name} has {len(indexes)} Indexes and {len(weights)} weights of derivatives, "
+                f"but {supervision.rows} frames of supervision",
+                start,
+            )
+        return cls(name, indexes, supervision, weights)
+
+    def write(self, writer: Writer) -> None:
+        """Write it, in the form of the writer."""
+        writer.write_token("<NnetChainSup>")
+        writer.write_token(self.name)
+        write_indexes(writer, self.indexes)
+        self.supervision.write(writer)
+        writer.write_token("<DW2>")
+        writer.write_vector(self.deriv_weights)
+        writer.write_token("</NnetChainSup>")
+
+
+@dataclass(eq=False)
+class NnetChainExample:
+    """The inputs and the supervised outputs of one example, or of several merged ones."""
+
+    inputs: list[NnetIo]
+    outputs: list[NnetChainSupervision]
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetChainExample:
+        """Read one.
+
+        Raises:
+            FormatError: something else stands there, or it is cut off.
+        """
+        reader.expect_token("<Nnet3ChainEg>")
+        reader.expect_token("<NumInputs>")
+        inputs = [NnetIo.read(reader) for _ in range(_read_count(reader))]
+        reader.expect_token("<NumOutputs>")
+        outputs = [NnetChainSupervision.read(reader) for _ in range(_read_count(reader))]
+        reader.expect_token("</Nnet3ChainEg>")
+        return cls(inputs, outputs)
+
+    def write(self, writer: Writer) -> None:
+        """Write it, in the form of the writer."""
+        writer.write_token("<Nnet3ChainEg>")
+        for token, parts in (("<NumInputs>", self.inputs), ("<NumOutputs>", self.outputs)):
+            writer.write_token(token)
+            writer.write_int32(len(parts))
+            _end_line(writer)
+            for part in parts:
+                part.write(writer)
+                _end_line(writer)
+        writer.write_token("</Nnet3ChainEg>")
+
+
+def _end_line(writer: Writer) -> None:
+    if not writer.binary:
+        writer.write_raw("\n")
+
+
+def _read_count(reader: Reader) -> int:
+    start = reader.offset
+    count = reader.read_int32()
+    if count <= 0 or count * _SHORTEST > reader.remaining():
+        raise reader.error(f"an example with {count} inputs or outputs cannot stand here", start)
+    return count
+
+
+def merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
+    """One output for all sequences of `parts`; sequence number i gets n = i.
+
+    Raises:
+        ShapeError: the parts have different names, lengths or weights.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    for part in parts[1:]:
+        if part.name != first.name or len(part.indexes) != len(first.indexes):
+            raise ShapeError(
+                f"chain outputs {first.name} with {len(first.indexes)} rows and {part.name} with "
+                f"{len(part.indexes)} cannot be merged"
+            )
+        if bool(len(part.deriv_weights)) != bool(len(first.deriv_weights)):
+            raise ShapeError("chain examples with and without weights of derivatives differ")
+    if any(part.indexes[:, 0].any() for part in parts):
+        raise ShapeError("chain examples that are merged already cannot be merged again")
+    stacked = np.stack([part.indexes for part in parts], axis=1)
+    stacked[:, :, 0] = np.arange(len(parts))
+    weights = first.deriv_weights
+    if len(weights):
+        weights = np.stack([part.deriv_weights for part in parts], axis=1).ravel()
+    supervision = merge_supervision([part.supervision for part in parts])
+    return NnetChainSupervision(first.name, stacked.reshape(-1, 3), supervision, weights)

@@ -1,0 +1,122 @@
+"""The LF-MMI objective of one minibatch and its derivatives.
+
+Source: Kaldi's `chain/chain-training.cc`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .denominator import LIMIT, DenominatorGraph, denominator
+from .numerator import numerator
+from .supervision import Supervision
+
+_log = logging.getLogger(__name__)
+
+_FAILED = -10.0  # the objective of a frame where it cannot be computed
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """Kaldi's ChainTrainingOptions.
+
+    Attributes:
+        l2_regularize: half of it times the square of the output is subtracted.
+        out_of_range_regularize: scale of the pull on outputs beyond [-30, 30].
+        leaky_hmm_coefficient: what flows at each frame from every state to the initial ones.
+        xent_regularize: scale of the cross-entropy objective of the output `...-xent`.
+    """
+
+    l2_regularize: float = 0.0
+    out_of_range_regularize: float = 0.01
+    leaky_hmm_coefficient: float = 1e-5
+    xent_regularize: float = 0.0
+
+
+@dataclass
+class ChainObjective:
+    """The result for one output.
+
+    Attributes:
+        objective: log-probability of the supervision less that of everything, times the weight.
+        l2_term: what l2 regularisation adds.
+        weight: of all frames.
+        deriv: with respect to the output, [rows, pdfs]; None if not asked for.
+        xent_deriv: posteriors of the supervision times the weight: the targets of the
+            cross-entropy output, [rows, pdfs]; None if not asked for.
+    """
+
+    objective: float
+    l2_term: float
+    weight: float
+    deriv: Any | None = None
+    xent_deriv: Any | None = None
+
+
+def chain_objective(
+    options: ChainOptions,
+    graph: DenominatorGraph,
+    supervision: Supervision,
+    output: Any,
+    *,
+    deriv: bool = True,
+    xent: bool = False,
+    penalize: bool = False,
+    xp: Any = np,
+) -> ChainObjective:
+    """The objective function of an output, and its derivatives where asked for.
+
+    Args:
+        options: scales and coefficients.
+        graph: the denominator graph.
+        supervision: of the minibatch.
+        output: of the network, [frames * sequences, pdfs], float32 or float64.
+        deriv, xent: which derivatives are wanted.
+        penalize: whether outputs out of range are pulled back this time. Training does it at every
+            other minibatch, with twice the scale, as Kaldi does.
+        xp: NumPy or CuPy.
+
+    Raises:
+        ShapeError: `output` does not fit the supervision or the graph.
+    """
+    weight = supervision.weight
+    numerator_prob, paths = numerator(supervision, output, xp)
+    every = denominator(
+        *(graph, output, supervision.num_sequences, options.leaky_hmm_coefficient),
+        posterior=deriv,
+        xp=xp,
+    )
+    result = ChainObjective(
+        weight * (numerator_prob - every.log_prob), 0.0, supervision.total_weight
+    )
+    if not (np.isfinite(result.objective) and every.consistent):
+        _log.warning(
+            "the LF-MMI objective is %g and the denominator's posteriors are %s; "
+            "taking %g for each frame",
+            result.objective,
+            "consistent" if every.consistent else "not consistent",
+            _FAILED,
+        )
+        result.objective = _FAILED * result.weight
+        result.deriv = xp.zeros_like(output) if deriv else None
+        paths[...] = 0
+    elif deriv:
+        result.deriv = every.posterior
+        xp.subtract(paths, result.deriv, out=result.deriv)
+        result.deriv *= output.dtype.type(weight)
+    if xent:
+        paths *= output.dtype.type(weight)
+        result.xent_deriv = paths
+    if deriv and penalize and options.out_of_range_regularize:
+        scale = output.dtype.type(2.0 * options.out_of_range_regularize)
+        result.deriv += scale * (xp.clip(output, -LIMIT, LIMIT) - output)
+    if options.l2_regularize:
+        scale = weight * options.l2_regularize
+        result.l2_term = -0.5 * scale * float(xp.vdot(output, output))
+        if deriv:
+            result.deriv -= output.dtype.type(scale) * output
+    return result
