@@ -1,8 +1,8 @@
 """The denominator of LF-MMI: forward-backward over the graph of all pdf sequences.
 
-Source: Kaldi's `chain/chain-den-graph.cc` and `chain/chain-denominator.cc`. As there,
-probabilities are not logarithms; those of each frame are divided by the sum of the frame before. The
-HMM is leaky: at every frame a part of all probability flows to the initial distribution, so that no
+Source: Kaldi's `chain/chain-den-graph.cc` and `chain/chain-denominator.cc`. As there, these are
+probabilities, not logarithms, each frame's divided by the sum of the frame before. The HMM is
+leaky: at every frame a part of all probability flows to the initial distribution, so that no
 sequence of outputs is impossible.
 """
 
