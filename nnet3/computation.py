@@ -43,7 +43,8 @@ class Command:
         alpha: the scale, or the constant of SetConst.
         rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2].
         node: the node of AcceptInput, ProvideOutput, Propagate and Backprop.
-        step: the number of the step of Propagate and Backprop; its memo goes by that.
+        step: the number of the step of Propagate and Backprop; its memo goes by that. Of GotoLabel
+            the number of the command that is the label.
         precomputed: number of the precomputed indexes; 0: none.
         deriv: for Backprop, sub-matrices (input value, output value, output deriv, input deriv).
         store_stats: the component's statistics are stored: after Propagate those of its values,
@@ -196,6 +197,8 @@ class Computation:
             return f"{names[c.target]} = user input [for node: '{node.name}']"
         if c.type == "ProvideOutput":
             return f"output {names[c.target]} to user [for node: '{node.name}']"
+        if c.type == "GotoLabel":
+            return f"goto c{c.step}"
         return _PLAIN[c.type]
 
     def _pairs(self, rows: np.ndarray | None) -> str:
@@ -226,5 +229,6 @@ def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
 _PLAIN = {
     "NoOperation": "[no-op]",
     "NoOperationPermanent": "[no-op-permanent]",
+    "NoOperationLabel": "[label for goto statement]",
     "NoOperationMarker": "# computation segment separator [e.g., begin backward commands]",
 }

@@ -14,6 +14,7 @@ from ..framework.names import grad_name
 from ..framework.plain_net import PlainNet
 from ..framework.scope import Scope
 from ..proto import net_pb2 as pb
+from .compute import part_of, set_statistic
 from .nnet import Nnet
 
 
@@ -69,16 +70,16 @@ class NnetComputer:
                 value = decode_attr(var.initializer.attrs["value"])
                 self._arrays.var(var.name).set(value)
 
-    def _parameter(self, name: str) -> np.ndarray:
+    def _component(self, name: str) -> tuple[Any, str]:
+        """The component that a variable belongs to, and the rest of the variable's name."""
         component, _, path = name.partition("/")
         if component not in self._nnet.components:
             hint = nearest(component, self._nnet.components)
             raise VariableError(f"the network has no component '{component}'{hint}")
-        holder: Any = self._nnet.components[component]
-        *numbers, field = path.split(".")
-        for number in numbers:
-            holder = holder.components[int(number)]
-        array = getattr(holder, field)
+        return self._nnet.components[component], path
+
+    def _parameter(self, name: str) -> np.ndarray:
+        array = getattr(*part_of(*self._component(name)))
         wanted = tuple(self._vars[name].dims)
         if array.shape != wanted:
             raise ShapeError(f"{name} is {list(array.shape)}, and was {list(wanted)} when compiled")
@@ -163,6 +164,16 @@ class NnetComputer:
                 parts.append(np.zeros(component.num_parameters, np.float32))
             parts += [self._value(grad_name(field)).reshape(-1) for field in fields]
         return np.concatenate(parts)
+
+    def store_statistics(self) -> None:
+        """Hand the statistics that runs have collected to the components of the network.
+
+        They are collected where the request has `store_component_stats`, on from what the network
+        held when it was compiled; computers that share a scope add to the same sums.
+        """
+        for var in self._vars.values():
+            if var.kind == STATE and var.dtype == pb.FLOAT64:
+                set_statistic(*self._component(var.name), self._value(var.name))
 
     def _value(self, variable: str) -> np.ndarray:
         return self._scope.get(variable).numpy()

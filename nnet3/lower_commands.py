@@ -3,9 +3,10 @@
 Matrices become variables `m1`, `m2`, ...; those that the caller gives or takes are called
 `input.NODE`, `output.NODE`, `output_deriv.NODE` and `input_deriv.NODE`. Parameters are variables
 `COMPONENT/FIELD`, their plain gradients `COMPONENT/FIELD@GRAD`; what a component holds besides (the
-statistics of a batch norm, say) are states that carry their values as initialisers. Allocation and
-release of memory are left to the plan that runs the list: a matrix that is set to zero before use
-becomes a `fill_constant`, and a deallocation nothing.
+transform of a batch norm in test mode, say) are states that carry their values as initialisers.
+Where statistics are stored, they are states `COMPONENT/FIELD`, too, float64, which the operators
+add to. Allocation and release of memory are left to the plan that runs the list: a matrix that is
+set to zero before use becomes a `fill_constant`, and a deallocation nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class _Lowering:
         self.role = FORWARD
         self.ops: dict[str, ComponentOps] = {}
         self.fields: dict[str, list[str]] = {}  # component -> arrays of it that have variables
+        self.states: dict[str, list[str]] = {}  # component -> statistics that have variables
         self.started: set[str] = set()  # components whose gradients hold something
         self.forward: dict[int, Command] = {}  # step -> its Propagate
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -174,8 +176,7 @@ class _Lowering:
             for field, array in recipe.parameters.items():
                 self._declare_array(f"{name}/{field}", array, pb.VarDesc.PARAMETER)
             for field, array in recipe.constants.items():
-                value = make_op("constant", {}, {"out": f"{name}/{field}"}, {"value": array})
-                self._declare_array(f"{name}/{field}", array, pb.VarDesc.STATE, value)
+                self._declare_state(f"{name}/{field}", array)
         common = {
             "prefix": f"step{c.step}",
             "parameters": name,
@@ -190,9 +191,24 @@ class _Lowering:
         var = make_var(name, array.shape, array.dtype, kind, initializer=value)
         self.net.vars.append(var)
 
+    def _declare_state(self, name: str, array: np.ndarray) -> None:
+        value = make_op("constant", {}, {"out": name}, {"value": array})
+        self._declare_array(name, array, pb.VarDesc.STATE, value)
+
+    def _statistics(self, name: str, c: Command, wanted: bool) -> str | None:
+        """The prefix of a component's statistics where they are wanted; else None."""
+        if wanted and name not in self.states:
+            states = self.ops[name].states(name, self.computation.precomputed[c.precomputed])
+            fields = [state.removeprefix(f"{name}.") for state in states]
+            self.states[name] = fields
+            for field, array in zip(fields, states.values(), strict=True):
+                self._declare_state(f"{name}/{field}", array)
+        return name if wanted else None
+
     def _extend(self, name: str, made: list[pb.OpDesc]) -> None:
         """Adds operators of a component, its arrays under their own names."""
-        names = {f"{name}.{field}": f"{name}/{field}" for field in self.fields[name]}
+        fields = self.fields[name] + self.states.get(name, [])
+        names = {f"{name}.{field}": f"{name}/{field}" for field in fields}
         for field in self.fields[name]:
             names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
         for op in made:
@@ -203,7 +219,8 @@ class _Lowering:
 
     def _propagate(self, c: Command) -> None:
         ops, common, _ = self._component(c)
-        made = ops.propagate(self.names[c.source], self.names[c.target], **common)
+        states = self._statistics(common["parameters"], c, c.store_stats)
+        made = ops.propagate(self.names[c.source], self.names[c.target], states=states, **common)
         self.forward[c.step] = c
         self._extend(common["parameters"], made)
 
@@ -212,6 +229,7 @@ class _Lowering:
         name = common["parameters"]
         wanted = self.computation.need_model_derivative and bool(trained)
         forward = self.forward[c.step]
+        states = self._statistics(name, c, c.store_stats)
         made = ops.backprop(
             self.names[forward.source],
             self.names[forward.target],
@@ -219,6 +237,7 @@ class _Lowering:
             self.names[c.deriv[3]] or None,
             param_derivs=f"{name}@D" if wanted else None,
             accumulate=wanted and name in self.started,
+            states=states,
             **common,
         )
         if wanted and name not in self.started:

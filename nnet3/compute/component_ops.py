@@ -146,6 +146,7 @@ class ComponentOps:
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
+        states: str | None = None,
     ) -> list[pb.OpDesc]:
         """Operators that compute `out` from `x` (the same name: in place).
 
@@ -156,16 +157,21 @@ class ComponentOps:
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to what `out` holds.
+            states: prefix of the variables of the component's statistics, which are then added to;
+                see `states`.
         """
-        key = ("forward", *self._key(indexes, rows), x == out, add)
+        key = ("forward", *self._key(indexes, rows), x == out, add, states is not None)
         if key not in self._templates:
-            steps = self.recipe(indexes, rows).steps
+            recipe = self.recipe(indexes, rows)
+            steps = recipe.steps
+            if states is not None:
+                steps = steps + recipe.stats
             if x == out:
                 steps = _apart(steps, X, OUT)
             if add:
                 steps = _adding(steps, OUT)
             self._templates[key] = _Template(steps, FORWARD)
-        prefixes = _prefixes(prefix, parameters)
+        prefixes = _prefixes(prefix, parameters) | {"state": f"{states}."}
         return self._templates[key].use({X: x, OUT: out}, prefixes)
 
     def backprop(
@@ -182,6 +188,7 @@ class ComponentOps:
         rows: int = -1,
         add: bool = False,
         accumulate: bool = False,
+        states: str | None = None,
     ) -> list[pb.OpDesc]:
         """Operators that compute `in_deriv` and the plain gradient of the parameters.
 
@@ -190,16 +197,18 @@ class ComponentOps:
             param_derivs: prefix of the gradients' variables, or None.
             add: add to what `in_deriv` holds.
             accumulate: add to what the gradients of the parameters hold.
+            states: prefix of the variables of the component's statistics, as in training: they are
+                added to, and self-repair changes `in_deriv`.
         """
         given = in_deriv is not None
         wanted = param_derivs is not None
         same = in_deriv == out_deriv
         base = self._key(indexes, rows)
-        key = ("backward", *base, wanted, given, same, add, accumulate)
+        key = ("backward", *base, wanted, given, same, add, accumulate, states is not None)
         if key not in self._templates:
             recipe = self.recipe(indexes, rows)
             derivs = list(recipe.parameters) if wanted else []
-            steps = backward_steps(recipe, derivs, given)
+            steps = backward_steps(recipe, derivs, given, states is not None)
             if same:
                 steps = _apart(steps, OUT_DERIV, IN_DERIV)
             if add and given:
@@ -208,75 +217,15 @@ class ComponentOps:
                 for name in derivs:
                     steps = _adding(steps, deriv_of(PARAMETER + name))
             self._templates[key] = _Template(steps, BACKWARD)
-        prefixes = _prefixes(prefix, parameters) | {"deriv": f"{param_derivs}."}
+        prefixes = _prefixes(prefix, parameters)
+        prefixes |= {"deriv": f"{param_derivs}.", "state": f"{states}."}
         names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or "", EMPTY: EMPTY}
-        return self._templates[key].use(names, prefixes)
-
-    def store_stats(
-        self,
-        x: str,
-        out: str,
-        *,
-        prefix: str,
-        parameters: str,
-        states: str,
-        indexes: Any = None,
-        rows: int = -1,
-    ) -> list[pb.OpDesc]:
-        """Operators that add to the component's statistics; they follow those of `propagate`.
-
-        Args:
-            states: prefix of the variables of the statistics, see `states`.
-        """
-        key = ("stats", *self._key(indexes, rows))
-        if key not in self._templates:
-            self._templates[key] = _Template(self.recipe(indexes, rows).stats, FORWARD)
-        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
-        return self._templates[key].use({X: x, OUT: out}, prefixes)
-
-    def backprop_stats(
-        self,
-        x: str,
-        out: str,
-        out_deriv: str,
-        in_deriv: str | None,
-        *,
-        prefix: str,
-        parameters: str,
-        states: str,
-        indexes: Any = None,
-        rows: int = -1,
-    ) -> list[pb.OpDesc]:
-        """Operators that follow those of `backprop` in training: statistics and self-repair.
-
-        Self-repair changes `in_deriv`. `out_deriv` must still hold its value.
-        """
-        key = ("back_stats", *self._key(indexes, rows), in_deriv is not None)
-        if key not in self._templates:
-            steps = [
-                step
-                for step in self.recipe(indexes, rows).back_stats
-                if in_deriv is not None or not step.writes(IN_DERIV)
-            ]
-            self._templates[key] = _Template(steps, BACKWARD)
-        prefixes = _prefixes(prefix, parameters) | {"state": states + "."}
-        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
         return self._templates[key].use(names, prefixes)
 
     def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables of the component's statistics with their values so far, float64."""
         states = self.recipe(indexes, rows).states
         return {f"{prefix}.{name}": array for name, array in states.items()}
-
-    def set_states(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
-        """Hand statistics back to the component: those of `values` that `states` named."""
-        for name, value in values.items():
-            path = name.removeprefix(prefix + ".").split(".")
-            target = self.component
-            for number in path[:-1]:
-                target = target.components[int(number)]
-            scalar = isinstance(getattr(target, path[-1]), float)
-            setattr(target, path[-1], float(value[0]) if scalar else np.array(value))
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""
@@ -289,3 +238,18 @@ class ComponentOps:
         recipe = self.recipe(indexes, rows)
         both = recipe.parameters | recipe.constants
         return {f"{prefix}.{name}": array for name, array in both.items()}
+
+
+def part_of(component: Any, path: str) -> tuple[Any, str]:
+    """The part of a component and the attribute of it that a path such as `2.value_sum` names."""
+    *numbers, field = path.split(".")
+    for number in numbers:
+        component = component.components[int(number)]
+    return component, field
+
+
+def set_statistic(component: Any, path: str, value: np.ndarray) -> None:
+    """Hand a statistic, as `ComponentOps.states` gives it, back to the component."""
+    holder, field = part_of(component, path)
+    scalar = isinstance(getattr(holder, field), float)
+    setattr(holder, field, float(value[0]) if scalar else np.array(value))

@@ -22,5 +22,5 @@ def _(component: Any, recipe: Recipe) -> None:
         recipe.parameters |= inner.parameters
         recipe.constants |= inner.constants
         recipe.states |= inner.states
-        recipe.stats += [step.renamed(names) for step in inner.stats]
+        recipe.parts.append((inner, names))
         source = target

@@ -55,7 +55,7 @@ def keep_statistics(component: Any, recipe: Recipe) -> None:
             recipe.keep(
                 "nnet3.self_repair",
                 attrs,
-                back=True,
+                when="after",
                 grad=IN_DERIV,
                 out=OUT,
                 slopes=slopes,
@@ -66,7 +66,8 @@ def keep_statistics(component: Any, recipe: Recipe) -> None:
     squares = recipe.state("oderiv_sumsq", c.oderiv_sumsq, width)
     rows = recipe.state("oderiv_count", c.oderiv_count)
     attrs = {"of": "square"}
-    recipe.keep("nnet3.column_sums", attrs, back=True, x=OUT_DERIV, total=squares, count=rows)
+    slots = {"x": OUT_DERIV, "total": squares, "count": rows}
+    recipe.keep("nnet3.column_sums", attrs, when="before", **slots)
 
 
 @lowers(*_SHARED)

@@ -18,51 +18,65 @@ _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 
 @lowers("LstmNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
+    lower, scale = component.self_repair_config.reshape(2, 5)
     inputs = {"x": X, "w": recipe.parameter("params", component.params)}
-    if np.any(component.self_repair_config[5:]):
-        repair = lstm_self_repair(component)
-        inputs["repair"] = recipe.parameter("self_repair", repair, trainable=False)
-    recipe.op("nnet3.lstm", OUT, **inputs)
+    repair = {}
+    if scale.any():
+        slopes = component.deriv_sum / (1.0 + component.count)
+        push = np.where(slopes < lower[:, None], scale[:, None], 0).astype(np.float32)
+        repair["repair"] = recipe.parameter("self_repair", push, trainable=False)
+    recipe.op("nnet3.lstm", OUT, **inputs, **repair)
     shape = (5, component.cell_dim)
     totals = {
         "values": recipe.state("value_sum", component.value_sum, shape),
         "slopes": recipe.state("deriv_sum", component.deriv_sum, shape),
         "count": recipe.state("count", component.count),
+        "repaired": recipe.state("self_repair_total", component.self_repair_total, (5,)),
     }
-    recipe.keep("nnet3.lstm_statistics", back=True, x=X, w=inputs["w"], **totals)
-
-
-def lstm_self_repair(component: Any) -> np.ndarray:
-    """What self-repair pushes with, float32 [5, C]: its scale where the average slope is low."""
-    slopes = component.deriv_sum / (1.0 + component.count)
-    lower, scale = component.self_repair_config.reshape(2, 5, 1)
-    return np.where(slopes < lower, scale, 0).astype(np.float32)
+    attrs = {"lower": lower.tolist(), "scale": scale.tolist()}
+    recipe.keep("nnet3.lstm_statistics", attrs, when="after", **inputs, **totals, **repair)
 
 
 @lowers("GruNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
-    recipe.op("nnet3.gru", OUT, x=X, w=w)
-    _tanh_statistics(component, recipe)
+    recipe.op("nnet3.gru", OUT, x=X, w=w, **_tanh_statistics(component, recipe))
 
 
 @lowers("OutputGruNonlinearityComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
-    recipe.op("nnet3.output_gru", OUT, x=X, w=w)
-    _tanh_statistics(component, recipe)
+    recipe.op("nnet3.output_gru", OUT, x=X, w=w, **_tanh_statistics(component, recipe))
 
 
-def _tanh_statistics(component: Any, recipe: Recipe) -> None:
-    """Sums of h, which is the first part of the output, and of its slopes."""
+def _tanh_statistics(component: Any, recipe: Recipe) -> dict[str, str]:
+    """Sums of h, which is the first part of the output, and of its slopes; the repair of h.
+
+    Kaldi repairs by the statistics with the batch at hand, so they come before the gradient.
+    """
     width = (component.cell_dim,)
-    totals = {
-        "total": recipe.state("value_sum", component.value_sum, width),
-        "count": recipe.state("count", component.count),
-    }
+    count = recipe.state("count", component.count)
+    total = recipe.state("value_sum", component.value_sum, width)
     slopes = recipe.state("deriv_sum", component.deriv_sum, width)
-    recipe.keep("nnet3.column_sums", back=True, x=OUT, **totals)
-    recipe.keep("nnet3.column_sums", {"of": "tanh_slope"}, back=True, x=OUT, total=slopes)
+    recipe.keep("nnet3.column_sums", when="before", x=OUT, total=total, count=count)
+    recipe.keep("nnet3.column_sums", {"of": "tanh_slope"}, when="before", x=OUT, total=slopes)
+    if not component.self_repair_scale:
+        return {}
+    off = np.zeros(component.cell_dim, np.float32)
+    repair = recipe.parameter("self_repair", off, trainable=False)
+    recipe.keep(
+        "nnet3.draw_repair",
+        {
+            "lower": float(component.self_repair_threshold),
+            "scale": float(component.self_repair_scale),
+        },
+        when="before",
+        slopes=slopes,
+        count=count,
+        repair=repair,
+        repaired=recipe.state("self_repair_total", component.self_repair_total),
+    )
+    return {"repair": repair}
 
 
 def _sigmoid(k: Any, x: Any, out: Any) -> list[Callable[[], Any]]:
@@ -244,6 +258,8 @@ def _gru_shape(s: ShapeArgs, cells: int, wanted: int) -> None:
     rows, cols = s.rank("x", 2)
     if min(cols, wanted) >= 0 and cols != wanted:
         s.fail(f"x wants {wanted} columns for this w and has {cols}")
+    if s.has("repair"):
+        s.same_shape("repair and [C]", s["repair"], (cells,))
     s.set("out", ((rows, 2 * cells if cells >= 0 else -1), s.floats("x", "w")))
 
 
@@ -253,9 +269,14 @@ gru = operator(
         "Nonlinearity of a GRU. x [N, 3C+2R] holds z, r, the input part of h, the previous c' [C]"
         " and the previous recurrent s' [R]; with R = C there is no projection and x [N, 4C] holds"
         " no s', which is c'. w [C, R]. h = tanh(hpart + (r s') w'), c = (1 - z) h + z c'"
-        " -> out [N, 2C] = h, c."
+        " -> out [N, 2C] = h, c. `repair` [C] changes the gradient at the argument of h's tanh by"
+        " -repair h."
     ),
-    inputs=[Slot("x", "[N, 3C+2R] or [N, 4C]"), Slot("w", "[C, R]")],
+    inputs=[
+        Slot("x", "[N, 3C+2R] or [N, 4C]"),
+        Slot("w", "[C, R]"),
+        Slot("repair", "[C]: pushes of self-repair, see doc", optional=True),
+    ],
     outputs=[Slot("out", "[N, 2C]")],
     source=_SOURCE,
 )
@@ -321,6 +342,11 @@ def _gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[A
         partial(xp.subtract, one, work, work),
         partial(xp.multiply, delta, work, delta),
     ]
+    if k.get("repair") is not None:
+        calls += [
+            partial(xp.multiply, h, k["repair"], work),
+            partial(xp.subtract, delta, work, delta),
+        ]
     if d_z is not None:
         calls += [
             partial(xp.subtract, before, h, d_z),
@@ -364,8 +390,13 @@ output_gru = operator(
     doc=(
         "Nonlinearity of an output-GRU. x [N, 3C] holds z, the input part of h and the previous c';"
         " w [C]. h = tanh(hpart + w c'), c = (1 - z) h + z c' -> out [N, 2C] = h, c."
+        " `repair` [C] changes the gradient at the argument of h's tanh by -repair h."
     ),
-    inputs=[Slot("x", "[N, 3C]"), Slot("w", "[C]")],
+    inputs=[
+        Slot("x", "[N, 3C]"),
+        Slot("w", "[C]"),
+        Slot("repair", "[C]: pushes of self-repair, see doc", optional=True),
+    ],
     outputs=[Slot("out", "[N, 2C]")],
     source=_SOURCE,
 )

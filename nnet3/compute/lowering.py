@@ -7,15 +7,16 @@ gradients in the registry; nothing is written twice. `ComponentOps` puts recipes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ...framework.backward import build_backward
 from ...framework.desc import make_op, make_var, slot_map
 from ...framework.errors import UnknownOperatorError, nearest
+from ...framework.names import EMPTY
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 
@@ -58,6 +59,12 @@ class Step:
     def writes(self, name: str) -> bool:
         return any(name in names for names in self.outputs.values())
 
+    def variables(self) -> Iterator[str]:
+        """All that it reads and writes."""
+        for slots in (self.inputs, self.outputs):
+            for names in slots.values():
+                yield from names
+
     def renamed(self, names: Mapping[str, str]) -> Step:
         return replace(
             self,
@@ -78,8 +85,11 @@ class Recipe:
         constants: other arrays that the operators read, by name.
         states: statistics that the component keeps, by attribute, float64.
         stats: operators that add to them after the forward operators; they write to the states.
-        back_stats: those that go with the backward operators; they may change `x@D`.
+        stats_before: those that run just before the backward operators, and may read `out@D`.
+        stats_after: those that follow the backward operators; they may change `x@D`.
         backward: gradient operators where those in the registry would do more than is needed.
+        parts: recipes that this one is a chain of, with the names of their variables in it; the
+            backward operators and statistics are then theirs.
     """
 
     indexes: Any = None
@@ -89,8 +99,10 @@ class Recipe:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     states: dict[str, np.ndarray] = field(default_factory=dict)
     stats: list[Step] = field(default_factory=list)
-    back_stats: list[Step] = field(default_factory=list)
+    stats_before: list[Step] = field(default_factory=list)
+    stats_after: list[Step] = field(default_factory=list)
     backward: list[Step] = field(default_factory=list)
+    parts: list[tuple[Recipe, dict[str, str]]] = field(default_factory=list)
     path: str = ""
     _temps: int = 0
 
@@ -126,21 +138,27 @@ class Recipe:
         self.states[self.path + name] = array
         return f"{STATE}{self.path}{name}"
 
-    def keep(self, op_type: str, attrs: Any = None, /, *, back: bool = False, **slots: str) -> None:
-        """Append an operator that adds to statistics: its slots that are states are outputs, too.
+    def keep(
+        self,
+        op_type: str,
+        attrs: Any = None,
+        /,
+        *,
+        when: Literal["forward", "before", "after"] = "forward",
+        **slots: str,
+    ) -> None:
+        """Append an operator that adds to statistics.
 
-        `back`: it belongs to the backward operators.
+        A slot S is written, too, where the operator has an output S_out.
+
+        Args:
+            when: after the forward operators, or before or after the backward ones.
         """
+        known = lookup(op_type).output_slots
         inputs = {slot: (name,) for slot, name in slots.items()}
-        outputs = {
-            f"{slot}_out": (name,)
-            for slot, name in slots.items()
-            if name.startswith(STATE) and f"{slot}_out" in lookup(op_type).output_slots
-        }
-        if back and slots.get("grad") == IN_DERIV:
-            outputs["grad_out"] = (IN_DERIV,)
-        target = self.back_stats if back else self.stats
-        target.append(Step(op_type, inputs, outputs, attrs or {}))
+        outputs = {f"{slot}_out": (name,) for slot, name in slots.items() if f"{slot}_out" in known}
+        targets = {"forward": self.stats, "before": self.stats_before, "after": self.stats_after}
+        targets[when].append(Step(op_type, inputs, outputs, attrs or {}))
 
     def temps(self) -> list[str]:
         """The variables that `temp` has handed out."""
@@ -180,8 +198,15 @@ def deriv_of(name: str) -> str:
     return name + "@D"
 
 
-def backward_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) -> list[Step]:
-    """Gradient operators of a recipe: from `out@D` to `x@D` and `param/NAME@D` of `derivs`."""
+def backward_steps(
+    recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool = False
+) -> list[Step]:
+    """Gradient operators of a recipe: from `out@D` to `x@D` and `param/NAME@D` of `derivs`.
+
+    `stats`: with those that add to statistics, and self-repair.
+    """
+    if recipe.parts:
+        return _chain(recipe, derivs, want_input, stats)
     wanted = [PARAMETER + name for name in derivs] + ([X] if want_input else [])
     steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
     written = {name for step in steps for names in step.outputs.values() for name in names}
@@ -189,6 +214,30 @@ def backward_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) ->
         if deriv_of(name) not in written:
             outputs = {"out": (deriv_of(name),)}
             steps.append(Step("fill_like", {"x": (name,)}, outputs, {"value": 0.0}))
+    if stats:
+        after = [step for step in recipe.stats_after if want_input or not step.writes(IN_DERIV)]
+        steps = [*recipe.stats_before, *steps, *after]
+    return steps
+
+
+def _chain(recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool) -> list[Step]:
+    """Gradient operators of the parts of a recipe, the last part first."""
+    steps: list[Step] = []
+    left = list(derivs)
+    for number, (part, names) in reversed(list(enumerate(recipe.parts))):
+        mine = [name for name in left if name in part.parameters]
+        left = [name for name in left if name not in part.parameters]
+        made = [*part.stats] if stats else []
+        onward = bool(want_input or left)
+        if onward or mine:
+            made += backward_steps(part, mine, onward, stats)
+        known = {deriv_of(name): deriv_of(outer) for name, outer in names.items()} | names
+        for step in made:
+            for name in step.variables():
+                if name not in known:  # an inner one gets a name of its own
+                    own = name.startswith((PARAMETER, STATE)) or name == EMPTY
+                    known[name] = name if own else f"{number}/{name}"
+        steps += [step.renamed(known) for step in made]
     return steps
 
 

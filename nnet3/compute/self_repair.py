@@ -88,3 +88,55 @@ def _(k: Any) -> Callable[[], Any]:
         xp.add(k["repaired_out"], touched.sum(), k["repaired_out"])
 
     return in_order(copying(xp, k["grad"], k["grad_out"]), repair)
+
+
+draw_repair = operator(
+    "nnet3.draw_repair",
+    doc=(
+        "Self-repair of tanh units inside of a larger component, for one batch: with probability"
+        " 1/2, drawn at random, 2 scale for the units whose average slope, slopes / count, is below"
+        " `lower`, and 0 for the others -> repair_out [D]. repaired [1] counts them."
+    ),
+    inputs=[
+        Slot("slopes", "[D]: sums of slopes so far"),
+        Slot("count", "[1]: rows in these sums"),
+        Slot("repair", "[D]: as it was", shape_only=True),
+        Slot("repaired", "[1]"),
+    ],
+    outputs=[Slot("repair_out", "[D]"), Slot("repaired_out", "[1]")],
+    attrs=[
+        AttrSpec("lower", "float", "least average slope that is left alone"),
+        AttrSpec("scale", "float", "strength", minimum=0.0),
+    ],
+    source="Kaldi: nnet3/nnet-combined-component.cc",
+    no_gradient="it changes gradients",
+    random=True,
+)
+
+
+@draw_repair.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set(
+        "repair_out",
+        (s.same_shape("repair and slopes", s["repair"], s["slopes"]), s.floats("repair")),
+    )
+    s.same_shape("repaired and [1]", s["repaired"], (1,))
+    s.set("repaired_out", (s["repaired"], s.dtype("repaired")))
+
+
+@draw_repair.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, state, slopes, count = k.xp, k.state, k["slopes"], k["count"]
+    repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
+    lower, push = k.attrs["lower"], k.attrs["scale"] / PROBABILITY
+
+    def draw() -> None:
+        xp.copyto(repaired, total)
+        repair.fill(0)
+        if not float(count[0]) or float(state.generator.random()) > PROBABILITY:
+            return
+        low = slopes < lower * count
+        xp.multiply(low, push, repair, casting="unsafe")
+        xp.add(repaired, low.sum(), repaired)
+
+    return draw

@@ -178,16 +178,33 @@ def _(k: Any) -> Callable[[], Any]:
     )
 
 
-_IN, _OUT = _totals(values="[5, C]", slopes="[5, C]", count="[1]: rows so far")
+_IN, _OUT = _totals(
+    values="[5, C]",
+    slopes="[5, C]",
+    count="[1]: rows so far",
+    repaired="[5]: rows times units that were repaired",
+)
 
 lstm_statistics = operator(
     "nnet3.lstm_statistics",
     doc=(
         "Adds the sums over rows of the five nonlinearities of `nnet3.lstm`, i, f, c, o and that of"
         " the cell, to values [5, C], those of their slopes to slopes [5, C], and N to count [1]."
+        " Self-repair: N times the units that `repair` [5, C] has just changed are added to"
+        " repaired [5]; repair_out is `scale` where the average slope is now below `lower`, and 0"
+        " elsewhere."
     ),
-    inputs=[Slot("x", "[N, 5C] or [N, 5C+3]"), Slot("w", "[3, C]"), *_IN],
-    outputs=_OUT,
+    inputs=[
+        Slot("x", "[N, 5C] or [N, 5C+3]"),
+        Slot("w", "[3, C]"),
+        *_IN,
+        Slot("repair", "[5, C]: that of this batch", optional=True),
+    ],
+    outputs=[*_OUT, Slot("repair_out", "[5, C]: that of the next batch", optional=True)],
+    attrs=[
+        AttrSpec("lower", "floats", "[5]: least average slopes that are left alone", [0.0] * 5),
+        AttrSpec("scale", "floats", "[5]: strengths of self-repair", [0.0] * 5),
+    ],
     source="Kaldi: cudamatrix/cu-math.cc",
     no_gradient=_NO_GRADIENT,
 )
@@ -197,7 +214,12 @@ lstm_statistics = operator(
 def _(s: ShapeArgs) -> None:
     s.floats("x", "w")
     shape = (5, s.rank("w", 2)[1])
-    _keep(s, values=shape, slopes=shape, count=(1,))
+    _keep(s, values=shape, slopes=shape, count=(1,), repaired=(5,))
+    if s.has("repair"):
+        _keep(s, repair=shape)
+    for name in ("lower", "scale"):
+        if len(s.attrs[name]) != 5:
+            s.fail(f"{name} has {len(s.attrs[name])} numbers, one for each of 5 nonlinearities")
 
 
 @lstm_statistics.kernel
@@ -217,11 +239,25 @@ def _(k: Any) -> Callable[[], Any]:
                 xp.multiply(work, value, work)
             xp.sum(work, axis=0, out=sums[number])
 
+    rows, repair = k.shape("x")[0], k.get("repair")
+
+    def count_repaired() -> None:
+        xp.copyto(k["repaired_out"], k["repaired"])
+        if repair is not None:
+            xp.add(k["repaired_out"], rows * (repair != 0).sum(axis=1), k["repaired_out"])
+
+    def next_repair() -> None:
+        low = k["slopes_out"] < lower * (1 + k["count_out"])
+        xp.multiply(low, scale, k["repair_out"], casting="unsafe")
+
+    lower, scale = (xp.asarray(k.attrs[name])[:, None] for name in ("lower", "scale"))
     return in_order(
         *gates.calls,
         *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
         partial(xp.add, k["values"], sums, k["values_out"]),
         slopes,
         partial(xp.add, k["slopes"], sums, k["slopes_out"]),
-        partial(xp.add, k["count"], k.shape("x")[0], k["count_out"]),
+        partial(xp.add, k["count"], rows, k["count_out"]),
+        count_repaired,
+        *([] if repair is None else [next_repair]),
     )

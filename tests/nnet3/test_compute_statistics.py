@@ -8,8 +8,9 @@ from opscope.framework.context import OpContext
 from opscope.framework.desc import make_var
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
-from opscope.nnet3.components import Component
-from opscope.nnet3.compute import ComponentOps
+from opscope.nnet3.components import Component, new_component
+from opscope.nnet3.compute import ComponentOps, set_statistic
+from opscope.nnet3.config import ConfigLine
 from opscope.nnet3.kaldi_io import Reader
 from opscope.proto import net_pb2 as pb
 
@@ -86,9 +87,13 @@ class TestLstmStatistics(OpTest):
     empty = False
 
     def cases(self, rng):
-        totals = {"values": rng.normal(size=(5, 3)), "slopes": rng.normal(size=(5, 3))}
+        names = ("values", "slopes")
+        totals = {name: rng.normal(size=(5, 3)) for name in names} | {"repaired": np.arange(5.0)}
         given = {"x": rng.normal(size=(4, 15)), "w": rng.normal(size=(3, 3))}
         yield Case(given | totals | {"count": ONE})
+        repair = {"repair": np.array([[0, 0.1, 0]] * 5)}
+        attrs = {"lower": [0.05, 0.1, 0.2, 0.15, 0.3], "scale": [0.1, 0.2, 0.3, 0.4, 0.5]}
+        yield Case(given | totals | {"count": ONE} | repair, attrs)
 
     def reference(self, inputs, attrs):
         i, f, c, o, before = np.split(inputs["x"], 5, axis=1)
@@ -98,11 +103,64 @@ class TestLstmStatistics(OpTest):
         cell = f * before + i * g
         o, t = 1 / (1 + np.exp(-(o + w[2] * cell))), np.tanh(cell)
         slopes = [i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o), 1 - t * t]
-        return {
+        out = {
             "values_out": inputs["values"] + np.sum([i, f, g, o, t], axis=1),
             "slopes_out": inputs["slopes"] + np.sum(slopes, axis=1),
             "count_out": inputs["count"] + len(i),
+            "repaired_out": inputs["repaired"],
         }
+        if "repair" in inputs:
+            out["repaired_out"] = out["repaired_out"] + len(i)
+            lower, scale = (np.array(attrs[name])[:, None] for name in ("lower", "scale"))
+            low = out["slopes_out"] / (1 + out["count_out"]) < lower
+            out["repair_out"] = np.where(low, scale, 0.0)
+        return out
+
+    def test_refuses(self):
+        totals = {"values": np.zeros((5, 3)), "slopes": np.zeros((5, 3)), "repaired": np.zeros(5)}
+        given = {"x": np.zeros((4, 15)), "w": np.zeros((3, 3)), "count": ONE}
+        self.refuses("lower has 2 numbers", given | totals, {"lower": [0.1, 0.2]})
+
+
+class TestDrawRepair(OpTest):
+    """Drawn at random: without rows nothing is repaired; below, the draws."""
+
+    type = "nnet3.draw_repair"
+
+    def cases(self, rng):
+        states = {"slopes": rng.normal(size=4), "count": np.zeros(1), "repaired": ONE}
+        yield Case(states | {"repair": rng.normal(size=4)}, {"lower": 0.2, "scale": 0.1})
+
+    def reference(self, inputs, attrs):
+        zeros = np.zeros_like(inputs["slopes"])
+        return {"repair_out": zeros, "repaired_out": inputs["repaired"]}
+
+    def test_draws(self):
+        slopes, count = np.array([1.0, 5.0, 1.9, 2.1]), np.array([10.0])
+        arrays = {"slopes": slopes, "count": count, "repaired": ONE, "repair": np.zeros(4)}
+        attrs = {"lower": 0.2, "scale": 0.1}
+        done = 0
+        for seed in range(20):
+            outputs = ("repair", "repaired")
+            repair, repaired = drawn(self.type, arrays, outputs, attrs, seed)
+            done += repaired[0] == 4.0
+            wanted = [0.2, 0, 0.2, 0] if repaired[0] == 4.0 else np.zeros(4)
+            np.testing.assert_allclose(repair, wanted)
+        assert 4 <= done <= 16
+
+
+def drawn(op_type, arrays, outputs, attrs, seed):
+    """The outputs of an operator that draws at random, for one seed."""
+    net = pb.NetDesc()
+    for name, array in arrays.items():
+        net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
+    plain = PlainNet(net)
+    slots = {f"{name}_out": f"{name}2" for name in outputs}
+    plain.add_op(op_type, {name: name for name in arrays}, slots, attrs)
+    scope = Scope()
+    scope.feed(arrays)
+    plain.run(scope, OpContext(seed=seed))
+    return [scope.numpy(f"{name}2") for name in outputs]
 
 
 class TestSelfRepair(OpTest):
@@ -135,21 +193,12 @@ class TestSelfRepair(OpTest):
         attrs = self.attrs | {"kind": kind, "upper": 0.9, "scale": 0.01, "block": 4}
         states = {"count": np.array([10.0]), "repaired": np.zeros(1), "processed": np.zeros(1)}
         arrays = {"grad": np.zeros((2, 4), np.float32), "out": out, "slopes": slopes} | states
-        net = pb.NetDesc()
-        for name, array in arrays.items():
-            net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
-        plain = PlainNet(net)
-        names = ("grad", "repaired", "processed")
-        outputs = {f"{name}_out": f"{name}2" for name in names}
-        plain.add_op(self.type, {name: name for name in arrays}, outputs, attrs)
         done = 0
         for seed in range(20):
-            scope = Scope()
-            scope.feed(arrays)
-            plain.run(scope, OpContext(seed=seed))
-            grad = scope.numpy("grad2")
-            assert scope.numpy("processed2") == 4
-            if scope.numpy("repaired2")[0]:
+            outputs = ("grad", "repaired", "processed")
+            grad, repaired, processed = drawn(self.type, arrays, outputs, attrs, seed)
+            assert processed == 4
+            if repaired[0]:
                 done += 1
                 np.testing.assert_allclose(grad, wanted, atol=1e-7)
             else:
@@ -161,7 +210,7 @@ def component(text):
     return Component.read_new(Reader(text.encode() + b"\n", binary=False))
 
 
-def run(ops, feeds):
+def run(ops, feeds, seed=0):
     """All variables of a net after a run; those it writes itself are kept."""
     net = pb.NetDesc(ops=ops)
     written = {name for op in ops for slot in op.outputs for name in slot.vars}
@@ -172,7 +221,7 @@ def run(ops, feeds):
         net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
     scope = Scope()
     scope.feed(feeds)
-    PlainNet(net).run(scope)
+    PlainNet(net).run(scope, OpContext(seed=seed))
     return {name: scope.numpy(name) for name in written}
 
 
@@ -185,27 +234,39 @@ BATCH_NORM = (
     " <Count> 0 <StatsMean> [ 0 0 ] <StatsVar> [ 0 0 ] </BatchNormComponent>"
 )
 X = np.array([[0.5, -1.0], [2.0, 0.0], [1.0, 4.0]], np.float32)
-NAMES = {"prefix": "c", "parameters": "p"}
+NAMES = {"prefix": "c", "parameters": "p", "states": "s"}
+
+
+def hand_back(c, values):
+    for name, value in values.items():
+        if name.startswith("s."):
+            set_statistic(c, name.removeprefix("s."), value)
 
 
 def test_statistics_of_a_nonlinearity():
     c = component(SIGMOID)
     ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES) + ops.store_stats("x", "y", states="s", **NAMES)
-    made += ops.backprop("x", "y", "g", "dx", **NAMES)
-    made += ops.backprop_stats("x", "y", "g", "dx", states="s", **NAMES)
+    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
     values = run(made, ops.states("s") | {"x": X, "g": 2 * X})
     y = values["y"]
-    ops.set_states("s", {name: v for name, v in values.items() if name.startswith("s.")})
+    hand_back(c, values)
     assert c.count == 3.0 and isinstance(c.count, float) and c.oderiv_count == 3.0
     np.testing.assert_allclose(c.value_sum, y.sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(c.deriv_sum, (y * (1 - y)).sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(c.oderiv_sumsq, (4 * X**2).sum(axis=0), rtol=1e-6)
 
 
+def test_output_derivatives_are_counted_before_they_are_overwritten():
+    ops = ComponentOps(component(SIGMOID))
+    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "g", **NAMES)
+    values = run(made, ops.states("s") | {"x": X, "g": 2 * X})
+    np.testing.assert_allclose(values["s.oderiv_sumsq"], (4 * X**2).sum(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(values["g"], 2 * X * values["y"] * (1 - values["y"]), rtol=1e-5)
+
+
 def test_statistics_add_up():
     ops = ComponentOps(component(SIGMOID))
-    made = ops.propagate("x", "y", **NAMES) + ops.store_stats("x", "y", states="s", **NAMES)
+    made = ops.propagate("x", "y", **NAMES)
     once = run(made, ops.states("s") | {"x": X})
     twice = run(made + made, ops.states("s") | {"x": X})
     np.testing.assert_allclose(twice["s.value_sum"], 2 * once["s.value_sum"])
@@ -213,20 +274,20 @@ def test_statistics_add_up():
 
 
 def test_self_repair_comes_with_its_scale():
-    repaired = SIGMOID.replace("</", "<SelfRepairScale> 0.0001 </")
-    ops = ComponentOps(component(repaired))
-    made = ops.backprop_stats("x", "y", "g", "dx", states="s", **NAMES)
-    assert [op.type for op in made] == ["nnet3.self_repair", "nnet3.column_sums"]
-    made = ops.backprop_stats("x", "y", "g", None, states="s", **NAMES)
-    assert [op.type for op in made] == ["nnet3.column_sums"], "there is no gradient to change"
+    ops = ComponentOps(component(SIGMOID.replace("</", "<SelfRepairScale> 0.0001 </")))
+    types = [op.type for op in ops.backprop("x", "y", "g", "dx", **NAMES)]
+    assert types == ["nnet3.column_sums", "sigmoid_grad", "nnet3.self_repair"]
+    types = [op.type for op in ops.backprop("x", "y", "g", None, **NAMES)]
+    assert types == ["nnet3.column_sums"], "there is no gradient to change"
+    plain = NAMES | {"states": None}
+    assert [op.type for op in ops.backprop("x", "y", "g", "dx", **plain)] == ["sigmoid_grad"]
 
 
 def test_batch_norm_statistics_serve_its_test_mode():
     c = component(BATCH_NORM)
     ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES) + ops.store_stats("x", "y", states="s", **NAMES)
-    values = run(made, ops.states("s") | {"x": X})
-    ops.set_states("s", {name: v for name, v in values.items() if name.startswith("s.")})
+    values = run(ops.propagate("x", "y", **NAMES), ops.states("s") | {"x": X})
+    hand_back(c, values)
     np.testing.assert_allclose(c.stats_sum, X.sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(c.stats_sumsq, (X**2).sum(axis=0), rtol=1e-6)
     c.test_mode = True
@@ -235,16 +296,62 @@ def test_batch_norm_statistics_serve_its_test_mode():
     np.testing.assert_allclose(tested["y"], values["y"], rtol=1e-5)
 
 
-def test_statistics_within_a_composite():
-    text = (
-        "<CompositeComponent> <LearningRate> 0.1 <MaxRowsProcess> 0 <NumComponents> 2"
-        f" {SIGMOID} {BATCH_NORM} </CompositeComponent>"
+def composite(*parts):
+    return component(
+        f"<CompositeComponent> <LearningRate> 0.1 <MaxRowsProcess> 0 <NumComponents> {len(parts)}"
+        f" {' '.join(parts)} </CompositeComponent>"
     )
-    c = component(text)
+
+
+def test_statistics_within_a_composite():
+    c = composite(SIGMOID, BATCH_NORM)
     ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES) + ops.store_stats("x", "y", states="s", **NAMES)
-    values = run(made, ops.states("s") | {"x": X})
-    ops.set_states("s", {name: v for name, v in values.items() if name.startswith("s.")})
+    made = ops.propagate("x", "y", **NAMES)
+    assert not any("statistics" in op.type for op in made), "Kaldi's composites store them later"
+    made += ops.backprop("x", "y", "g", "dx", **NAMES)
+    values = run(made, ops.states("s") | {"x": X, "g": X})
+    hand_back(c, values)
     y = 1 / (1 + np.exp(-X))
     np.testing.assert_allclose(c.components[0].value_sum, y.sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(c.components[1].stats_sum, y.sum(axis=0), rtol=1e-6)
+    assert c.components[0].oderiv_count == 3
+
+
+def test_self_repair_within_a_composite():
+    """The second sigmoid is repaired before its gradient goes on to the first."""
+    stuck = SIGMOID.replace("[ ]", "[ 0 0 ]").replace("<Count> 0", "<Count> 90")
+    c = composite(SIGMOID, stuck.replace("</", "<SelfRepairScale> 0.5 </"))
+    ops = ComponentOps(c)
+    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
+    feeds = ops.states("s") | {"x": X, "g": np.zeros_like(X)}
+    y = 1 / (1 + np.exp(-X))
+    z = 1 / (1 + np.exp(-y))
+    repaired = 0
+    for seed in range(12):
+        values = run(made, feeds, seed)
+        repaired += values["s.1.num_dims_self_repaired"][0] == 2
+        wanted = (1 - 2 * z) * y * (1 - y) if values["dx"].any() else np.zeros_like(X)
+        np.testing.assert_allclose(values["dx"], wanted, rtol=1e-4)
+    assert 0 < repaired < 12
+
+
+@pytest.mark.parametrize("name", ["Gru", "OutputGru"])
+def test_self_repair_of_a_gru(name):
+    parts = {"Gru": 4, "OutputGru": 3}[name]
+    c = new_component(f"{name}NonlinearityComponent")
+    c.init_from_config(ConfigLine("cell-dim=2 self-repair-scale=0.25"), np.random.default_rng(1))
+    c.count, c.value_sum, c.deriv_sum = 50.0, np.zeros(2), np.array([0.0, 50.0])
+    ops = ComponentOps(c)
+    x = np.random.default_rng(0).normal(size=(3, 2 * parts)).astype(np.float32)
+    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
+    feeds = ops.states("s") | ops.arrays("p") | {"x": x, "g": np.zeros((3, 4), np.float32)}
+    column = slice(2 * parts - 4, 2 * parts - 2)
+    repaired = 0
+    for seed in range(12):
+        values = run(made, feeds, seed)
+        assert values["s.count"] == 53
+        pushed = values["dx"][:, column]
+        repaired += values["s.self_repair_total"][0] == 1
+        wanted = -2 * c.self_repair_scale * values["y"][:, :2] * [1, 0]
+        np.testing.assert_allclose(pushed, wanted if pushed.any() else 0 * wanted, rtol=1e-5)
+    assert 0 < repaired < 12

@@ -5,6 +5,7 @@ import pytest
 
 from opscope import nnet3
 from opscope.framework.errors import ShapeError, VariableError
+from opscope.framework.scope import Scope
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.pipeline import compile_request
@@ -69,6 +70,27 @@ def test_parameters_are_taken_anew(nnet, computer):
     computer.accept_input("input", x)
     computer.run()
     assert np.allclose(computer.get_output("output"), forward(nnet, x)[2], atol=1e-5)
+
+
+def test_statistics_are_handed_back(nnet):
+    request = REQUEST + "store_component_stats=1\n"
+    desc = compile_request(nnet, ComputationRequest.parse(request))
+    shared = Scope()
+    computers = [NnetComputer(desc, nnet, shared=shared) for _ in range(2)]
+    x, deriv = np.ones((6, 3)), np.full((4, 2), 2.0)
+    for computer in computers:  # both add to the same sums
+        computer.accept_input("input", x)
+        computer.run()
+        computer.accept_input("output", deriv)
+        computer.run()
+    relu = nnet.components["relu"]
+    assert relu.count == 0
+    computers[0].store_statistics()
+    assert relu.count == 8 and relu.oderiv_count == 8
+    hidden = np.maximum(forward(nnet, x)[1], 0)
+    assert np.allclose(relu.value_sum, 2 * hidden.sum(axis=0), atol=1e-5)
+    assert np.allclose(relu.deriv_sum, 2 * (hidden > 0).sum(axis=0))
+    assert np.allclose(relu.oderiv_sumsq, 2 * 4 * 4)
 
 
 def test_refusals(computer):
