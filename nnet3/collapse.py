@@ -1,8 +1,7 @@
 """Joining neighbouring components of a trained network, so that it computes less.
 
-    set_batchnorm_test_mode(nnet, True)
-    set_dropout_test_mode(nnet, True)
-    print(collapse_model(nnet))
+    nnet = Nnet.read("final.raw")
+    prepare_for_test(nnet)
 
 An affine component takes in the affine one that it reads, unless that one reduces the dimension,
 and the fixed scale behind it. Source: `CollapseModel` in Kaldi's `nnet3/nnet-utils.cc`, with the
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .adjust import set_batchnorm_test_mode, set_dropout_test_mode
 from .components import Component
 from .components.affine import AffineComponent, FixedAffineComponent
 from .components.elementwise import FixedScaleComponent
@@ -29,6 +29,20 @@ from .nnet import Nnet
 from .nodes import COMPONENT
 
 _MOST_ROUNDS = 10
+
+
+def prepare_for_test(nnet: Nnet) -> tuple[int, int]:
+    """Set test mode in batch-norm and dropout components, and join components.
+
+    Args:
+        nnet: is changed.
+
+    Returns:
+        As `collapse_model`.
+    """
+    set_batchnorm_test_mode(nnet, True)
+    set_dropout_test_mode(nnet, True)
+    return collapse_model(nnet)
 
 
 def collapse_model(nnet: Nnet) -> tuple[int, int]:

@@ -24,13 +24,17 @@ _COMMANDS = {
     "nnet3-am-info": (".cli_nnet3", "Print what an nnet3 acoustic model is made of."),
     "nnet3-compute": (".cli_nnet3_compute", "Compute the output of an nnet3 network for features."),
     "nnet3-xvector-compute": (".cli_nnet3_compute", "Compute one vector for each utterance."),
+    "nnet3-compile": (".cli_nnet3_compile", "Print what a network computes for a request."),
+    "nnet3-xconfig-to-config": (".cli_nnet3_xconfig", "Turn an xconfig into config files."),
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }
+
+_OWN = frozenset({"nnet3-compile", "nnet3-xconfig-to-config"})
 
 
 def kaldi_programs() -> list[str]:
     """The commands that stand for programs of Kaldi."""
-    return [name for name in _COMMANDS if name.startswith("nnet3-")]
+    return [name for name in _COMMANDS if name.startswith("nnet3-") and name not in _OWN]
 
 
 class _Commands(click.Group):

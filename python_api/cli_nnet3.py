@@ -13,7 +13,7 @@ import numpy as np
 
 from ..framework.errors import FormatError
 from ..nnet3 import adjust
-from ..nnet3.collapse import collapse_model
+from ..nnet3.collapse import prepare_for_test
 from ..nnet3.config import ConfigLine, split_lines
 from ..nnet3.edits import apply_edits, orphan_nodes, parse_edits
 from ..nnet3.kaldi_io import Writer
@@ -225,8 +225,6 @@ def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
 def _prepare(options: SimpleNamespace, nnet: Nnet) -> None:
     """What --prepare-for-test does."""
     if options.prepare_for_test:
-        adjust.set_batchnorm_test_mode(nnet, True)
-        adjust.set_dropout_test_mode(nnet, True)
-        added, removed = collapse_model(nnet)
+        added, removed = prepare_for_test(nnet)
         if added or removed:
             options.program.log(f"Added {added} components, removed {removed}")

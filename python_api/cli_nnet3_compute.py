@@ -17,9 +17,8 @@ import numpy as np
 
 from ..framework.backend import GPUPlace, Place, gpu_present
 from ..framework.errors import FormatError, ShapeError
-from ..nnet3 import adjust
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
-from ..nnet3.collapse import collapse_model
+from ..nnet3.collapse import prepare_for_test
 from ..nnet3.compile_cache import ComputerCache
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
@@ -229,9 +228,7 @@ def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:
         raise reader.error("--use-priors wants an acoustic model (.mdl), and this is a raw network")
     else:
         nnet = Nnet.read_from(reader)
-    adjust.set_batchnorm_test_mode(nnet, True)
-    adjust.set_dropout_test_mode(nnet, True)
-    collapse_model(nnet)
+    prepare_for_test(nnet)
     return nnet, priors
 
 

@@ -1,0 +1,154 @@
+"""`opscope nnet3-compile` and `opscope nnet3-xconfig-to-config`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opscope import nnet3
+from opscope.framework.desc import parse_net
+from opscope.nnet3.command_dialect import from_desc
+from opscope.python_api.cli import kaldi_programs, main
+
+XCONFIG = """\
+input name=input dim=4
+relu-renorm-layer name=tdnn1 dim=8 input=Append(-1,0,1)
+output-layer name=output dim=3
+"""
+REQUEST = """\
+input input has_deriv=0 0,-1,0 0,0,0 0,1,0 0,2,0
+output output has_deriv=0 0,0,0 0,1,0
+need_model_derivative=0 store_component_stats=0
+"""
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Runs a command in a folder with a small model; what it prints."""
+    monkeypatch.chdir(tmp_path)
+    Path("layers.xconfig").write_text(XCONFIG)
+    Path("request.txt").write_text(REQUEST)
+    config = nnet3.xconfig_to_config(XCONFIG)
+    nnet3.Nnet.from_config_text(config, 1).write("model.raw")
+
+    def run(*args, code=0, stdin=None):
+        result = CliRunner().invoke(main, args, input=stdin)
+        assert result.exit_code == code, result.output
+        return result.stderr if code else result.stdout
+
+    return run
+
+
+def test_stages(call):
+    assert call("nnet3-compile", "model.raw", "request.txt", "--request") == REQUEST
+    steps = call("nnet3-compile", "model.raw", "request.txt", "--steps")
+    assert steps.splitlines()[-1].startswith("step ")
+    commands = call("nnet3-compile", "model.raw", "request.txt", "--kaldi")
+    assert commands.startswith("matrix m1(4, 4)") and "tdnn1.affine.Propagate(NULL, m" in commands
+    plain = call("nnet3-compile", "model.raw", "request.txt", "--kaldi", "--no-optimize")
+    assert len(plain.splitlines()) > len(commands.splitlines())
+    assert "nnet3.command.propagate(x=m" in call(
+        "nnet3-compile", "model.raw", "-", "--commands", stdin=REQUEST
+    )
+    operators = call("nnet3-compile", "model.raw", "request.txt")
+    assert "input.input" in operators and "parameter" in operators
+
+
+def test_a_request_from_options(call):
+    frames = call("nnet3-compile", "model.raw", "--frames", "2", "--request")
+    assert frames == REQUEST
+    text = call(
+        *("nnet3-compile", "model.raw", "--frames=2", "--sequences=2", "--subsampling=3"),
+        *("--extra-left-context=1", "--extra-right-context=2", "--backward", "--request"),
+    )
+    request = nnet3.ComputationRequest.parse(text)
+    assert request.need_model_derivative and request.inputs[0].has_deriv
+    assert request.outputs[0].indexes.tolist() == [[0, 0, 0], [0, 3, 0], [1, 0, 0], [1, 3, 0]]
+    assert request.inputs[0].indexes[:9, 1].tolist() == list(range(-2, 7))
+
+
+def test_a_saved_net_runs_without_the_model(call):
+    call("nnet3-compile", "model.raw", "request.txt", "--prepare-for-test", "--out", "net.pb")
+    x = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    np.save("x.npy", x)
+    feed = ("--feed", "input.input=x.npy", "--fetch", "output.output")
+    call("run", "net.pb", *feed, "--out", "y.npz")
+    nnet = nnet3.Nnet.read("model.raw")
+    nnet3.prepare_for_test(nnet)
+    computer = nnet3.NnetComputer(
+        nnet3.compile_request(nnet, nnet3.ComputationRequest.parse(REQUEST)), nnet
+    )
+    computer.accept_input("input", x)
+    computer.run()
+    got = np.load("y.npz")["output.output"]
+    np.testing.assert_allclose(got, computer.get_output("output"), rtol=1e-5)
+    assert "no error" in call("verify", "net.pb")
+
+
+def test_saved_commands(call):
+    call("nnet3-compile", "model.raw", "request.txt", "--commands", "--out", "commands.pb")
+    assert not Path("commands.safetensors").exists()
+    desc = parse_net(Path("commands.pb").read_bytes())
+    topology = nnet3.Nnet.read("model.raw").topology()
+    printed = call("nnet3-compile", "model.raw", "request.txt", "--kaldi")
+    assert from_desc(desc, topology).to_kaldi() == printed
+    assert "nnet3.command.propagate" in call("show", "commands.pb")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("model.raw",), "give a REQUEST file or --frames"),
+        (("model.raw", "request.txt", "--frames=2"), "give a REQUEST file or --frames"),
+        (("model.raw", "request.txt", "--kaldi", "--out=a.pb"), "--out saves a net"),
+    ],
+)
+def test_wrong_use(call, args, said):
+    assert said in call("nnet3-compile", *args, code=2)
+
+
+def test_refusals(call):
+    assert "nothing.txt: No such file" in call("nnet3-compile", "model.raw", "nothing.txt", code=1)
+    Path("bad.txt").write_text("input input 0,1\n")
+    assert "bad.txt, line 1: '0,1' is no index" in call(
+        "nnet3-compile", "model.raw", "bad.txt", code=1
+    )
+    Path("far.txt").write_text("input input 0,0,0\noutput output 0,0,0\n")
+    assert "(0, -1, 0)" in call("nnet3-compile", "model.raw", "far.txt", code=1)
+    assert "frames is 0" in call("nnet3-compile", "model.raw", "--frames=0", code=1)
+
+
+def test_xconfig(call):
+    config = nnet3.xconfig_to_config(XCONFIG)
+    assert call("nnet3-xconfig-to-config", "--xconfig-file", "layers.xconfig") == config
+    call("nnet3-xconfig-to-config", "--xconfig-file=layers.xconfig", "--config-dir=exp/configs")
+    folder = Path("exp/configs")
+    assert (folder / "final.config").read_text() == config
+    assert (folder / "xconfig").read_text() == XCONFIG
+    assert (folder / "vars").read_text() == "model_left_context=1\nmodel_right_context=1\n"
+    assert not (folder / "init.config").exists()
+    call("nnet3-init", "exp/configs/final.config", "new.raw")
+
+
+def test_xconfig_on_top_of_a_model(call):
+    Path("more.xconfig").write_text("output-layer name=output2 dim=2 input=tdnn1.renorm\n")
+    args = ("--xconfig-file=more.xconfig", "--existing-model=model.raw")
+    assert "dim=2" in call("nnet3-xconfig-to-config", *args)
+    call("nnet3-xconfig-to-config", *args, "--config-dir=configs")
+    assert Path("configs/vars").read_text() == "model_left_context=1\nmodel_right_context=1\n"
+    edits = "--nnet-edits=remove-output-nodes name=output"
+    call("nnet3-xconfig-to-config", *args, edits, "--config-dir=other")
+    assert not Path("other/vars").exists()
+
+
+def test_xconfig_refusals(call):
+    Path("bad.xconfig").write_text(XCONFIG.replace("relu-renorm", "relu-renor"))
+    said = call("nnet3-xconfig-to-config", "--xconfig-file=bad.xconfig", code=1)
+    assert "bad.xconfig:2: no such layer type" in said
+    said = call("nnet3-xconfig-to-config", "--xconfig-file=layers.xconfig", "--config=init", code=1)
+    assert "layers.xconfig: no layer makes a file init.config" in said
+
+
+def test_they_are_no_programs_of_kaldi():
+    assert not {"nnet3-compile", "nnet3-xconfig-to-config"} & set(kaldi_programs())
