@@ -61,6 +61,10 @@ class Source:
     def __repr__(self) -> str:
         return f"Source({self.name!r}, {len(self.text)} characters)"
 
+    def whole(self) -> Text:
+        """All of it, as a text that can be cut and joined."""
+        return Text(self.text, self)
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -84,6 +88,72 @@ class Location:
         padding = "".join("\t" if c == "\t" else " " for c in shown[: column - start])
         padding += " " * (column - start - len(padding))
         return f"{indent}{before}{shown}{after}\n{indent}{' ' * len(before)}{padding}^"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string that knows where its characters come from, also after cutting and joining.
+
+    Configs are rewritten before they are read: comments go, files are included, `$variables$`
+    are replaced, sections merged. An offset still has the place where it was written.
+    """
+
+    string: str
+    origin: Source | _Pieces | None = None
+    shift: int = 0  # of the first character within the origin
+
+    def __len__(self) -> int:
+        return len(self.string)
+
+    def __str__(self) -> str:
+        return self.string
+
+    def cut(self, start: int, end: int) -> Text:
+        """The part from `start` up to `end`."""
+        return Text(self.string[start:end], self.origin, self.shift + start)
+
+    def strip(self, characters: str = " \t") -> Text:
+        """The text without the given characters at both ends."""
+        left = len(self.string) - len(self.string.lstrip(characters))
+        return self.cut(left, max(left, len(self.string.rstrip(characters))))
+
+    def locate(self, offset: int = 0) -> Location | None:
+        """Where the character at `offset` was written; None for text that nobody wrote."""
+        text, offset = self, max(offset, 0)
+        while isinstance(text.origin, _Pieces):
+            text, offset = text.origin.find(text.shift + offset)
+        return text.origin.locate(text.shift + offset) if text.origin is not None else None
+
+
+class _Pieces:
+    """Texts put together: which of them an offset falls into."""
+
+    __slots__ = ("starts", "texts")
+
+    def __init__(self, texts: list[Text]):
+        self.texts = texts
+        self.starts: list[int] = []
+        start = 0
+        for text in texts:
+            self.starts.append(start)
+            start += len(text)
+
+    def find(self, offset: int) -> tuple[Text, int]:
+        index = bisect_right(self.starts, offset) - 1
+        while index > 0 and self.texts[index].origin is None:
+            index -= 1  # text in between, such as a separator: the end of what stands before it
+        text = self.texts[index]
+        return text, min(offset - self.starts[index], len(text))
+
+
+def join(texts: Iterable[Text | str]) -> Text:
+    """One text from several; plain strings among them have no place of their own."""
+    pieces = [Text(piece) if isinstance(piece, str) else piece for piece in texts]
+    if not pieces:
+        return Text("")
+    if len(pieces) == 1:
+        return pieces[0]
+    return Text("".join(piece.string for piece in pieces), _Pieces(pieces))
 
 
 # What led to the place of an error, innermost first: ("in macro DNN(...), called at", place).

@@ -1,0 +1,24 @@
+"""CNTK's old config language: sections, arrays, variables, includes, command lines, commands."""
+
+from .array import ArgVector, ConfigArray, param_list
+from .commands import ACTIONS, Command, commands
+from .files import load_array, load_config, parse_command_line, parse_config
+from .parameters import ConfigParameters
+from .printer import format_config
+from .value import ConfigValue
+
+__all__ = [
+    "ACTIONS",
+    "ArgVector",
+    "Command",
+    "ConfigArray",
+    "ConfigParameters",
+    "ConfigValue",
+    "commands",
+    "format_config",
+    "load_array",
+    "load_config",
+    "param_list",
+    "parse_command_line",
+    "parse_config",
+]

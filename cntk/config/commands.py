@@ -1,0 +1,92 @@
+"""The commands of a config and their actions: what a run of CNTK would do, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...framework.errors import FormatError, nearest
+from .parameters import ConfigParameters
+from .value import ConfigValue
+
+ACTIONS = (
+    "train",
+    "trainRNN",
+    "bnstat",
+    "adapt",
+    "test",
+    "eval",
+    "edit",
+    "cv",
+    "write",
+    "devtest",
+    "dumpNodes",
+    "dumpNode",
+    "dumpnode",
+    "convertdbn",
+    "exportdbn",
+    "createLabelMap",
+    "writeWordAndClass",
+    "plot",
+    "SVD",
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A section that `command` names, with its actions.
+
+    Attributes:
+        name: of the section.
+        actions: what it does, in order; "train" where it does not say.
+        parameters: the section.
+    """
+
+    name: str
+    actions: tuple[str, ...]
+    parameters: ConfigParameters
+
+
+def commands(config: ConfigParameters) -> list[Command]:
+    """The commands of a config in the order they run.
+
+    `command = Train:Test` names sections; without it there is one, `train`.
+
+    Raises:
+        FormatError: a section is missing, or an action is unknown.
+    """
+    return list(_commands(config))
+
+
+def _commands(config: ConfigParameters) -> Iterator[Command]:
+    for name in config.array("command", "train"):
+        section = _section(config, name)
+        actions = []
+        for action in section.array("action", "train"):
+            if str(action) not in ACTIONS:
+                raise action.error(
+                    f"unknown action: {action}  in command set: {name}"
+                    f"{nearest(str(action), ACTIONS)}"
+                )
+            actions.append(str(action))
+        yield Command(str(name), tuple(actions), section)
+
+
+def _section(config: ConfigParameters, name: ConfigValue) -> ConfigParameters:
+    if str(name) not in config:
+        sections = [known for known in config if config.raw(known).string.startswith("[")]
+        raise name.error(
+            f"configparameters: required parameter missing: {config.path}:{name}"
+            f"{nearest(str(name), sections)}, named",
+            error_class=FormatError,
+        )
+    return config.section(str(name))
+
+
+def banner(command: str, action: str) -> str:
+    """The lines that CNTK logs in front of an action."""
+    width = 78
+    title = f"{command} command ({action} action)"
+    bar = "#" * width
+    empty = f"#{' ' * (width - 2)}#"
+    return f"\n{bar}\n{empty}\n# {title.ljust(width - 4)} #\n{empty}\n{bar}\n\n"

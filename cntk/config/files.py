@@ -1,0 +1,172 @@
+"""Reading configs: files, `include=` lines, and CNTK's command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ...framework.errors import FormatError
+from ..text import Chain, Source, Text, join, located
+from .array import ConfigArray
+from .parameters import ConfigParameters
+from .scan import lines, strip_comments
+from .value import ConfigValue
+from .variables import resolve
+
+LARGEST = 1 << 26  # bytes of a config file
+INCLUDE = "include="
+
+
+def read_source(path: str | Path, chain: Chain = ()) -> Source:
+    """A text file as a source.
+
+    Raises:
+        FormatError: it cannot be opened, is no UTF-8 text, or is larger than a config can be.
+    """
+    try:
+        if os.path.getsize(path) > LARGEST:
+            raise located(FormatError, f"{path}: more than {LARGEST} bytes", None, chain)
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise located(FormatError, f"error opening file '{path}': {reason}", None, chain) from None
+    try:
+        return Source(str(path), data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return Source(str(path), data.decode("latin-1"))
+
+
+def find_file(name: str, folders: Iterable[str | Path] = ()) -> Path:
+    """The path of a file named in a config: from the current folder, else from one of `folders`."""
+    path = Path(os.path.expandvars(name) if name.startswith("$") else name)
+    if not path.is_absolute() and not path.exists():
+        for folder in folders:
+            if (Path(folder) / path).exists():
+                return Path(folder) / path
+    return path
+
+
+def read_config_text(path: str | Path, chain: Chain = ()) -> Text:
+    """A config file without comments."""
+    return strip_comments(read_source(path, chain).whole())
+
+
+class Reader:
+    """Reads the files of one config; each is included once.
+
+    Attributes:
+        folders: where files named in the config are looked for after the current folder: the
+            folders of the files read so far.
+        name: the name of the last file, which error paths start with.
+    """
+
+    def __init__(self, name: str = "global") -> None:
+        self.name = name
+        self.folders: list[Path] = []
+        self.files: list[str] = []
+        self.skipped: list[str] = []
+
+    def read(self, name: str, chain: Chain = ()) -> Text:
+        """One file without its comments; `include=` lines are not followed yet."""
+        path = find_file(name, self.folders)
+        text = read_config_text(path, chain)
+        self.name = path.name
+        if path.parent not in self.folders:
+            self.folders.append(path.parent)
+        return text
+
+    def read_list(self, names: str) -> Text:
+        """The files of a list joined by `+`, in order.
+
+        Raises:
+            FormatError: a file is missing, or given twice.
+        """
+        texts = []
+        for name in filter(None, names.split("+")):
+            if name in self.files:
+                raise FormatError(
+                    f"Cannot specify same config file multiple times at the command line: {name}"
+                )
+            self.files.append(name)
+            texts.append(self.read(name))
+        return join(texts)
+
+    def include(self, text: Text, chain: Sequence[tuple] = ()) -> Text:
+        """`text` with each line `include=a.cntk+b.cntk` replaced by those files.
+
+        A file that was read already is not read again; its name is kept in `skipped`.
+        """
+        if INCLUDE not in text.string:
+            return text
+        pieces: list[Text | str] = []
+        for line in lines(text):
+            if not line.string.startswith(INCLUDE):
+                pieces += [line, "\n"]
+                continue
+            names = line.string[len(INCLUDE) :]
+            place = line.locate()
+            if "$" in names:
+                raise located(
+                    FormatError,
+                    'Variable usage (eg, "$varName$") not supported in "include" statements. '
+                    "Explicit path to config file must be provided",
+                    line.locate(len(INCLUDE) + names.index("$")),
+                    chain,
+                )
+            for name in filter(None, names.strip().strip('"').split("+")):
+                if name in self.files:
+                    self.skipped.append(name)
+                    continue
+                self.files.append(name)
+                here = [("included at", place), *chain]
+                pieces.append(self.include(self.read(name, here), here))
+        return join(pieces)
+
+
+def load_config(names: str | Path, extra: Iterable[str] = ()) -> ConfigParameters:
+    """The config of one file, or of several joined by `+`, with further `name=value` lines."""
+    return parse_command_line([f"configFile={names}", *extra])
+
+
+def parse_config(text: str, name: str = "<string>") -> ConfigParameters:
+    """The config of a text, includes followed."""
+    reader = Reader(name)
+    whole = reader.include(strip_comments(Source(name, text).whole()))
+    return ConfigParameters(whole, name)
+
+
+def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
+    """The config of a command line: `configFile=a.cntk+b.cntk name=value currentDirectory=...`.
+
+    Later values replace or are merged into earlier ones. `currentDirectory` changes the folder
+    that the files are looked for in, not that of this process.
+    """
+    reader = Reader()
+    pieces: list[Text | str] = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if equals and key.lower() == "configfile":
+            pieces.append(reader.read_list(value))
+            continue
+        if equals and key.lower() == "currentdirectory":
+            folder = Path(value)
+            if not folder.is_dir():
+                raise FormatError(f"Failed to set the current directory to '{value}'")
+            reader.folders.insert(0, folder)
+        pieces += [Source("<command line>", argument).whole(), "\n"]
+    text = reader.include(join(pieces))
+    config = ConfigParameters(text, reader.name)
+    config.folders = reader.folders
+    return config
+
+
+def load_array(path: str | Path) -> ConfigArray:
+    """An array from a file with one value a line, or any other form that arrays have."""
+    return ConfigArray(ConfigValue(read_config_text(path), Path(path).name))
+
+
+def load_resolved(name: str, config: ConfigParameters) -> Text:
+    """A file named in a config (NDL, MEL), its `$name$` replaced by what they are there."""
+    path = find_file(name, config.search_folders())
+    return resolve(read_config_text(path), config)

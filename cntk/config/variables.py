@@ -1,0 +1,126 @@
+"""`$name$` in configuration values: replaced by the value that the name has around it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...framework.errors import FormatError, nearest
+from ..text import Location, Text, join, located
+from .scan import lines, strip_comment
+
+if TYPE_CHECKING:
+    from .parameters import ConfigParameters
+
+LONGEST = 1 << 24  # characters of a value after replacing
+DEEPEST = 100  # variables whose values use variables
+
+# A name starts with a letter or `_`. Behind any other character CNTK skips two, so `$$a$` has none.
+_VARIABLE = re.compile(
+    r"\$(?:([A-Za-z_][^$,/<>?;':\"\[\]{}\\|!@#%^&*()+=~` \t\n]*)\$|[^A-Za-z_]|)", re.DOTALL
+)
+
+
+def resolve(text: Text, section: ConfigParameters) -> Text:
+    """`text` with every `$name$` replaced by its value in `section` or one around it.
+
+    Comments are stripped once more, and of a text of several lines the empty ones.
+
+    Raises:
+        FormatError: a name is unknown, its value has several lines, or leads back to itself.
+    """
+    if "$" not in text.string and "#" not in text.string:
+        return text
+    return _Resolver().text(text, section)
+
+
+class _Resolver:
+    """One replacement: the variables being replaced now, and those known already."""
+
+    def __init__(self) -> None:
+        self.open: list[tuple[ConfigParameters, str, Location | None]] = []
+        self.known: dict[tuple[int, str], Text] = {}
+
+    def text(self, text: Text, section: ConfigParameters) -> Text:
+        if "\n" not in text.string:
+            return self.line(text, section)
+        pieces: list[Text | str] = []
+        size = 0
+        for line in lines(text):
+            resolved = self.line(line, section)
+            size += len(resolved)
+            _check_size(size, line)
+            pieces += [resolved, "\n"]
+        return join(pieces)
+
+    def line(self, line: Text, section: ConfigParameters) -> Text:
+        line = strip_comment(line)
+        pieces: list[Text | str] = []
+        done = size = 0
+        for found in _VARIABLE.finditer(line.string):
+            name = found.group(1)
+            if name is None:
+                continue
+            value = self.value(name, line, found.start(), section)
+            pieces += [line.cut(done, found.start()), value]
+            done = found.end()
+            size += len(value)
+            _check_size(size, line)
+        if not pieces:
+            return line
+        pieces.append(line.cut(done, len(line)))
+        return join(pieces)
+
+    def value(self, name: str, line: Text, offset: int, section: ConfigParameters) -> Text:
+        """The value of one variable, its own variables replaced."""
+        owner = section.owner(name)
+        if owner is None or owner.raw(name).string == "default":
+            known = [known for around in section.outwards() for known in around]
+            raise self.error(
+                f"No variable found with the name {name}{nearest(name, known)}. "
+                f"Parsing of string failed: {section.path}:{line.string[:200]}",
+                line.locate(offset),
+            )
+        key = (id(owner), name.lower())
+        if key in self.known:
+            return self.known[key]
+        if any(around is owner and other.lower() == key[1] for around, other, _ in self.open):
+            names = " -> ".join([other for _, other, _ in self.open] + [name])
+            raise self.error(
+                f"the variable {name} is defined by itself: {names}", line.locate(offset)
+            )
+        if len(self.open) >= DEEPEST:
+            raise self.error(
+                f"more than {DEEPEST} variables that use one another", line.locate(offset)
+            )
+        self.open.append((owner, name, line.locate(offset)))
+        value = self.text(owner.raw(name), owner)
+        self.open.pop()
+        if "\n" in value.string:
+            raise self.error(
+                "Newline characters are not allowed in the value of a variable which is resolved "
+                f"using $varName$ feature: {name}",
+                line.locate(offset),
+                [(f"{name} is defined at", owner.place(name))],
+            )
+        owner.mark_read(name)
+        self.known[key] = value
+        return value
+
+    def error(
+        self,
+        message: str,
+        place: Location | None,
+        chain: list[tuple[str, Location | None]] | None = None,
+    ) -> FormatError:
+        uses = [(f"in the value of {name}, used at", where) for _, name, where in self.open[::-1]]
+        return located(FormatError, message, place, (chain or []) + uses)
+
+
+def _check_size(size: int, line: Text) -> None:
+    if size > LONGEST:
+        raise located(
+            FormatError,
+            f"a value grows to more than {LONGEST} characters when its variables are replaced",
+            line.locate(),
+        )
