@@ -101,6 +101,11 @@ def analyse(
             read.add(root)
         written.update(views.get(name, name) for name in op.output_vars())
     later = {name for op in rest for name in op.input_vars()}
+    later.update(
+        declared[name].view.base
+        for name in tuple(later)
+        if name in declared and declared[name].HasField("view")
+    )
     asides = {  # what only a gradient would read is no result
         name
         for op in operators

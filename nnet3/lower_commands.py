@@ -7,6 +7,9 @@ transform of a batch norm in test mode, say) are states that carry their values 
 Where statistics are stored, they are states `COMPONENT/FIELD`, too, float64, which the operators
 add to. Allocation and release of memory are left to the plan that runs the list: a matrix that is
 set to zero before use becomes a `fill_constant`, and a deallocation nothing.
+
+A computation of several segments has marks (`nnet3.mark`) between them, and the number of the
+segment behind the names of what it takes and gives: `input.NODE`, then `input.NODE:1`, and so on.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
 from .computation import Command, Computation
 from .compute import ComponentOps
+from .compute.marks import GOTO, LABEL, SEGMENT
 from .optimize import written_whole
 
 
@@ -41,6 +45,10 @@ class _Lowering:
         self.forward: dict[int, Command] = {}  # step -> its Propagate
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
         self.names: list[str] = []  # of the variable of each sub-matrix
+        types = [command.type for command in computation.commands]
+        self.is_looped = types[-1:] == ["GotoLabel"]
+        markers = types.count("NoOperationMarker")
+        self.segments_left = markers if self.is_looped else markers - 1
         self._declare()
         for command in computation.commands:
             self._lower(command)
@@ -50,7 +58,10 @@ class _Lowering:
     def _declare(self) -> None:
         computation = self.computation
         kinds: dict[int, tuple[str, int]] = {}
+        segment = 0
         for command in computation.commands:
+            if command.type == "NoOperationMarker" and segment < self.segments_left:
+                segment += 1
             if command.type in ("AcceptInput", "ProvideOutput"):
                 matrix = computation.submatrices[command.target].matrix
                 given = command.type == "AcceptInput"
@@ -59,7 +70,8 @@ class _Lowering:
                 if computation.matrices[matrix].is_deriv:
                     word += "_deriv"
                 kind = pb.VarDesc.INPUT if given else pb.VarDesc.OUTPUT
-                kinds[matrix] = f"{word}.{node.name}", kind
+                number = f":{segment}" if segment else ""
+                kinds[matrix] = f"{word}.{node.name}{number}", kind
         matrix_names = [""]
         for number, matrix in enumerate(computation.matrices[1:], 1):
             name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
@@ -87,8 +99,10 @@ class _Lowering:
         they find; the operators here set their results).
         """
         computation = self.computation
-        if command.type in ("AllocMatrix", "DeallocMatrix", "SwapMatrix"):
+        if command.type in ("AllocMatrix", "DeallocMatrix"):
             return
+        if command.type == "SwapMatrix" and not self.is_looped:
+            return  # one matrix takes the other's memory: the plan's work
         if command.type == "SetConst" and computation.is_whole(command.target):
             self.fills[computation.submatrices[command.target].matrix] = command
             return
@@ -110,7 +124,14 @@ class _Lowering:
     # Commands
 
     def _marker(self, c: Command) -> None:
-        self.role = BACKWARD
+        if self.segments_left > 0:
+            self.segments_left -= 1
+            self._mark(c)
+        else:
+            self.role = BACKWARD
+
+    def _mark(self, c: Command) -> None:
+        self.net.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
 
     def _set(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
@@ -119,7 +140,7 @@ class _Lowering:
 
     def _matrix(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
-        if c.type == "MatrixCopy":
+        if c.type in ("MatrixCopy", "SwapMatrix"):
             if c.alpha == 1:
                 self._op("assign", {"x": source}, target, {})
             else:
@@ -250,6 +271,9 @@ class _Lowering:
 
 _METHODS = {
     "NoOperationMarker": "_marker",
+    "NoOperationLabel": "_mark",
+    "GotoLabel": "_mark",
+    "SwapMatrix": "_matrix",
     "SetConst": "_set",
     "MatrixCopy": "_matrix",
     "MatrixAdd": "_matrix",
@@ -262,6 +286,7 @@ _METHODS = {
     "Propagate": "_propagate",
     "Backprop": "_backprop",
 }
+_MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": GOTO}
 
 
 def _numbered(rows: np.ndarray | None) -> tuple[list[int], np.ndarray]:

@@ -157,6 +157,24 @@ def test_a_net_that_grows_after_a_run():
     np.testing.assert_array_equal(scope.numpy("z"), np.maximum(expected(X, 1), 0))
 
 
+def test_what_a_later_range_reads_through_a_view_is_kept():
+    desc = NetDesc(name="views")
+    desc.vars.append(make_var("x", (2, 4), "float32", INPUT))
+    desc.vars.append(make_var("m", (2, 4), "float32"))
+    view = make_var("v", (2, 2), "float32")
+    view.view.base, view.view.row_end = "m", -1
+    view.view.col_begin, view.view.col_end = 1, 3
+    desc.vars.extend([view, make_var("y", None, None, OUTPUT)])
+    desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "m"}))
+    desc.ops.append(make_op("toy_square", {"x": "m"}, {"out": "z"}))
+    desc.ops.append(make_op("toy_square", {"x": "v"}, {"out": "y"}))
+    net, x = Net.create(desc), np.arange(8, dtype=np.float32).reshape(2, 4)
+    scope = fed(x)
+    net.run(scope, end=2)
+    net.run(scope, begin=2)
+    assert scope.numpy("y").tolist() == (x[:, 1:3] ** 4).tolist()
+
+
 def test_views_write_into_their_base():
     desc = NetDesc(name="views")
     desc.vars.extend([make_var("x", (-1, 2), kind=INPUT), make_var("m", (3, 4), kind=OUTPUT)])
