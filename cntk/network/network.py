@@ -14,8 +14,10 @@ from ...framework.errors import (
     nearest,
 )
 from ..text import Location, located
+from .analysis import Loop
 from .catalogue import kind as find_kind
 from .node import DynamicAxis, Node
+from .validate import AxisNames, Log, validate
 
 GROUPS = ("feature", "label", "criterion", "evaluation", "output")
 
@@ -42,6 +44,9 @@ class Network:
         self.name = name
         self.nodes: dict[str, Node] = {}
         self.groups: dict[str, list[Node]] = {group: [] for group in GROUPS}
+        self.roots: list[Node] = []  # set by validate
+        self.order: list[Node] = []
+        self.loops: list[Loop] = []
         self._lower: dict[str, Node] = {}
 
     def add(
@@ -73,7 +78,7 @@ class Network:
             raise located(type(error), f"{name}: {error}", location) from None
         node = Node(name, kind, inputs, complete, location, list(tags))
         if inputs:
-            self._check_count(node)
+            self.check_count(node)
         if node.is_parameter:
             node.learning_rate = complete["learningRateMultiplier"]
         self.insert(node)
@@ -110,9 +115,10 @@ class Network:
             SlotError: the kind takes another number of inputs.
         """
         node.inputs = list(inputs)
-        self._check_count(node)
+        self.check_count(node)
 
-    def _check_count(self, node: Node) -> None:
+    def check_count(self, node: Node) -> None:
+        """Raise SlotError if a node has another number of inputs than its kind takes."""
         low, high = node.kind.inputs
         count = len(node.inputs)
         if count < low or (high is not None and count > high):
@@ -149,6 +155,17 @@ class Network:
     def sorted_nodes(self) -> list[Node]:
         """All nodes by name without regard to case: the order of CNTK's own lists."""
         return sorted(self.nodes.values(), key=lambda node: node.name.lower())
+
+    def validate(self, log: Log | None = None, names: AxisNames | None = None) -> None:
+        """Infer and check all shapes and dynamic axes; find loops.
+
+        Afterwards `roots`, `order` (evaluation order) and `loops` are set. `log` gets the lines
+        that CNTK prints.
+
+        Raises:
+            ShapeError, CycleError, VariableError, SlotError: with the place of the node at fault.
+        """
+        validate(self, log, names)
 
     def add_to_group(self, group: str, node: Node) -> None:
         """Put a node into a group, once."""

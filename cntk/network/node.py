@@ -44,6 +44,8 @@ class Node:
         tags: the groups it asks to be in ("feature", "criterion", ...).
         learning_rate: multiplies the learning rate of a parameter; 0 = constant.
         value: a parameter's (or statistic's) value with `shape` as its shape, or None.
+        needs_gradient: whether a parameter that learns is among what it is computed from, set by
+            validation.
         location: where it was written.
     """
 
@@ -56,6 +58,7 @@ class Node:
         "learning_rate",
         "location",
         "name",
+        "needs_gradient",
         "shape",
         "tags",
         "value",
@@ -79,6 +82,7 @@ class Node:
         self.tags = list(tags)
         self.learning_rate = 1.0
         self.value: np.ndarray | None = None
+        self.needs_gradient = False
         self.location = location
 
     @property

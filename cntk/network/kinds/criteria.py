@@ -4,20 +4,124 @@ from __future__ import annotations
 
 from .. import rules
 from ..kind import AttributeSpec
+from ..node import Node
 from ._make import standard
 
-standard("SquareError", 2, rules.unary, ndl=("SE",), whole=True)
-standard("CrossEntropyWithSoftmax", 2, rules.unary, ndl=("CEWithSM",), whole=True)
-standard("CrossEntropy", 2, rules.unary, whole=True)
-standard("Logistic", (2, 3), rules.unary, whole=True)
-standard("MatrixL1Reg", 1, rules.unary, ndl=("L1Reg",), whole=True)
-standard("MatrixL2Reg", 1, rules.unary, ndl=("L2Reg",), whole=True)
-standard("LambdaRank", 3, rules.unary, ndl=None, whole=True)
-standard("NDCG1Eval", 3, rules.unary, ndl=None, whole=True)
+
+def _need_no_gradient(node: Node, numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        if node.inputs[number].needs_gradient:
+            raise node.error(f"input {number}, {node.inputs[number].name}, must be data")
+
+
+def _ranking(node: Node, final: bool) -> None:
+    _need_no_gradient(node, (0, 2))
+    rules.criterion(node, final)
+
+
+def _classification(node: Node, final: bool) -> None:
+    rules.criterion(node, final)
+    if len(node.inputs) == 3 and rules.size(node.inputs[2].shape) != 1:
+        raise node.error("the number of best classes, the third input, must be a scalar")
+
+
+def _logistic(node: Node, final: bool) -> None:
+    rules.criterion(node, final)
+    if len(node.inputs) < 3:
+        return
+    label, output, weight = node.inputs
+    rules.infer(weight, output.shape or ())
+    axes = {id(i.axis) for i in (label, weight) if i.axis is not None}
+    if final and (rules.size(label.shape) != rules.size(weight.shape) or len(axes) > 1):
+        raise rules.incompatible(node, label, weight)
+
+
+def _noise_contrastive(node: Node, final: bool) -> None:
+    if final:
+        label, hidden, weight, bias = node.inputs
+        if rules.size(hidden.shape) != rules.matrix(weight)[0]:
+            raise rules.incompatible(node, hidden, weight)
+        if weight.axis is not None or None in (label.axis, hidden.axis, bias.axis):
+            raise node.error("inputs 0, 1 and 3 must hold samples of a minibatch, input 2 a matrix")
+    rules.scalar(node, final)
+
+
+def _class_based(node: Node, final: bool) -> None:
+    if final:
+        label, hidden, weight, classes = node.inputs
+        if rules.size(label.shape) != 4:
+            raise node.error(
+                f"the label {label.name} must have 4 rows (word, class, first and last word of the"
+                f" class), not [{rules.text(label.shape)}]"
+            )
+        if rules.size(hidden.shape) != rules.matrix(weight)[0]:
+            raise rules.incompatible(node, hidden, weight)
+        if not (label.axis is hidden.axis is classes.axis):
+            raise node.error("labels, hidden activations and classes must share a dynamic axis")
+    rules.scalar(node, final)
+
+
+def _sequence(node: Node, final: bool) -> None:
+    label, output, likelihood = node.inputs
+    if not label.is_input:
+        raise node.error(f"the first input must be the label, not {label.name} ({label.operation})")
+    if final:
+        for child in (output, likelihood):
+            if rules.size(child.shape) != rules.size(label.shape):
+                raise rules.incompatible(node, label, child)
+            if label.axis is None or child.axis is not label.axis:
+                raise node.error("all inputs must share the dynamic axis of the label")
+    rules.scalar(node, final)
+
+
+def _dummy(node: Node, final: bool) -> None:
+    for number in (0, 1):
+        if node.inputs[number].operation != "InputValue":
+            raise node.error(f"input {number} must be an InputValue")
+    if final and rules.size(node.inputs[1].shape) != rules.size(node.inputs[2].shape):
+        raise rules.incompatible(node, node.inputs[1], node.inputs[2])
+    rules.scalar(node, final)
+
+
+def _crf(node: Node, final: bool) -> None:
+    if final:
+        label, scores, pairs = node.inputs
+        rows, columns = rules.matrix(pairs)
+        if rows != columns or rows != rules.size(scores.shape):
+            raise rules.incompatible(node, scores, pairs)
+        if rules.size(label.shape) != rows:
+            raise rules.incompatible(node, label, scores)
+        if label.axis is None or label.axis is not scores.axis:
+            raise node.error("labels and scores must share a dynamic axis")
+    rules.scalar(node, final)
+
+
+def _samples(node: Node, final: bool) -> None:
+    count = node.attributes["sizeOfSampledSet"]
+    if count == 0:
+        raise node.error("the number of samples is 0")
+    classes = (node.inputs[0].shape or (0,))[0]
+    if final and not node.attributes["allowDuplicates"] and classes <= count:
+        raise node.error(
+            f"{count} different samples cannot be drawn from {classes} classes; there must be more"
+            " classes than samples"
+        )
+    node.axis = None
+    node.shape = (classes, count if node.operation == "RandomSample" else 1)
+
+
+standard("SquareError", 2, rules.criterion, ndl=("SE",), whole=True)
+standard("CrossEntropyWithSoftmax", 2, rules.criterion, ndl=("CEWithSM",), whole=True)
+standard("CrossEntropy", 2, rules.criterion, whole=True)
+standard("Logistic", (2, 3), _logistic, whole=True)
+standard("MatrixL1Reg", 1, rules.scalar, ndl=("L1Reg",), whole=True)
+standard("MatrixL2Reg", 1, rules.scalar, ndl=("L2Reg",), whole=True)
+standard("LambdaRank", 3, _ranking, ndl=None, whole=True)
+standard("NDCG1Eval", 3, _ranking, ndl=None, whole=True)
 standard(
     "ClassificationError",
     (2, 3),
-    rules.unary,
+    _classification,
     aliases=("ErrorPrediction",),
     ndl=("ErrorPrediction",),
     whole=True,
@@ -25,7 +129,7 @@ standard(
 standard(
     "EditDistanceError",
     2,
-    rules.unary,
+    rules.criterion,
     whole=True,
     attributes={
         "subPen": AttributeSpec("float", 0.0),
@@ -38,19 +142,20 @@ standard(
 standard(
     "NoiseContrastiveEstimation",
     4,
-    rules.unary,
+    _noise_contrastive,
     ndl=None,
     whole=True,
     attributes={"evalMode": AttributeSpec("int", 0)},
 )
-standard("ClassBasedCrossEntropyWithSoftmax", 4, rules.unary, ndl=("CBCEWithSM",), whole=True)
-standard("SequenceWithSoftmax", 3, rules.unary, ndl=("SEWithSM",), whole=True)
-standard("DummyCriterion", 3, rules.unary, whole=True)
+standard("ClassBasedCrossEntropyWithSoftmax", 4, _class_based, ndl=("CBCEWithSM",), whole=True)
+standard("SequenceWithSoftmax", 3, _sequence, ndl=("SEWithSM",), whole=True)
+standard("DummyCriterion", 3, _dummy, whole=True)
+standard("CRF", 3, _crf, whole=True)
 for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
     standard(
         _name,
         1,
-        rules.unary,
+        _samples,
         ndl=None,
         whole=True,
         attributes={

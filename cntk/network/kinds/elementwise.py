@@ -1,4 +1,4 @@
-"""Kinds that work element by element, with broadcasting."""
+"""Kinds that work element by element, with broadcasting, and softmax."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ for _name, _ndl in [
     standard(_name, 1, rules.unary, ndl=_ndl)
 standard("Pass", 1, rules.unary, ndl=None)
 
-for _name in ("Plus", "Minus", "LogPlus", "Equal", "NotEqual", "Less", "LessEqual"):
-    standard(_name, 2, rules.unary)
-for _name in ("Greater", "GreaterEqual"):
-    standard(_name, 2, rules.unary)
-standard(
-    "ElementTimes",
-    2,
-    rules.unary,
-    aliases=("ColumnElementTimes", "RowElementTimes", "Scale"),
-    ndl=("ColumnElementTimes", "RowElementTimes", "Scale"),
-)
-standard("If", 3, rules.unary)
-standard("Clip", 3, rules.unary)
+for _name in (
+    "Plus",
+    "Minus",
+    "LogPlus",
+    "Equal",
+    "NotEqual",
+    "Less",
+    "LessEqual",
+    "Greater",
+    "GreaterEqual",
+):
+    standard(_name, 2, rules.elementwise)
+_PRODUCTS = ("ColumnElementTimes", "RowElementTimes", "Scale")  # older names of the same product
+standard("ElementTimes", 2, rules.elementwise, aliases=_PRODUCTS, ndl=_PRODUCTS)
+standard("If", 3, rules.elementwise)
+standard("Clip", 3, rules.elementwise)

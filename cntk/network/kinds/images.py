@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import rules
+from .. import geometry, rules
 from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ..node import Node
 from ._make import standard
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 
@@ -48,9 +49,9 @@ def _convolution(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str,
         return _geometry(values, options)
     width, height, maps, horizontal, vertical = (int(v) for v in values)
     return {
-        "kernelShape": (width, height),  # the depth is that of the input
-        "mapCount": (maps,),
-        "strideShape": (horizontal, vertical),
+        "kernelShape": (width, height, 1),  # the depth is that of the input
+        "mapCount": (1, 1, maps),
+        "strideShape": (horizontal, vertical, 1),
         "dimSharing": (True,),
         "dimPadding": (options.get("zeroPadding", False),),
         "imageLayout": options.get("imageLayout", "HWC"),
@@ -63,7 +64,7 @@ register(
     Kind(
         "Convolution",
         (2, 2),
-        rules.unary,
+        geometry.convolution,
         {
             **_GEOMETRY,
             "mapCount": AttributeSpec("dims", (0,)),
@@ -104,7 +105,7 @@ register(
     Kind(
         "Pooling",
         (1, 1),
-        rules.unary,
+        geometry.pooling,
         {"pool": AttributeSpec("string", choices=("max", "average")), **_GEOMETRY},
         ndl=(
             NdlFunction(
@@ -123,7 +124,7 @@ register(
     Kind(
         "MaxUnpooling",
         (2, 2),
-        rules.unary,
+        geometry.unpooling,
         _GEOMETRY,
         ndl=(
             NdlFunction(
@@ -154,7 +155,7 @@ for _name in ("MaxPooling", "AveragePooling"):
         Kind(
             _name,
             (1, 1),
-            rules.unary,
+            geometry.window_pooling,
             {**{key: AttributeSpec("int") for key in _WINDOW}, "imageLayout": IMAGE_LAYOUT},
             ndl=(
                 NdlFunction(
@@ -171,8 +172,34 @@ for _name in ("MaxPooling", "AveragePooling"):
     )
 
 standard(
-    "ROIPooling", 2, rules.unary, ndl=None, attributes={"roiOutputShape": AttributeSpec("dims")}
+    "ROIPooling",
+    2,
+    geometry.region_pooling,
+    ndl=None,
+    attributes={"roiOutputShape": AttributeSpec("dims")},
 )
+
+
+def _normalised(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    data, *parameters = node.inputs
+    shape = data.shape or ()
+    node.shape = shape
+    for child in parameters:
+        if child.shape == (0, 1) and rules.size(shape):
+            rules.infer(child, (shape[-1] if node.attributes["spatial"] else rules.size(shape), 1))
+    if not final:
+        return
+    for child in parameters:
+        if child.axis is not None:
+            raise node.error(f"the parameter {child.name} must not have a dynamic axis")
+        if child.shape != parameters[0].shape:
+            raise rules.incompatible(node, parameters[0], child)
+    if node.attributes["spatial"] and not geometry.is_chw(node):
+        raise node.error('spatial normalisation needs the layout imageLayout="CHW"')
+    if node.attributes["blendTimeConstant"] < 0:
+        raise node.error("blendTimeConstant must not be negative")
+
 
 _NORMALISATION = {
     "spatial": AttributeSpec("bool", False),
@@ -193,12 +220,13 @@ register(
     Kind(
         "BatchNormalization",
         (5, 5),
-        rules.unary,
+        _normalised,
         {
             **_NORMALISATION,
             "useCntkEngine": AttributeSpec("bool", True),
             "imageLayout": IMAGE_LAYOUT,
         },
+        whole=True,
         ndl=(
             NdlFunction(
                 ("BatchNormalization",),

@@ -1,46 +1,192 @@
-"""Products of matrices and tensors, distances, and rearrangements of axes."""
+"""Products of matrices and tensors, distances, sums, and rearrangements of axes."""
 
 from __future__ import annotations
 
 from .. import rules
 from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ..node import Node
 from ._make import standard
 
 OUTPUT_RANK = AttributeSpec("int", 1)
 INFER_INPUT_RANK = AttributeSpec("int", -1)
 
-standard(
-    "Times",
-    2,
-    rules.unary,
-    attributes={"outputRank": OUTPUT_RANK, "inferInputRankToMap": INFER_INPUT_RANK},
-)
-standard("TransposeTimes", 2, rules.unary, attributes={"outputRank": OUTPUT_RANK})
+
+def _transposed(node: Node, left: list[int]) -> list[int]:
+    if len(left) == 1:
+        return [1, left[0]]
+    if len(left) != 2:
+        raise node.error(
+            "only a matrix or a column vector can be transposed, not"
+            f" [{rules.text(node.inputs[0].shape)}]"
+        )
+    return left[::-1]
+
+
+def _match_legacy(node: Node, left: list[int], right: list[int]) -> list[int]:
+    """A matrix whose columns are as many as several dimensions of the right operand together gets
+    these dimensions: models of before tensors multiply flattened samples."""
+    product = 1
+    for count, dim in enumerate(right, start=1):
+        product *= dim
+        if product == left[1]:
+            left = [left[0], *right[:count]]
+            node.inputs[0].shape = tuple(left)
+            if node.inputs[0].value is not None:
+                node.inputs[0].value = node.inputs[0].value.reshape(left, order="F")
+            break
+    return left
+
+
+def product(node: Node, final: bool) -> None:
+    """Matrix product: the last dimensions of the left operand, all but `outputRank`, are summed
+    with the first of the right one."""
+    rules.common_axis(node)
+    a, b = node.inputs
+    left, right = list(a.shape or ()), list(b.shape or ())
+    if not final and not (left and right):
+        return
+    transpose = node.operation == "TransposeTimes"
+    kept = node.attributes["outputRank"]
+    if transpose:
+        if kept != 1:
+            raise node.error(f"outputRank must be 1 with a transposed operand, not {kept}")
+        left = _transposed(node, left)
+    shown = f"left [{rules.text(a.shape)}] and right [{rules.text(b.shape)}] operands"
+    if kept > len(left):
+        raise node.error(f"outputRank {kept} is more than the rank of the left operand: {shown}")
+    reduced = len(left) - kept
+    if reduced > len(right):
+        raise node.error(f"the right operand has too few dimensions for outputRank {kept}: {shown}")
+    if len(left) == 2 and not transpose and kept == 1 and right[0] not in (0, left[1]):
+        left = _match_legacy(node, left, right)
+        reduced = len(left) - 1
+    if 0 in left[:kept]:
+        raise node.error(f"the first {kept} dimensions of the left operand must be known: {shown}")
+    mapped = node.attributes.get("inferInputRankToMap", -1)
+    if mapped >= 0 and left[-1] == 0:
+        if mapped >= len(right) and final:
+            raise node.error(
+                f"inferInputRankToMap {mapped} must be less than the rank of the right operand:"
+                f" {shown}"
+            )
+        while reduced + mapped < len(right):
+            left.append(0)
+            reduced += 1
+    for k, dim in enumerate(right[:reduced], start=kept):
+        if final and dim == 0:
+            raise node.error(f"the right operand has a dimension of 0: {shown}")
+        if left[k] == 0:
+            left[k] = dim
+        elif final and left[k] != dim:
+            raise node.error(f"shapes of {shown} are not compatible")
+    node.shape = tuple(left[:kept] + right[reduced:])
+    rules.infer(a, left[::-1] if transpose else left)
+
+
+_TIMES = {"outputRank": OUTPUT_RANK, "inferInputRankToMap": INFER_INPUT_RANK}
+standard("Times", 2, product, attributes=_TIMES)
+standard("TransposeTimes", 2, product, attributes={"outputRank": OUTPUT_RANK})
 standard(
     "QuantizedTimes",
     2,
-    rules.unary,
+    product,
     ndl=None,
     attributes={
         "bitShiftA": AttributeSpec("int", 1),
         "bitShiftB": AttributeSpec("int", 1),
-        "outputRank": OUTPUT_RANK,
-        "inferInputRankToMap": INFER_INPUT_RANK,
+        **_TIMES,
     },
 )
-standard("DiagTimes", 2, rules.unary)
-standard("KhatriRaoProduct", 2, rules.unary, ndl=("ColumnwiseCrossProduct",))
-standard("CosDistance", 2, rules.unary, ndl=("CosDist",))
-standard("CosDistanceWithNegativeSamples", 4, rules.unary, ndl=("CosWithNegSamples",))
-standard("SumElements", 1, rules.unary)
-standard("SumColumnElements", 1, rules.unary)
-standard("Diagonal", 1, rules.unary)
-standard("EpochAccumulator", 1, rules.unary, ndl=None)
+
+
+def _diagonal_product(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    diagonal, right = node.inputs
+    rows, columns = rules.matrix(right)
+    if right.axis is not None:
+        rows = rules.size(right.shape)
+    rules.infer(diagonal, (rows,))
+    length, width = rules.matrix(diagonal)
+    rules.infer(right, (length,) if right.axis is not None else (length, columns))
+    if final and length != rows:
+        raise rules.incompatible(node, diagonal, right)
+    if final and width != 1:
+        raise node.error(f"the diagonal {diagonal.name} must be a column vector")
+    node.shape = right.shape
+
+
+def _column_products(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    first, second = node.inputs
+    node.shape = (rules.size(first.shape) * rules.size(second.shape),)
+
+
+def _column_scalar(node: Node, final: bool) -> None:
+    """One number for each sample."""
+    rules.common_axis(node)
+    if len(node.inputs) == 2:
+        rules.infer_each_other(node.inputs)
+        node.axis = node.inputs[1].axis
+    node.shape = (1,)
+
+
+def _negative_samples(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    first, second, _, negatives = node.inputs
+    rules.infer_each_other((first, second))
+    if final and (
+        rules.size(first.shape) != rules.size(second.shape) or first.axis is not second.axis
+    ):
+        raise rules.incompatible(node, first, second)
+    count = rules.constant_value(negatives)
+    if count is None:
+        raise node.error(f"the number of negative samples, {negatives.name}, must be a constant")
+    node.shape = (int(count) + 1,)
+
+
+def _swap(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    first, second = node.attributes["axis1"] - 1, node.attributes["axis2"] - 1
+    shape = list(node.inputs[0].shape or ())
+    if min(first, second) < 0:
+        raise node.error("axes count from 1")
+    if first >= len(shape) and second >= len(shape):
+        if not final and not shape:
+            return
+        raise node.error(f"neither axis {first + 1} nor {second + 1} is in [{rules.text(shape)}]")
+    shape += [1] * (max(first, second) + 1 - len(shape))
+    shape[first], shape[second] = shape[second], shape[first]
+    node.shape = tuple(shape)
+
+
+def _diagonal(node: Node, final: bool) -> None:
+    node.axis = None
+    child = node.inputs[0]
+    rows, columns = rules.matrix(child)
+    if final and child.axis is not None:
+        raise node.error("the input must be a matrix, not samples of a minibatch")
+    if final and rows != columns:
+        raise node.error(f"the input must be a square matrix, not [{rules.text(child.shape)}]")
+    node.shape = (1, columns)
+
+
+def _accumulate(node: Node, final: bool) -> None:
+    node.axis, node.shape = None, node.inputs[0].shape
+
+
+standard("DiagTimes", 2, _diagonal_product)
+standard("KhatriRaoProduct", 2, _column_products, ndl=("ColumnwiseCrossProduct",))
+standard("CosDistance", 2, _column_scalar, ndl=("CosDist",))
+standard("CosDistanceWithNegativeSamples", 4, _negative_samples, ndl=("CosWithNegSamples",))
+standard("SumElements", 1, rules.scalar, whole=True)
+standard("SumColumnElements", 1, _column_scalar)
+standard("Diagonal", 1, _diagonal, whole=True)
+standard("EpochAccumulator", 1, _accumulate, ndl=None, whole=True)
 register(
     Kind(
         "TransposeDimensions",
         (1, 1),
-        rules.unary,
+        _swap,
         {"axis1": AttributeSpec("int", 1), "axis2": AttributeSpec("int", 2)},
         aliases=("Transpose",),
         ndl=(NdlFunction(("Transpose",), "TransposeDimensions", (1,)),),

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import rules
 from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ..node import DynamicAxis, Node
 from ._make import standard
 
 LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
@@ -20,6 +21,42 @@ def image_shape(width: int, height: int, channels: int, layout: str) -> tuple[in
     if layout.lower() in ("chw", "cudnn"):
         return (width, height, channels)
     return (channels, width, height)
+
+
+def _input(node: Node, final: bool) -> None:
+    """The shape is given; the axis was set before the first pass."""
+
+
+def _parameter_rule(node: Node, final: bool) -> None:
+    node.axis = None
+
+
+def _axis_rule(node: Node, final: bool) -> None:
+    node.shape = (1, 1)
+    if node.axis is None:
+        node.axis = DynamicAxis(node.name, node)
+
+
+def _environment(node: Node, final: bool) -> None:
+    if node.attributes["propertyName"] != "isTraining":
+        raise node.error(
+            f"there is no property {node.attributes['propertyName']!r}, only isTraining"
+        )
+    node.axis, node.shape = None, (1,)
+
+
+def _look_up(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    table, words = node.inputs
+    rows, columns = rules.matrix(table)
+    wide = rules.size(words.shape)
+    if final and node.axis is None:
+        raise node.error("the words must be samples of a minibatch")
+    if columns == 0 or (final and wide % columns):
+        raise node.error(
+            f"a sample of [{rules.text(words.shape)}] is not made of words of {columns} elements"
+        )
+    node.shape = (rows * (wide // columns),)
 
 
 def _no_nodes(numbers: Sequence[bool]) -> range:
@@ -68,7 +105,7 @@ for _operation, _short in (("InputValue", "Input"), ("SparseInputValue", "Sparse
         Kind(
             _operation,
             (0, 0),
-            rules.unary,
+            _input,
             _INPUT_ATTRIBUTES,
             finish=_finish_input,
             ndl=(
@@ -158,7 +195,7 @@ register(
     Kind(
         "LearnableParameter",
         (0, 0),
-        rules.unary,
+        _parameter_rule,
         _PARAMETER_ATTRIBUTES,
         ndl=(
             NdlFunction(
@@ -192,12 +229,12 @@ register(
     )
 )
 
-standard("DynamicAxis", 0, rules.unary, ndl=None)
+standard("DynamicAxis", 0, _axis_rule, ndl=None)
 standard(
     "EnvironmentInput",
     0,
-    rules.unary,
+    _environment,
     ndl=None,
     attributes={"propertyName": AttributeSpec("string")},
 )
-standard("LookupTable", 2, rules.unary)
+standard("LookupTable", 2, _look_up)

@@ -2,18 +2,176 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import rules
+from ..crop import crop_offsets
 from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ..node import DynamicAxis, Node
 from ._make import standard
-from .parameters import LAYOUTS, NDL_IMAGE_LAYOUT
+from .parameters import LAYOUTS, NDL_IMAGE_LAYOUT, image_shape
+
+
+def _reshape(node: Node, final: bool) -> None:
+    """Replace axes [beginAxis, endAxis), counted from 1, 0 for the end; one new dimension may be 0
+    and is inferred."""
+    rules.common_axis(node)
+    shape = node.inputs[0].shape or ()
+    new = list(node.attributes["shape"])
+    begin = max(node.attributes["beginAxis"] - 1, 0)
+    end = node.attributes["endAxis"] - 1 if node.attributes["endAxis"] > 0 else len(shape)
+    if not final:
+        end = min(end, len(shape))
+        begin = min(begin, end)
+    elif not 0 <= begin <= end <= len(shape):
+        raise node.error(f"axes {begin + 1} to {end} are not in [{rules.text(shape)}]")
+    unknown = [k for k, dim in enumerate(new) if dim == 0]
+    if len(unknown) > 1:
+        raise node.error(f"more than one dimension of [{rules.text(tuple(new))}] is 0")
+    old = math.prod(shape[begin:end])
+    if unknown:
+        new[unknown[0]] = old // math.prod(d for d in new if d)
+    result = (*shape[:begin], *new, *shape[end:])
+    if final and rules.size(result) != rules.size(shape):
+        wanted = rules.text(node.attributes["shape"])
+        why = "is no multiple of what is given of" if unknown else "differs from that of"
+        raise node.error(
+            f"the number of elements of [{rules.text(shape[begin:end])}] {why} [{wanted}]"
+        )
+    node.shape = result
+
+
+def _complete_image(node: Node, rows: int) -> tuple[int, ...]:
+    """The image tensor of a legacy Reshape: of three dimensions one may be 0, or all."""
+    size = [node.attributes[key] for key in ("imageWidth", "imageHeight", "imageChannels")]
+    shape = list(image_shape(*size, node.attributes["imageLayout"]))
+    known = [d for d in shape if d > 0]
+    if not known:
+        return (1, rows, 1)
+    if len(known) == 1:
+        raise node.error("at least two of width, height and channels must be given")
+    if len(known) == 2:
+        shape[shape.index(0)] = rows // math.prod(known)
+    if math.prod(shape) != rows:
+        raise node.error(f"an image of [{rules.text(tuple(shape))}] does not have {rows} elements")
+    return tuple(shape)
+
+
+def _legacy_reshape_rule(node: Node, final: bool) -> None:
+    """`numRows` rows; samples become more or fewer where that is not their size."""
+    child = node.inputs[0]
+    rows = node.attributes["numRows"]
+    size = rules.size(child.shape)
+    if rows <= 0:
+        raise node.error("the number of rows must be positive")
+    columns = 1
+    if not size:
+        node.axis = child.axis
+    elif max(rows, size) // min(rows, size) == 1:
+        node.axis = child.axis
+    elif child.axis is not None and (node.axis is None or node.axis.origin is not node):
+        node.axis = DynamicAxis(node.name, node)
+    if node.axis is None and size:
+        own, width = rules.matrix(child)
+        columns = own * width // rows
+        if final and max(rows, own) % min(rows, own):
+            raise node.error(f"{rows} rows are no multiple or divisor of {own}")
+    image = _complete_image(node, rows)
+    node.shape = image if node.axis is not None or columns == 1 else (rows, columns)
+
+
+def _slice(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    shape = list(node.inputs[0].shape or ())
+    axis = node.attributes["axis"]
+    first, last = node.attributes["beginIndex"], node.attributes["endIndex"]
+    if axis < 1 or (final and axis > len(shape)):
+        raise node.error(f"axis {axis} is not in [{rules.text(tuple(shape))}]")
+    if axis <= len(shape):
+        length = shape[axis - 1]
+        begin = first if first >= 0 else first + length
+        end = last if last > 0 else last + length
+        if 0 <= begin <= end <= length:
+            shape[axis - 1] = end - begin
+        elif final:
+            raise node.error(
+                f"the range [{first}, {last}), that is [{begin}, {end}), is not in axis {axis} of"
+                f" [{rules.text(tuple(shape))}]"
+            )
+    node.shape = tuple(shape)
+
+
+def _repeat(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    shape = node.inputs[0].shape or ()
+    node.shape = (*shape[:-1], shape[-1] * node.attributes["numRepeats"]) if shape else ()
+
+
+def _stack(node: Node, final: bool) -> None:
+    """Concatenate along `axis`, counted from 1; it may be a new one."""
+    rules.common_axis(node)
+    axis = node.attributes["axis"] - 1
+    if axis < 0:
+        raise node.error(f"the axis counts from 1, not {axis + 1}")
+    shapes = [i.shape or () for i in node.inputs]
+    rank = max(axis + 1, *map(len, shapes))
+    result = list(shapes[0]) + [1] * (rank - len(shapes[0]))
+    result[axis] = 0
+    for child, shape in zip(node.inputs, shapes, strict=True):
+        for k in range(rank):
+            dim = shape[k] if k < len(shape) else 1
+            if k == axis:
+                result[k] += dim
+                continue
+            if final and dim != result[k] and dim != 1 and result[k] != 1:
+                raise node.error(
+                    f"axis {k + 1} of {child.name} has {dim} elements, that of the others"
+                    f" {result[k]}"
+                )
+            if result[k] == 1:
+                result[k] = dim
+    node.shape = tuple(result)
+
+
+def _reduce(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    shape = node.inputs[0].shape or ()
+    axis = node.attributes["axis"]
+    if axis == 0:
+        node.shape = (1,)
+    elif 1 <= axis <= len(shape):
+        node.shape = (*shape[: axis - 1], 1, *shape[axis:])
+    elif final:
+        raise node.error(f"[{rules.text(shape)}] has no axis {axis}")
+    else:
+        node.shape = shape
+
+
+def _crop_rule(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    whole, like = (child.shape or () for child in node.inputs[:2])
+    if len(whole) < 2 or len(like) < 2:
+        if final:
+            raise node.error("inputs must have at least two dimensions")
+        return
+    node.shape = (*like[:2], *whole[2:])
+    if final:
+        crop_offsets(node)
+        for axis, key in enumerate(("xOffset", "yOffset")):
+            offset = node.attributes[key]
+            if whole[axis] < like[axis] + offset:
+                raise node.error(
+                    f"{like[axis]} elements from {offset:g} on are not in {whole[axis]} along"
+                    f" axis {axis + 1}"
+                )
+
 
 standard(
     "Reshape",
     1,
-    rules.unary,
+    _reshape,
     ndl=None,
     attributes={
         "shape": AttributeSpec("dims", ()),
@@ -38,7 +196,7 @@ register(
     Kind(
         "LegacyReshape",
         (1, 1),
-        rules.unary,
+        _legacy_reshape_rule,
         {
             "numRows": AttributeSpec("int"),
             **_IMAGE,
@@ -68,7 +226,7 @@ register(
     Kind(
         "Slice",
         (1, 1),
-        rules.unary,
+        _slice,
         {
             "beginIndex": AttributeSpec("int"),
             "endIndex": AttributeSpec("int"),
@@ -92,7 +250,7 @@ register(
     Kind(
         "RowRepeat",
         (1, 1),
-        rules.unary,
+        _repeat,
         {"numRepeats": AttributeSpec("int", 1)},
         ndl=(
             NdlFunction(
@@ -106,11 +264,11 @@ register(
         ),
     )
 )
-standard("RowStack", (1, None), rules.unary, attributes={"axis": AttributeSpec("int", 1)})
+standard("RowStack", (1, None), _stack, attributes={"axis": AttributeSpec("int", 1)})
 standard(
     "ReduceElements",
     1,
-    rules.unary,
+    _reduce,
     ndl=None,
     attributes={
         "axis": AttributeSpec("int", 0),
@@ -121,20 +279,23 @@ standard(
 )
 
 
+UNKNOWN = AttributeSpec("float", float("inf"))  # an offset that validation finds
+
+
 def _crop_nodes(numbers: Sequence[bool]) -> range:
     return range(2) if len(numbers) == 4 and numbers[2] else range(len(numbers))
 
 
 def _crop(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"offsetX": values[0], "offsetY": values[1]} if len(values) == 2 else {}
+    return {"xOffset": values[0], "yOffset": values[1]} if len(values) == 2 else {}
 
 
 register(
     Kind(
         "Crop",
         (2, 4),
-        rules.unary,
-        {"offsetX": AttributeSpec("int", -1), "offsetY": AttributeSpec("int", -1)},
+        _crop_rule,
+        {"xOffset": UNKNOWN, "yOffset": UNKNOWN},
         ndl=(
             NdlFunction(
                 ("Crop",),

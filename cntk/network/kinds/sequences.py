@@ -7,7 +7,116 @@ from typing import Any
 
 from .. import rules
 from ..kind import AttributeSpec, Kind, NdlFunction, register
+from ..node import DynamicAxis, Node
 from ._make import standard
+
+
+def _delayed(node: Node, final: bool) -> None:
+    """The shape of the input; with an initial state as second input, broadcast with that."""
+    rules.elementwise(node, final)
+    if final:
+        if node.inputs[0].axis is None:
+            raise node.error(f"the first input, {node.inputs[0].name}, must have a dynamic axis")
+        if len(node.inputs) > 1 and node.inputs[1].axis is not None:
+            raise node.error(f"the initial state, {node.inputs[1].name}, must not vary in time")
+
+
+def _need_scalar(node: Node, number: int) -> None:
+    child = node.inputs[number]
+    if rules.size(child.shape) != 1:
+        raise node.error(
+            f"input {number}, {child.name}, must be a sequence of scalars, not of"
+            f" [{rules.text(child.shape)}]"
+        )
+
+
+def _need_axis(node: Node, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        if node.inputs[number].axis is None:
+            raise node.error(
+                f"input {number}, {node.inputs[number].name}, must have a dynamic axis"
+            )
+
+
+def _where(node: Node, final: bool) -> None:
+    """Positions where the condition holds: a new dynamic axis."""
+    if final:
+        _need_axis(node, (0,))
+        _need_scalar(node, 0)
+    if node.axis is None:
+        node.axis = DynamicAxis(node.attributes["dynamicAxisName"], node)
+    node.shape = (1,)
+
+
+def _packed_index(node: Node, final: bool) -> None:
+    index = node.inputs[1]
+    node.axis = index.axis
+    if final:
+        _need_axis(node, (0, 1))
+        _need_scalar(node, 1)
+    node.shape = index.shape
+
+
+def _gather(node: Node, final: bool) -> None:
+    index, source = node.inputs
+    node.axis = index.axis
+    if final:
+        _need_axis(node, (0,))
+        _need_scalar(node, 0)
+    shape = source.shape or ()
+    if source.axis is None:  # a table: its last axis is indexed
+        shape = shape[:-1] if len(shape) > 1 else (1,)
+    node.shape = shape
+
+
+def _scatter(node: Node, final: bool) -> None:
+    node.axis = node.inputs[0].axis
+    if final:
+        _need_axis(node, (0, 1, 2))
+        _need_scalar(node, 1)
+    node.shape = node.inputs[2].shape
+
+
+def _reconcile(node: Node, final: bool) -> None:
+    if final:
+        _need_axis(node, (0, 1))
+    node.axis, node.shape = node.inputs[1].axis, node.inputs[0].shape
+
+
+_NETWORKS = {"lstm": 4, "gru": 3}  # gates of a cell; 1 for plain recurrence
+
+
+def rnn_parameters(attributes: Mapping[str, Any], width: int) -> tuple[int, int]:
+    """Shape of the one matrix that holds all weights of an `OptimizedRNNStack`, for an input of
+    `width` elements. Each gate has two biases, as cuDNN 5 lays them out."""
+    hidden = attributes["hiddenDims"]
+    directions = 2 if attributes["bidirectional"] else 1
+    gates = _NETWORKS.get(attributes["recurrentOp"], 1)
+    total = 0
+    for _ in range(attributes["numLayers"]):
+        total += directions * gates * hidden * (width + hidden + 2)
+        width = directions * hidden
+    return hidden, total // hidden
+
+
+def _stack_of_rnns(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    weights, data = node.inputs
+    shape = data.shape or ()
+    rank = 2 if node.attributes["axis"] >= 0 else 1
+    if final and len(shape) != rank:
+        raise node.error(
+            f"the input must have rank {rank} for axis {node.attributes['axis']}, not"
+            f" [{rules.text(shape)}]"
+        )
+    if final and node.axis is None:
+        raise node.error("the input must hold samples of a minibatch")
+    if not (shape and weights.shape):
+        return
+    if len(weights.shape) == 2:
+        rules.infer(weights, rnn_parameters(node.attributes, rules.size(shape)))
+    directions = 2 if node.attributes["bidirectional"] else 1
+    node.shape = (directions * node.attributes["hiddenDims"], *shape[1:])
 
 
 def _delay(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +133,7 @@ for _operation, _aliases, _direction in (("PastValue", ("Delay",), 1), ("FutureV
         Kind(
             _operation,
             (1, 2),
-            rules.unary,
+            _delayed,
             {
                 "shape": AttributeSpec("dims", ()),
                 "timeStep": AttributeSpec("int", 1),
@@ -50,11 +159,18 @@ for _operation, _aliases, _direction in (("PastValue", ("Delay",), 1), ("FutureV
         )
     )
 
-standard("Where", 1, rules.unary, ndl=None, whole=True)
-standard("PackedIndex", 2, rules.unary, ndl=None, whole=True)
-standard("GatherPacked", 2, rules.unary, ndl=None, whole=True)
-standard("ScatterPacked", 3, rules.unary, ndl=None, whole=True)
-standard("ReconcileDynamicAxis", 2, rules.unary, aliases=("ReconcileMBLayout",))
+standard(
+    "Where",
+    1,
+    _where,
+    ndl=None,
+    whole=True,
+    attributes={"dynamicAxisName": AttributeSpec("string", "WhereNodeAxis")},
+)
+standard("PackedIndex", 2, _packed_index, ndl=None, whole=True)
+standard("GatherPacked", 2, _gather, ndl=None, whole=True)
+standard("ScatterPacked", 3, _scatter, ndl=None, whole=True)
+standard("ReconcileDynamicAxis", 2, _reconcile, aliases=("ReconcileMBLayout",))
 standard(
     "Trace",
     1,
@@ -73,7 +189,7 @@ standard(
 standard(
     "OptimizedRNNStack",
     2,
-    rules.unary,
+    _stack_of_rnns,
     aliases=("RNN",),
     ndl=None,
     attributes={

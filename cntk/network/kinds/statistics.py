@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from .. import rules
+from ..node import Node
 from ._make import standard
 
-standard("Mean", 1, rules.unary, precompute=True)
-standard("InvStdDev", 1, rules.unary, precompute=True)
+
+def _statistic(node: Node, final: bool) -> None:
+    child = node.inputs[0]
+    if final and child.axis is None:
+        raise node.error(f"the input {child.name} must hold samples of a minibatch")
+    node.axis, node.shape = None, child.shape
+
+
+def _normalised(node: Node, final: bool) -> None:
+    rules.common_axis(node)
+    data, *statistics = node.inputs
+    shape = data.shape or ()
+    for child in statistics:
+        rules.infer(child, shape)
+    if len(shape) == 3 and all(child.shape == (shape[2], 1) for child in statistics):
+        if shape[:2] == (1, 1):  # statistics of before tensors are column vectors
+            for child in statistics:
+                child.shape = shape
+    if final:
+        for child in statistics:
+            if not rules.fits_elementwise(shape, child.shape or ()):
+                raise rules.incompatible(node, data, child)
+    node.shape = shape
+
+
+standard("Mean", 1, _statistic, precompute=True, whole=True)
+standard("InvStdDev", 1, _statistic, precompute=True, whole=True)
 standard(
     "PerDimMeanVarNormalization",
     3,
-    rules.unary,
+    _normalised,
     aliases=("PerDimMeanVarNormalizationNode",),
     ndl=("PerDimMVNorm",),
 )
 standard(
     "PerDimMeanVarDeNormalization",
     3,
-    rules.unary,
+    _normalised,
     aliases=("PerDimMeanVarDeNormalizationNode",),
     ndl=("PerDimMVDeNorm",),
 )
