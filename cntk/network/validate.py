@@ -153,10 +153,11 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     _set_axes(network, names)
     for node in nodes:
         _start(node)
-    starts = network.roots + [n for n in nodes if n.inputs]  # a loop that nobody reads has no root
+    reached = {id(node) for node in analysis.depth_first(network.roots)}
+    starts = network.roots + [n for n in nodes if id(n) not in reached]  # loops that nobody reads
     network.loops = analysis.find_loops(starts)
     loop_lines(network.loops, log)
-    network.order = analysis.evaluation_order(network.roots, network.loops)
+    network.order = analysis.evaluation_order(starts, network.loops)
     run = _Validation(network.order, names, log)
     number, left = 1, len(network.order)
     while left:
