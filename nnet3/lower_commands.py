@@ -7,9 +7,6 @@ transform of a batch norm in test mode, say) are states that carry their values 
 Where statistics are stored, they are states `COMPONENT/FIELD`, too, float64, which the operators
 add to. Allocation and release of memory are left to the plan that runs the list: a matrix that is
 set to zero before use becomes a `fill_constant`, and a deallocation nothing.
-
-A computation of several segments has marks (`nnet3.mark`) between them, and the number of the
-segment behind the names of what it takes and gives: `input.NODE`, then `input.NODE:1`, and so on.
 """
 
 from __future__ import annotations
@@ -19,21 +16,29 @@ from typing import Any
 import numpy as np
 
 from ..framework.desc import BACKWARD, FORMAT_VERSION, FORWARD, encode_attr, make_op, make_var
-from ..framework.names import grad_name
+from ..framework.names import grad_name, state_name
 from ..proto import net_pb2 as pb
-from .computation import Command, Computation
+from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
+from .compute.lowering import FROZEN
 from .compute.marks import GOTO, LABEL, SEGMENT
 from .optimize import written_whole
 
 
-def lower_computation(computation: Computation, name: str = "computation") -> pb.NetDesc:
-    """The net that runs a computation; backward operators have the role BACKWARD."""
-    return _Lowering(computation, name).net
+def lower_computation(
+    computation: Computation, name: str = "computation", natural_gradient: bool = False
+) -> pb.NetDesc:
+    """The net that runs a computation; backward operators have the role BACKWARD.
+
+    Args:
+        natural_gradient: the gradients of components that have natural gradient are made by it;
+            what it keeps are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
+    """
+    return _Lowering(computation, name, natural_gradient).net
 
 
 class _Lowering:
-    def __init__(self, computation: Computation, name: str):
+    def __init__(self, computation: Computation, name: str, natural_gradient: bool):
         self.computation = computation
         self.nodes = computation.topology.nodes
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
@@ -41,6 +46,8 @@ class _Lowering:
         self.ops: dict[str, ComponentOps] = {}
         self.fields: dict[str, list[str]] = {}  # component -> arrays of it that have variables
         self.states: dict[str, list[str]] = {}  # component -> statistics that have variables
+        self.natural_gradient = natural_gradient
+        self.memory: dict[str, dict[str, str]] = {}  # component -> names for what that keeps
         self.started: set[str] = set()  # components whose gradients hold something
         self.forward: dict[int, Command] = {}  # step -> its Propagate
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -163,7 +170,7 @@ class _Lowering:
         self._op(op_type, {"y": target, "x": source}, target, attrs)
 
     def _rows_multi(self, c: Command) -> None:
-        sources, pairs = _numbered(c.rows)
+        sources, pairs = numbered_sources(c.rows)
         names = [self.names[s] for s in sources]
         target = self.names[c.target]
         attrs = {"alpha": float(c.alpha), "pairs": _tensor(pairs)}
@@ -174,7 +181,7 @@ class _Lowering:
 
     def _to_rows_multi(self, c: Command) -> None:
         """One operator for each matrix that is added to."""
-        sources, pairs = _numbered(c.rows)
+        sources, pairs = numbered_sources(c.rows)
         for number, submatrix in enumerate(sources):
             mine = np.flatnonzero(pairs[:, 0] == number)
             rows = np.full(self.computation.submatrices[submatrix].rows, -1, np.int32)
@@ -226,10 +233,26 @@ class _Lowering:
                 self._declare_state(f"{name}/{field}", array)
         return name if wanted else None
 
+    def _memory(self, name: str, c: Command) -> str:
+        """The prefix of what natural gradient keeps of a component."""
+        if name not in self.memory:
+            arrays = self.ops[name].memory(name, self.computation.precomputed[c.precomputed])
+            fields = {given: given.removeprefix(f"{name}.") for given in arrays}
+            self.memory[name] = {
+                given: state_name(f"{name}/{field}", "natural_gradient")
+                for given, field in fields.items()
+            }
+            for given, array in arrays.items():
+                self._declare_state(self.memory[name][given], array)
+            if arrays and not any(var.name == FROZEN for var in self.net.vars):
+                self._declare_state(FROZEN, np.zeros(1, np.float32))
+        return name
+
     def _extend(self, name: str, made: list[pb.OpDesc]) -> None:
         """Adds operators of a component, its arrays under their own names."""
         fields = self.fields[name] + self.states.get(name, [])
         names = {f"{name}.{field}": f"{name}/{field}" for field in fields}
+        names |= self.memory.get(name, {})
         for field in self.fields[name]:
             names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
         for op in made:
@@ -259,6 +282,7 @@ class _Lowering:
             param_derivs=f"{name}@D" if wanted else None,
             accumulate=wanted and name in self.started,
             states=states,
+            memory=self._memory(name, c) if wanted and self.natural_gradient else None,
             **common,
         )
         if wanted and name not in self.started:
@@ -287,17 +311,6 @@ _METHODS = {
     "Backprop": "_backprop",
 }
 _MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": GOTO}
-
-
-def _numbered(rows: np.ndarray | None) -> tuple[list[int], np.ndarray]:
-    """The sub-matrices of pairs (sub-matrix, row), and the pairs with these counted from 0."""
-    assert rows is not None
-    sources = np.unique(rows[:, 0])
-    sources = sources[sources >= 0]
-    pairs = rows.copy()
-    real = rows[:, 0] >= 0
-    pairs[real, 0] = np.searchsorted(sources, rows[real, 0])
-    return sources.tolist(), pairs
 
 
 def _tensor(array: Any) -> pb.Attr:

@@ -23,12 +23,16 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
 
 
 def compile_request(
-    nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOptions = True
+    nnet: Nnet,
+    request: ComputationRequest,
+    optimize: bool | OptimizeOptions = True,
+    natural_gradient: bool = False,
 ) -> pb.NetDesc:
     """The op list that computes a request: see `lower_commands` for its variables.
 
     Args:
         optimize: all passes, none, or those that the options switch on.
+        natural_gradient: components that have natural gradient make their gradients by it.
 
     Example:
         request = ComputationRequest.parse(open("request.txt").read())
@@ -41,4 +45,4 @@ def compile_request(
     if optimize:
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
-    return lower_computation(computation)
+    return lower_computation(computation, natural_gradient=natural_gradient)

@@ -18,7 +18,9 @@ from ...framework.names import EMPTY
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 from .lowering import (
+    FROZEN,
     IN_DERIV,
+    MEMORY,
     OUT,
     OUT_DERIV,
     PARAMETER,
@@ -77,7 +79,7 @@ class _Template:
             for slot in (*op.inputs, *op.outputs):
                 del slot.vars[:]
             self._ops.append((op, slots))
-        fixed = (X, OUT, OUT_DERIV, IN_DERIV, EMPTY)
+        fixed = (X, OUT, OUT_DERIV, IN_DERIV, EMPTY, FROZEN)
         self._inner = [(name, *_kind(name)) for name in symbols if name not in fixed]
 
     def use(self, names: dict[str, str], prefixes: Mapping[str, str]) -> list[pb.OpDesc]:
@@ -101,6 +103,8 @@ def _kind(symbol: str) -> tuple[str, str]:
     """What prefix an inner variable gets, and the rest of its name."""
     if symbol.startswith(STATE):
         return "state", symbol.removeprefix(STATE)
+    if symbol.startswith(MEMORY):
+        return "memory", symbol.removeprefix(MEMORY)
     bare = symbol.removeprefix(PARAMETER)
     if bare != symbol and bare.endswith("@D"):
         return "deriv", bare.removesuffix("@D")
@@ -189,8 +193,9 @@ class ComponentOps:
         add: bool = False,
         accumulate: bool = False,
         states: str | None = None,
+        memory: str | None = None,
     ) -> list[pb.OpDesc]:
-        """Operators that compute `in_deriv` and the plain gradient of the parameters.
+        """Operators that compute `in_deriv` and the gradient of the parameters.
 
         Args:
             in_deriv: None where nobody needs it; may be `out_deriv` itself.
@@ -199,16 +204,19 @@ class ComponentOps:
             accumulate: add to what the gradients of the parameters hold.
             states: prefix of the variables of the component's statistics, as in training: they are
                 added to, and self-repair changes `in_deriv`.
+            memory: prefix of the variables of natural gradient, which then makes the gradients of
+                components that have it; see `memory`. Without it all are plain gradients.
         """
         given = in_deriv is not None
         wanted = param_derivs is not None
         same = in_deriv == out_deriv
         base = self._key(indexes, rows)
-        key = ("backward", *base, wanted, given, same, add, accumulate, states is not None)
+        stats, natural = states is not None, memory is not None
+        key = ("backward", *base, wanted, given, same, add, accumulate, stats, natural)
         if key not in self._templates:
             recipe = self.recipe(indexes, rows)
             derivs = list(recipe.parameters) if wanted else []
-            steps = backward_steps(recipe, derivs, given, states is not None)
+            steps = backward_steps(recipe, derivs, given, stats, natural)
             if same:
                 steps = _apart(steps, OUT_DERIV, IN_DERIV)
             if add and given:
@@ -218,14 +226,27 @@ class ComponentOps:
                     steps = _adding(steps, deriv_of(PARAMETER + name))
             self._templates[key] = _Template(steps, BACKWARD)
         prefixes = _prefixes(prefix, parameters)
-        prefixes |= {"deriv": f"{param_derivs}.", "state": f"{states}."}
-        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or "", EMPTY: EMPTY}
+        prefixes |= {
+            "deriv": f"{param_derivs}.",
+            "state": f"{states}.",
+            "memory": f"{memory}.",
+        }
+        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
+        names |= {EMPTY: EMPTY, FROZEN: FROZEN}
         return self._templates[key].use(names, prefixes)
 
     def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables of the component's statistics with their values so far, float64."""
         states = self.recipe(indexes, rows).states
         return {f"{prefix}.{name}": array for name, array in states.items()}
+
+    def memory(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables that natural gradient keeps from batch to batch, with their first values."""
+        recipe = self.recipe(indexes, rows)
+        found = dict(recipe.memory)
+        for part, _ in recipe.parts:
+            found |= part.memory
+        return {f"{prefix}.{name}": array for name, array in found.items()}
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""

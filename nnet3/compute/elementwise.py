@@ -255,6 +255,45 @@ def _(k: Any) -> Callable[[], Any]:
     return in_order(*calls)
 
 
+scale_offset_terms = operator(
+    "nnet3.scale_offset_terms",
+    doc=(
+        "What the gradient of the scales of nnet3.scale_offset is the sum of, over rows and blocks:"
+        " terms = x * grad, with x found from out. out, grad and terms [N, B*D]; scale, offset [D]."
+    ),
+    inputs=[
+        Slot("out", "[N, B*D]"),
+        Slot("grad", "[N, B*D]"),
+        Slot("scale", "[D]"),
+        Slot("offset", "[D]"),
+    ],
+    outputs=[Slot("terms", "[N, B*D]")],
+    attrs=[AttrSpec("epsilon", "float", "least magnitude of a scale", 0.0, minimum=0.0)],
+    source=_SOURCE,
+    no_gradient="it serves updates of parameters",
+)
+
+
+@scale_offset_terms.shape_rule
+def _(s: ShapeArgs) -> None:
+    shape = s.same_shape("out and grad", s["out"], s["grad"])
+    s.same_shape("scale and offset", s["scale"], s["offset"])
+    s.set("terms", (shape, s.floats("out", "grad", "scale", "offset")))
+
+
+@scale_offset_terms.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, width = k.xp, len(k["scale"])
+    scale, prepare = _away_from_zero(k, k["scale"])
+    terms = blocks_of(k["terms"], width)
+    return in_order(
+        prepare,
+        partial(xp.subtract, blocks_of(k["out"], width), k["offset"], terms),
+        partial(xp.divide, terms, scale, terms),
+        partial(xp.multiply, terms, blocks_of(k["grad"], width), terms),
+    )
+
+
 elementwise_product = operator(
     "nnet3.elementwise_product",
     doc="Product over the blocks of columns: x [N, B*D] -> out [N, D].",

@@ -290,7 +290,7 @@ def _(s: ShapeArgs) -> None:
     _gru_shape(s, cells, 3 * cells + recurrent + projected if known else -1)
 
 
-def _gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
+def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
     c, r = cells, recurrent
     return (
         x[:, :c],
@@ -315,7 +315,7 @@ def _mix(k: Any, z: Any, h: Any, before: Any, out: Any) -> list[Callable[[], Any
 def _(k: Any) -> Callable[[], Any]:
     xp, w, out = k.xp, k["w"], k["out"]
     cells, recurrent = w.shape
-    z, r, part, before, state = _gru_parts(k["x"], cells, recurrent)
+    z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
     h, c = out[:, :cells], out[:, cells:]
     gated = k.scratch(r.shape, w.dtype)
     return in_order(
@@ -327,7 +327,7 @@ def _(k: Any) -> Callable[[], Any]:
     )
 
 
-def _gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, list[Any]]:
+def gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, list[Any]]:
     """The gradient of the argument of h's tanh, and the calls for it, z and c'."""
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     cells = out.shape[1] // 2
@@ -360,11 +360,11 @@ def _gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[A
 def _(k: Any) -> Callable[[], Any]:
     xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
     cells, recurrent = w.shape
-    z, r, _, before, state = _gru_parts(x, cells, recurrent)
+    z, r, _, before, state = gru_parts(x, cells, recurrent)
     d_z = d_r = d_part = d_before = d_state = None
     if x_grad is not None:
-        d_z, d_r, d_part, d_before, d_state = _gru_parts(x_grad, cells, recurrent)
-    delta, calls = _gru_common(k, z, before, d_z, d_before)
+        d_z, d_r, d_part, d_before, d_state = gru_parts(x_grad, cells, recurrent)
+    delta, calls = gru_common(k, z, before, d_z, d_before)
     if k.get("w_grad") is not None:
         gated = k.scratch(r.shape, w.dtype)
         calls += [
@@ -430,7 +430,7 @@ def _(k: Any) -> Callable[[], Any]:
     d_z = d_part = d_before = None
     if x_grad is not None:
         d_z, d_part, d_before = (x_grad[:, i * cells : (i + 1) * cells] for i in range(3))
-    delta, calls = _gru_common(k, z, before, d_z, d_before)
+    delta, calls = gru_common(k, z, before, d_z, d_before)
     work = k.scratch(delta.shape, w.dtype)
     if k.get("w_grad") is not None:
         calls += [partial(xp.multiply, delta, before, work), reducing(xp, work, k["w_grad"])]

@@ -21,10 +21,13 @@ from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
-PARAMETER, TEMPORARY, STATE = "param/", "temp/", "state/"
+PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
+FROZEN = "natural_gradient@FROZEN"
+"""The variable [1] that all preconditioners read: not 0 while their estimates must not change."""
 Lowering = Callable[[Any, "Recipe"], None]
 
 _lowerings: dict[str, Lowering] = {}
+_preconditioned: dict[str, Lowering] = {}
 
 
 def lowers(*types: str) -> Callable[[Lowering], Lowering]:
@@ -33,6 +36,16 @@ def lowers(*types: str) -> Callable[[Lowering], Lowering]:
     def register(lowering: Lowering) -> Lowering:
         _lowerings.update(dict.fromkeys(types, lowering))
         return lowering
+
+    return register
+
+
+def preconditions(*types: str) -> Callable[[Lowering], Lowering]:
+    """Decorator: how natural gradient makes the gradients of component types; see `natural`."""
+
+    def register(rule: Lowering) -> Lowering:
+        _preconditioned.update(dict.fromkeys(types, rule))
+        return rule
 
     return register
 
@@ -88,6 +101,10 @@ class Recipe:
         stats_before: those that run just before the backward operators, and may read `out@D`.
         stats_after: those that follow the backward operators; they may change `x@D`.
         backward: gradient operators where those in the registry would do more than is needed.
+        natural: operators that make gradients of parameters by natural gradient, in place of those
+            in `backward`, with which they run.
+        plain: parameters whose plain gradients `natural` reads, and the names it has for them.
+        memory: what `natural` keeps from one batch to the next, by name.
         parts: recipes that this one is a chain of, with the names of their variables in it; the
             backward operators and statistics are then theirs.
     """
@@ -102,6 +119,9 @@ class Recipe:
     stats_before: list[Step] = field(default_factory=list)
     stats_after: list[Step] = field(default_factory=list)
     backward: list[Step] = field(default_factory=list)
+    natural: list[Step] = field(default_factory=list)
+    plain: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
     parts: list[tuple[Recipe, dict[str, str]]] = field(default_factory=list)
     path: str = ""
     _temps: int = 0
@@ -160,6 +180,11 @@ class Recipe:
         targets = {"forward": self.stats, "before": self.stats_before, "after": self.stats_after}
         targets[when].append(Step(op_type, inputs, outputs, attrs or {}))
 
+    def keep_memory(self, name: str, first: np.ndarray) -> str:
+        """The variable of something in `memory`, which begins as `first`."""
+        self.memory[self.path + name] = first
+        return f"{MEMORY}{self.path}{name}"
+
     def temps(self) -> list[str]:
         """The variables that `temp` has handed out."""
         return [f"{TEMPORARY}{number}" for number in range(self._temps)]
@@ -191,6 +216,8 @@ def lower_into(component: Any, recipe: Recipe) -> None:
             f"{nearest(component.type, _lowerings)}"
         )
     lowering(component, recipe)
+    if component.type in _preconditioned:
+        _preconditioned[component.type](component, recipe)
 
 
 def deriv_of(name: str) -> str:
@@ -199,28 +226,53 @@ def deriv_of(name: str) -> str:
 
 
 def backward_steps(
-    recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool = False
+    recipe: Recipe,
+    derivs: Collection[str],
+    want_input: bool,
+    stats: bool = False,
+    natural: bool = False,
 ) -> list[Step]:
     """Gradient operators of a recipe: from `out@D` to `x@D` and `param/NAME@D` of `derivs`.
 
-    `stats`: with those that add to statistics, and self-repair.
+    `stats`: with those that add to statistics, and self-repair. `natural`: by natural gradient,
+    where the component has it.
     """
     if recipe.parts:
-        return _chain(recipe, derivs, want_input, stats)
-    wanted = [PARAMETER + name for name in derivs] + ([X] if want_input else [])
-    steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
-    written = {name for step in steps for names in step.outputs.values() for name in names}
-    for name in wanted:  # what the output does not depend on
-        if deriv_of(name) not in written:
-            outputs = {"out": (deriv_of(name),)}
-            steps.append(Step("fill_like", {"x": (name,)}, outputs, {"value": 0.0}))
+        return _chain(recipe, derivs, want_input, stats, natural)
+    if natural and recipe.natural and derivs:
+        steps = _natural_steps(recipe, want_input)
+    else:
+        steps = _plain_steps(recipe, derivs, want_input)
     if stats:
         after = [step for step in recipe.stats_after if want_input or not step.writes(IN_DERIV)]
         steps = [*recipe.stats_before, *steps, *after]
     return steps
 
 
-def _chain(recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool) -> list[Step]:
+def _natural_steps(recipe: Recipe, want_input: bool) -> list[Step]:
+    """As `backward_steps`, for a component whose parameters natural gradient updates."""
+    own = {deriv_of(PARAMETER + name): other for name, other in recipe.plain.items()}
+    steps = [step.renamed(own) for step in _plain_steps(recipe, recipe.plain, want_input)]
+    return steps + recipe.natural if recipe.plain else recipe.natural + steps
+
+
+def _plain_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) -> list[Step]:
+    """As `backward_steps`, without statistics, by plain gradients."""
+    wanted = [PARAMETER + name for name in derivs] + ([X] if want_input else [])
+    if not wanted:
+        return []
+    steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
+    written = {name for step in steps for names in step.outputs.values() for name in names}
+    for name in wanted:  # what the output does not depend on
+        if deriv_of(name) not in written:
+            outputs = {"out": (deriv_of(name),)}
+            steps.append(Step("fill_like", {"x": (name,)}, outputs, {"value": 0.0}))
+    return steps
+
+
+def _chain(
+    recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool, natural: bool
+) -> list[Step]:
     """Gradient operators of the parts of a recipe, the last part first."""
     steps: list[Step] = []
     left = list(derivs)
@@ -230,12 +282,12 @@ def _chain(recipe: Recipe, derivs: Collection[str], want_input: bool, stats: boo
         made = [*part.stats] if stats else []
         onward = bool(want_input or left)
         if onward or mine:
-            made += backward_steps(part, mine, onward, stats)
+            made += backward_steps(part, mine, onward, stats, natural)
         known = {deriv_of(name): deriv_of(outer) for name, outer in names.items()} | names
         for step in made:
             for name in step.variables():
                 if name not in known:  # an inner one gets a name of its own
-                    own = name.startswith((PARAMETER, STATE)) or name == EMPTY
+                    own = name.startswith((PARAMETER, STATE, MEMORY)) or name in (EMPTY, FROZEN)
                     known[name] = name if own else f"{number}/{name}"
         steps += [step.renamed(known) for step in made]
     return steps

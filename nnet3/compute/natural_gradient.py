@@ -1,0 +1,238 @@
+"""Online natural gradient: directions multiplied by the inverse of a running Fisher matrix.
+
+The Fisher matrix of D-dimensional directions is estimated as F = R' diag(d) R + rho I with R
+orthonormal rows in R [R, D]. Kept is not R but W = E^(1/2) R, for which the inverse of the smoothed
+matrix, times a constant, is I - W' W: a preconditioned batch X [N, D] is X - (X W') W. The estimate
+moves towards the batch's own with a weight that grows with its size.
+
+Source: Povey et al. 2015, Parallel training of DNNs with natural gradient and parameter averaging;
+Kaldi's `nnet3/natural-gradient-online.h`, whose symbols are used here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import copying, in_order
+
+EPSILON = 1e-10
+"""Least value of rho and d; also their first one."""
+DELTA = 5e-4
+"""Least value of rho and d, relative to the largest eigenvalue."""
+FIRST_UPDATES = 10
+"""Batches with which the estimate is always updated."""
+LARGEST_ETA = 0.9
+_CONDITION = 1e6
+"""Eigenvalues further apart than this may have cost W its orthogonality."""
+_ORTHOGONAL = 1e-3
+_LARGEST_INVERSE = 100.0
+
+precondition = operator(
+    "nnet3.precondition",
+    doc=(
+        "Natural gradient: out = x - (x w') w for a batch of directions x [N, D], and `scale`, that"
+        " gives it the Euclidean norm of x again. w [R, D], d [R] and rho [1] hold a smoothed"
+        " estimate of the directions' Fisher matrix, w' w being what its inverse takes away;"
+        " `count` [1] says how many batches went into it. In the first 11 batches and in every"
+        " `update_period`-th after these the estimate is updated with x, where `frozen` is 0. The"
+        " first batch also gives the starting point."
+    ),
+    inputs=[
+        Slot("x", "[N, D], D > R"),
+        Slot("w", "[R, D]"),
+        Slot("d", "[R]"),
+        Slot("rho", "[1]"),
+        Slot("count", "[1], int64"),
+        Slot("frozen", "[1]: not 0 where the estimate must stay as it is", optional=True),
+    ],
+    outputs=[
+        Slot("out", "[N, D]", inplace="x"),
+        Slot("scale", "[1]"),
+        Slot("w_out", "[R, D]"),
+        Slot("d_out", "[R]"),
+        Slot("rho_out", "[1]"),
+        Slot("count_out", "[1], int64"),
+    ],
+    attrs=[
+        AttrSpec("alpha", "float", "smoothing of the Fisher matrix with the unit matrix", 4.0, 0.0),
+        AttrSpec("samples_history", "float", "rows after which weights fall to 1/e", 2000.0, 0.0),
+        AttrSpec("batches_history", "float", "if above 0: the same in batches", 0.0, minimum=0.0),
+        AttrSpec("update_period", "int", "batches for one update of the estimate", 1, minimum=1),
+    ],
+    source="Kaldi: nnet3/natural-gradient-online.cc",
+    no_gradient="it changes gradients",
+)
+
+
+@precondition.shape_rule
+def _(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w", "d", "rho")
+    rows, cols = s.rank("x", 2)
+    rank, width = s.rank("w", 2)
+    cols = s.same("the columns of x and w", cols, width)
+    rank = s.same("the rows of w and the length of d", rank, s.rank("d", 1)[0])
+    if min(cols, rank) >= 0 and not 0 < rank < cols:
+        s.fail(f"the rank {rank} must be positive and less than the {cols} columns")
+    for slot in ("rho", "count", *(["frozen"] if s.has("frozen") else [])):
+        s.same_shape(f"{slot} and [1]", s[slot], (1,))
+    s.integers("count")
+    s.set("out", ((rows, cols), dtype))
+    s.set("scale", ((1,), dtype))
+    for slot in ("w", "d", "rho", "count"):
+        s.set(f"{slot}_out", (s[slot], s.dtype(slot)))
+
+
+@precondition.kernel
+def _(k: Any) -> Callable[[], Any]:
+    states = ("w", "d", "rho", "count")
+    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in states]
+    return in_order(*copies, _Preconditioner(k).run)
+
+
+class _Preconditioner:
+    """The kernel: views and scratch memory of one `nnet3.precondition`."""
+
+    def __init__(self, k: Any) -> None:
+        self.xp, self.attrs = k.xp, k.attrs
+        self.x, self.out, self.scale = k["x"], k["out"], k["scale"]
+        self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]
+        self.count, self.frozen = k["count_out"], k.get("frozen")
+        (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
+        self.rows, self.cols, self.rank = rows, cols, rank
+        self.products = k.scratch((rows, rank), dtype)  # H
+        self.back = k.scratch((rows, cols), dtype)
+        self.sums = k.scratch((rank, cols), dtype)  # J
+
+    def run(self) -> None:
+        xp, x, out = self.xp, self.x, self.out
+        count = int(self.count[0])
+        if count == 0:
+            self._start()
+        frozen = self.frozen is not None and bool(self.frozen[0])
+        before = self._square(x)
+        self._project()
+        if not frozen and self._is_due(count):
+            self._update(before)
+        xp.subtract(x, self.back, out=out)
+        after = self._square(out) if before > 0 else 0.0
+        self.scale[0] = math.sqrt(before / after) if before > 0 and after > 0 else 1.0
+        self.count[0] = count + 1
+
+    def _is_due(self, count: int) -> bool:
+        late = count - FIRST_UPDATES
+        return late <= 0 or late % self.attrs["update_period"] == 0
+
+    def _square(self, x: Any) -> float:
+        """The squared Euclidean norm of a matrix."""
+        if x.flags.c_contiguous:
+            flat = x.reshape(-1)
+            return float(self.xp.dot(flat, flat))
+        self.xp.multiply(x, x, out=self.back)
+        return float(self.back.sum())
+
+    def _project(self) -> None:
+        """H = X W' and H W."""
+        self.xp.matmul(self.x, self.w.T, out=self.products)
+        self.xp.matmul(self.products, self.w, out=self.back)
+
+    def _start(self) -> None:
+        """A first estimate: from special orthonormal rows, improved with the batch itself."""
+        rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
+        start = special_orthonormal(rank, cols) / math.sqrt(2.0 + (cols + rank) * alpha / cols)
+        self.w[...] = self.xp.asarray(start, self.w.dtype)
+        self.d[...] = EPSILON
+        self.rho[...] = EPSILON
+        square = self._square(self.x)
+        for _ in range(1 if self.rows <= rank else 3):
+            self.xp.matmul(self.x, self.w.T, out=self.products)
+            self._update(square)
+
+    def _update(self, square: float) -> None:
+        """Move the estimate towards that of the batch; `products` must hold H for w as it is."""
+        xp, w, sums = self.xp, self.w, self.sums
+        rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
+        xp.matmul(self.products.T, self.x, out=sums)
+        inner = _host(xp, xp.matmul(self.products.T, self.products)).astype(np.float64)  # L
+        outer = _host(xp, xp.matmul(sums, sums.T)).astype(np.float64)  # K
+        d, rho = _host(xp, self.d).astype(np.float64), float(self.rho[0])
+        eta = self._eta()
+        new, old = eta / max(self.rows, 1), 1.0 - eta
+        root_e = _root_e(d, rho, alpha, cols)
+        both = d + rho
+        ratio = 1.0 / np.outer(root_e, root_e)
+        z = new * new * outer * ratio + new * old * inner * ratio * (both[:, None] + both)
+        z = 0.5 * (z + z.T)
+        z[np.diag_indices(rank)] += (old * both) ** 2
+        size = max(1.0, float(np.trace(z)))
+        values, vectors = np.linalg.eigh((z / size).astype(w.dtype))
+        order = np.argsort(-np.abs(values), kind="stable")
+        c, u = values[order].astype(np.float64) * size, vectors[:, order].astype(np.float64)
+        floor = (rho * old) ** 2
+        apart = c[0] > _CONDITION * c[-1] or bool((c < floor).any())
+        root_c = np.sqrt(np.maximum(c, floor))
+        trace = new * square + old * (cols * rho + d.sum())
+        rho1 = (trace - root_c.sum()) / (cols - rank)
+        least = max(EPSILON, DELTA * root_c.max())
+        d1 = np.maximum(root_c - rho1, least)
+        rho1 = max(rho1, least)
+        root_e1 = _root_e(d1, rho1, alpha, cols)
+        # W moves to A B, where B = J + (1 - eta) / (eta / N) (D + rho I) W
+        xp.multiply(w, xp.asarray(old / new * both, w.dtype)[:, None], out=w)
+        xp.add(sums, w, out=sums)
+        a = new * (root_e1 / root_c)[:, None] * u.T / root_e
+        xp.matmul(xp.asarray(a, w.dtype), sums, out=w)
+        if apart:
+            self._orthogonalize(root_e1)
+        self.d[...] = xp.asarray(d1, self.d.dtype)
+        self.rho[0] = rho1
+
+    def _eta(self) -> float:
+        """The weight of this batch in the estimate."""
+        if self.attrs["batches_history"] > 0:
+            return 1.0 / self.attrs["batches_history"]
+        return min(LARGEST_ETA, 1.0 - math.exp(-self.rows / self.attrs["samples_history"]))
+
+    def _orthogonalize(self, root_e: np.ndarray) -> None:
+        """Make the rows of E^(-1/2) W orthonormal again, where rounding has spoilt this."""
+        xp, w = self.xp, self.w
+        gram = _host(xp, xp.matmul(w, w.T)).astype(np.float64) / np.outer(root_e, root_e)
+        if np.abs(gram - np.eye(self.rank)).max() <= _ORTHOGONAL:
+            return
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(gram))
+            fit = inverse.max() < _LARGEST_INVERSE
+        except np.linalg.LinAlgError:
+            fit = False
+        if fit:
+            step = root_e[:, None] * inverse / root_e
+            w[...] = xp.matmul(xp.asarray(step, w.dtype), w)
+            return
+        q, r = np.linalg.qr(_host(xp, w).T.astype(np.float64))
+        rows = q.T * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]
+        w[...] = xp.asarray(rows * root_e[:, None], w.dtype)
+
+
+def special_orthonormal(rank: int, cols: int) -> np.ndarray:
+    """Orthonormal rows [rank, cols] without a zero column: row r has elements in the columns r,
+    r + rank, ..., the first of them 1.1 times the others, so that no sum of rows is constant."""
+    rows = np.zeros((rank, cols))
+    columns = np.arange(cols)
+    rows[columns % rank, columns] = 1.0
+    rows[np.arange(rank), np.arange(rank)] = 1.1
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _root_e(d: np.ndarray, rho: float, alpha: float, cols: int) -> np.ndarray:
+    """The diagonal of E^(1/2): (beta / d + 1)^(-1/2), beta = rho (1 + alpha) + alpha mean of d."""
+    beta = rho * (1.0 + alpha) + alpha * d.sum() / cols
+    return np.sqrt(1.0 / (beta / d + 1.0))
+
+
+def _host(xp: Any, array: Any) -> np.ndarray:
+    return array if xp is np else xp.asnumpy(array)
