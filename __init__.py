@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".python_api.io"),
+    **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".python_api.nnet3_files"),
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.training"),
     "Minibatches": ".python_api.minibatches",

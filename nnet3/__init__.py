@@ -10,7 +10,7 @@ _HOMES = {
     "AmNnetSimple": ".model",
     "ComputationRequest": ".request",
     "IoSpecification": ".request",
-    "simple_request": ".simple_request",
+    "simple_request": ".request",
     "compile_request": ".pipeline",
     "compile_computation": ".pipeline",
     "prepare_for_test": ".collapse",

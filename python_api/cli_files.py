@@ -12,7 +12,7 @@ import numpy as np
 from ..framework.errors import FormatError, OpscopeError, nearest
 from ..proto import net_pb2 as pb
 from .checkpoint import SUFFIX, load_checkpoint, read_checkpoint
-from .io import Loaded, load, load_desc
+from .io import NET_SUFFIX, Loaded, load, load_desc, paths_of
 
 
 def read_desc(path: str) -> pb.NetDesc:
@@ -23,7 +23,10 @@ def read_desc(path: str) -> pb.NetDesc:
         from ..nnet3.nnet import Nnet
 
         return Nnet.read(path).to_desc()
-    return load_desc(path)
+    net_path = paths_of(path)[0]
+    if os.path.isfile(path) and not os.path.isfile(net_path):
+        raise FormatError(f"{path}: neither a net nor a file of Kaldi's that is known")
+    return load_desc(net_path)
 
 
 def is_nnet3(path: str) -> bool:
@@ -34,6 +37,15 @@ def is_nnet3(path: str) -> bool:
     except OSError:
         return False
     return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
+
+
+def kaldi_kind(path: str) -> str:
+    """What file of Kaldi's, other than a model, this is (see `cli_nnet3_files`); empty for none."""
+    if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
+        return ""
+    from .cli_nnet3_files import kind_of_file
+
+    return kind_of_file(path)
 
 
 def read_net(path: str, device: str = "") -> Loaded:

@@ -18,12 +18,21 @@ import click
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     """Print the net in FILE, one line an operator, or draw it.
 
-    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl).
+    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl). Of Kaldi's other files
+    (archives and script files, also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints
+    what they hold.
     """
-    from .cli_files import read_desc
+    from .cli_files import kaldi_kind, read_desc
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
+    kind = "" if dot or svg else kaldi_kind(file)
+    if kind:
+        from .cli_nnet3_files import listing
+
+        for line in listing(file, kind):
+            click.echo(line)
+        return
     desc = read_desc(file)
     if dot:
         from ..framework.draw import to_dot
@@ -49,18 +58,30 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
 def verify(file: str) -> None:
     """Check the net in FILE, and the parameters beside it, and list all that is wrong.
 
-    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl). The exit code is 1 if
-    there is an error; warnings alone leave it 0.
+    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3, as for `opscope show`. The exit code
+    is 1 if there is an error; warnings alone leave it 0.
     """
     from ..framework.verify import ERROR, problems
     from .checkpoint import SUFFIX
-    from .cli_files import is_nnet3, read_desc
+    from .cli_files import is_nnet3, kaldi_kind, read_desc
     from .io import verify_parameters
 
     if is_nnet3(file):
         _verify_nnet3(file)
         return
+    kind = kaldi_kind(file)
+    if kind:
+        from .cli_nnet3_files import check
+
+        for line in check(file, kind):
+            click.echo(line)
+        return
     desc = read_desc(file)
+    if desc.metadata.get("dialect"):
+        from .cli_nnet3_files import check_dialect
+
+        click.echo(f"{file}: {check_dialect(file, desc)}, no error")
+        return
     found = problems(desc)
     lines = [f"{problem.severity}: {problem.message}" for problem in found]
     errors = sum(problem.severity == ERROR for problem in found)

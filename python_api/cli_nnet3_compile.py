@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Any
 
 import click
 
-from ..framework.errors import FormatError
 from ..nnet3.nnet import Nnet
-from ..nnet3.request import ComputationRequest
+from ..nnet3.request import ComputationRequest, simple_request
+from .cli_nnet3_files import read_request
 
 _STAGES = ("request", "steps", "kaldi", "commands")
 
@@ -55,7 +53,7 @@ def nnet3_compile(
         from ..nnet3.collapse import prepare_for_test
 
         prepare_for_test(nnet)
-    wanted = _read_request(request) if request is not None else _simple(nnet, given)
+    wanted = read_request(request) if request is not None else _simple(nnet, given)
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":
@@ -98,30 +96,12 @@ def _compile(
 
         write_atomically(out, serialize_net(desc))
         return
-    from ..framework.scope import Scope
-    from ..nnet3.computer import NnetComputer
-    from .io import save
+    from .nnet3_files import save_compiled
 
-    scope = Scope()
-    NnetComputer(desc, nnet, shared=scope)  # puts the arrays of the network into the scope
-    save(desc, scope, out)
-
-
-def _read_request(path: str) -> ComputationRequest:
-    if path == "-":
-        return ComputationRequest.parse(sys.stdin.read(), "standard input")
-    try:
-        with open(path, encoding="utf-8") as file:
-            return ComputationRequest.parse(file.read(), os.fspath(path))
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: no text (byte {error.start})") from error
+    save_compiled(desc, nnet, out)
 
 
 def _simple(nnet: Nnet, given: dict[str, Any]) -> ComputationRequest:
-    from ..nnet3.simple_request import simple_request
-
     return simple_request(
         nnet,
         given["frames"],

@@ -134,7 +134,7 @@ def load(path: PathLike, scope: Scope | None = None) -> Loaded:
             do not fit the net. A given scope is unchanged then.
         OpscopeError: the net itself is wrong (an operator that nobody registered, say).
     """
-    desc, values = _load_parts(path)
+    desc, values = load_parts(path)
     verify(desc, f"in {os.fspath(path)}", undeclared=True)
     net = Net.create(desc)
     scope = scope if scope is not None else Scope()
@@ -142,7 +142,12 @@ def load(path: PathLike, scope: Scope | None = None) -> Loaded:
     return Loaded(net, scope)
 
 
-def _load_parts(path: PathLike) -> tuple[NetDesc, dict[str, np.ndarray]]:
+def load_parts(path: PathLike) -> tuple[NetDesc, dict[str, np.ndarray]]:
+    """The description and the arrays of a saved net, without building it.
+
+    Raises:
+        FormatError: as `load`.
+    """
     net_path, tensor_path = paths_of(path)
     desc = _read_net(net_path)
     mark = desc.metadata.pop(MARK, "")
