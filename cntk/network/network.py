@@ -42,6 +42,7 @@ class Network:
 
     def __init__(self, name: str = "") -> None:
         self.name = name
+        self.precision = "float"  # or "double"
         self.nodes: dict[str, Node] = {}
         self.groups: dict[str, list[Node]] = {group: [] for group in GROUPS}
         self.roots: list[Node] = []  # set by validate

@@ -42,7 +42,8 @@ class Node:
         shape: dimensions of one sample, the fastest first; 0: not known yet; None: not validated.
         axis: the dynamic axis, or None for values without samples (parameters, criteria).
         tags: the groups it asks to be in ("feature", "criterion", ...).
-        learning_rate: multiplies the learning rate of a parameter; 0 = constant.
+        learning_rate: multiplies the learning rate of a parameter; 0 = constant, as all other nodes
+            are.
         value: a parameter's (or statistic's) value with `shape` as its shape, or None.
         needs_gradient: whether a parameter that learns is among what it is computed from, set by
             validation.
@@ -80,7 +81,7 @@ class Node:
         self.shape: Dims | None = None
         self.axis: DynamicAxis | None = None
         self.tags = list(tags)
-        self.learning_rate = 1.0
+        self.learning_rate = 0.0
         self.value: np.ndarray | None = None
         self.needs_gradient = False
         self.location = location

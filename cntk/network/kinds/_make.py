@@ -8,6 +8,9 @@ from typing import Any
 from ..kind import AttributeSpec, Kind, NdlFunction, register
 from ..rules import Rule
 
+# State of a node's random numbers, which model files keep.
+RANDOM_STATE = {"rngSeed": AttributeSpec("int", 0), "rngOffset": AttributeSpec("int", 0)}
+
 
 def standard(
     operation: str,

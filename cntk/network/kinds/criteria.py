@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import rules
 from ..kind import AttributeSpec
 from ..node import Node
-from ._make import standard
+from ._make import RANDOM_STATE, standard
 
 
 def _need_no_gradient(node: Node, numbers: tuple[int, ...]) -> None:
@@ -145,7 +145,7 @@ standard(
     _noise_contrastive,
     ndl=None,
     whole=True,
-    attributes={"evalMode": AttributeSpec("int", 0)},
+    attributes={"evalMode": AttributeSpec("int", 2)},
 )
 standard("ClassBasedCrossEntropyWithSoftmax", 4, _class_based, ndl=("CBCEWithSM",), whole=True)
 standard("SequenceWithSoftmax", 3, _sequence, ndl=("SEWithSM",), whole=True)
@@ -161,5 +161,6 @@ for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
         attributes={
             "sizeOfSampledSet": AttributeSpec("int"),
             "allowDuplicates": AttributeSpec("bool"),
+            **RANDOM_STATE,
         },
     )

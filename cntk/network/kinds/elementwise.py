@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import rules
-from ._make import standard
+from ._make import RANDOM_STATE, standard
 
 for _name, _ndl in [
     ("Abs", ()),
@@ -21,9 +21,9 @@ for _name, _ndl in [
     ("Softmax", ()),
     ("LogSoftmax", ()),
     ("Hardmax", ()),
-    ("Dropout", ()),
 ]:
     standard(_name, 1, rules.unary, ndl=_ndl)
+standard("Dropout", 1, rules.unary, attributes=RANDOM_STATE)
 standard("Pass", 1, rules.unary, ndl=None)
 
 for _name in (

@@ -224,6 +224,7 @@ register(
         {
             **_NORMALISATION,
             "useCntkEngine": AttributeSpec("bool", True),
+            "samplesSeen": AttributeSpec("int", 0),
             "imageLayout": IMAGE_LAYOUT,
         },
         whole=True,

@@ -85,7 +85,7 @@ def product(node: Node, final: bool) -> None:
 
 _TIMES = {"outputRank": OUTPUT_RANK, "inferInputRankToMap": INFER_INPUT_RANK}
 standard("Times", 2, product, attributes=_TIMES)
-standard("TransposeTimes", 2, product, attributes={"outputRank": OUTPUT_RANK})
+standard("TransposeTimes", 2, product, attributes=_TIMES)
 standard(
     "QuantizedTimes",
     2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import rules
+from ..kind import AttributeSpec
 from ..node import Node
 from ._make import standard
 
@@ -31,8 +32,9 @@ def _normalised(node: Node, final: bool) -> None:
     node.shape = shape
 
 
-standard("Mean", 1, _statistic, precompute=True, whole=True)
-standard("InvStdDev", 1, _statistic, precompute=True, whole=True)
+_COMPUTED = {"hasComputed": AttributeSpec("bool", False)}
+standard("Mean", 1, _statistic, attributes=_COMPUTED, precompute=True, whole=True)
+standard("InvStdDev", 1, _statistic, attributes=_COMPUTED, precompute=True, whole=True)
 standard(
     "PerDimMeanVarNormalization",
     3,

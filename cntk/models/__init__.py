@@ -1,0 +1,1 @@
+"""CNTK's model files and checkpoints."""

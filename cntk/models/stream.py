@@ -1,0 +1,233 @@
+"""CNTK's binary files: little-endian numbers, zero-terminated strings, sections between markers.
+
+A marker is a string such as `BNodeList` or `ENodeList`; wide strings have 2 bytes a character
+(UTF-16). Source: Common/File.cpp, fileutil.cpp.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.errors import FormatError
+
+_NUMBERS = {
+    "bool": struct.Struct("<?"),
+    "char": struct.Struct("<c"),
+    "int32": struct.Struct("<i"),
+    "uint32": struct.Struct("<I"),
+    "int64": struct.Struct("<q"),
+    "uint64": struct.Struct("<Q"),
+    "float": struct.Struct("<f"),
+    "double": struct.Struct("<d"),
+}
+_DENSE_NAME = "unnamed"
+_CSC, _CSR = 5, 9  # MatrixFormat: 1 sparse, 4 compressed, 8 row-major
+
+
+class BinaryReader:
+    """Reads a file's bytes from the front; every error names the file and the offset."""
+
+    def __init__(self, data: bytes, name: str = "model"):
+        self.data = data
+        self.name = name
+        self.offset = 0
+
+    def error(self, message: str, offset: int | None = None) -> FormatError:
+        at = self.offset if offset is None else offset
+        return FormatError(f"{self.name}: byte {at}: {message}")
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.offset
+
+    def take(self, count: int, what: str) -> memoryview:
+        """The next `count` bytes.
+
+        Raises:
+            FormatError: the file is shorter.
+        """
+        if count < 0 or count > self.left:
+            raise self.error(f"the file ends within {what}: {count} bytes wanted, {self.left} left")
+        start = self.offset
+        self.offset += count
+        return memoryview(self.data)[start : self.offset]
+
+    def number(self, kind: str) -> Any:
+        """A number of one of the kinds bool, char, int32, uint32, int64, uint64, float, double."""
+        layout = _NUMBERS[kind]
+        return layout.unpack(self.take(layout.size, f"a number ({kind})"))[0]
+
+    def wide(self) -> str:
+        """A zero-terminated string of UTF-16."""
+        start = self.offset
+        end = start
+        while True:
+            end = self.data.find(b"\0\0", end)
+            if end < 0:
+                raise self.error("a string does not end", start)
+            if (end - start) % 2 == 0:
+                break
+            end += 1
+        try:
+            text = self.data[start:end].decode("utf-16-le")
+        except UnicodeDecodeError as error:
+            raise self.error(f"not a string: {error.reason}", start) from None
+        self.offset = end + 2
+        return text
+
+    def narrow(self) -> str:
+        """A zero-terminated string of bytes, as UTF-8."""
+        end = self.data.find(b"\0", self.offset)
+        if end < 0:
+            raise self.error("a string does not end")
+        text = self.data[self.offset : end].decode("utf-8", errors="surrogateescape")
+        self.offset = end + 1
+        return text
+
+    def marker(self, *names: str) -> str:
+        """Skip one of the markers `names`, and say which.
+
+        Raises:
+            FormatError: something else is there.
+        """
+        start = self.offset
+        for name in names:
+            if self.try_marker(name):
+                return name
+        shown = bytes(self.data[start : start + 24])
+        raise self.error(f"section {' or '.join(names)} expected, not {shown!r}", start)
+
+    def try_marker(self, name: str) -> bool:
+        """Skip the marker `name` if it is next."""
+        encoded = name.encode("utf-16-le") + b"\0\0"
+        if self.data[self.offset : self.offset + len(encoded)] != encoded:
+            return False
+        self.offset += len(encoded)
+        return True
+
+    def count(self, size: int, what: str) -> int:
+        """A 64-bit number of things that take at least `size` bytes each in what follows.
+
+        Raises:
+            FormatError: the rest of the file cannot hold so many.
+        """
+        start = self.offset
+        value = self.number("uint64")
+        if value * size > self.left:
+            raise self.error(f"{value} {what} do not fit into {self.left} bytes", start)
+        return value
+
+    def shape(self, legacy: bool = False) -> tuple[int, ...]:
+        """A tensor shape. With `legacy`, three 64-bit numbers W, H, C are taken too."""
+        start = self.offset
+        rank, first = self.number("uint32"), self.number("uint32")
+        if legacy and first == 0:  # the upper half of the first 64-bit number
+            height, channels = self.number("uint64"), self.number("uint64")
+            return (channels, rank, height)
+        if rank < 1 or rank > 64:
+            raise self.error(f"a tensor of rank {rank}", start)
+        return (first, *(self.number("uint32") for _ in range(rank - 1)))
+
+    def bools(self) -> tuple[bool, ...]:
+        """A list of truth values."""
+        return tuple(self.number("bool") for _ in range(self.count(1, "truth values")))
+
+    def matrix(self) -> np.ndarray:
+        """A matrix, dense or sparse, as a dense array in column-major order.
+
+        Raises:
+            FormatError: it is cut off, or its header makes no sense.
+        """
+        start = self.offset
+        kind = self.number("char")
+        if kind not in (b"d", b"s"):
+            raise self.error(f"a matrix begins with 'd' or 's', not {kind!r}", start)
+        self.marker("BMAT")
+        width = self.number("uint64")
+        if width not in (4, 8):
+            raise self.error(f"elements of {width} bytes in a matrix", start)
+        dtype = np.dtype("<f4" if width == 4 else "<f8")
+        self.wide()  # the matrix's name means nothing
+        layout = self.number("int32")
+        result = self._dense(dtype) if kind == b"d" else self._sparse(dtype, layout)
+        self.marker("EMAT")
+        return result
+
+    def _dense(self, dtype: np.dtype) -> np.ndarray:
+        rows, columns = self.number("uint64"), self.number("uint64")
+        data = self.take(rows * columns * dtype.itemsize, f"a matrix of {rows} x {columns}")
+        array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="))
+        return array.reshape((rows, columns), order="F")
+
+    def _sparse(self, dtype: np.dtype, layout: int) -> np.ndarray:
+        start = self.offset
+        filled = self.count(dtype.itemsize + 8, "elements")
+        columns, rows = self.number("uint64"), self.number("uint64")
+        if layout not in (_CSC, _CSR):
+            raise self.error(f"sparse matrix format {layout} is not known", start)
+        major, minor = (columns, rows) if layout == _CSC else (rows, columns)
+        if rows * columns > 1 << 34 or not filled and rows * columns > 1 << 28:
+            raise self.error(f"a sparse matrix of {rows} x {columns}", start)
+        result = np.zeros((rows, columns), dtype.newbyteorder("="), order="F")
+        if not filled:
+            return result
+        values = np.frombuffer(self.take(filled * dtype.itemsize, "sparse values"), dtype)
+        inner = np.frombuffer(self.take(filled * 8, "sparse indexes"), "<u8")
+        starts = np.frombuffer(self.take((major + 1) * 8, "sparse offsets"), "<u8")
+        if starts[0] != 0 or starts[-1] != filled or np.any(starts[1:] < starts[:-1]):
+            raise self.error("offsets of a sparse matrix do not rise to its size", start)
+        if np.any(inner >= minor):
+            raise self.error("an index of a sparse matrix is out of bounds", start)
+        outer = np.repeat(np.arange(major), np.diff(starts).astype(np.int64))
+        where = (inner, outer) if layout == _CSC else (outer, inner)
+        result[tuple(w.astype(np.int64) for w in where)] = values
+        return result
+
+
+class BinaryWriter:
+    """Collects the bytes of a file in CNTK's format."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def bytes(self) -> bytes:
+        return b"".join(self._parts)
+
+    def number(self, kind: str, value: Any) -> None:
+        self._parts.append(_NUMBERS[kind].pack(value))
+
+    def wide(self, text: str) -> None:
+        self._parts.append(text.encode("utf-16-le") + b"\0\0")
+
+    marker = wide
+
+    def narrow(self, text: str) -> None:
+        self._parts.append(text.encode("utf-8", errors="surrogateescape") + b"\0")
+
+    def shape(self, dims: Sequence[int]) -> None:
+        self._parts.append(struct.pack(f"<{len(dims) + 1}I", len(dims), *dims))
+
+    def bools(self, values: Sequence[bool]) -> None:
+        self.number("uint64", len(values))
+        for value in values:
+            self.number("bool", value)
+
+    def matrix(self, value: np.ndarray) -> None:
+        """A dense matrix; tensors are flattened to first dimension x the others."""
+        value = np.asarray(value)
+        dtype = np.dtype("<f8" if value.dtype == np.float64 else "<f4")
+        rows = value.shape[0] if value.ndim else 1
+        columns = value.size // rows if rows else 0
+        self.number("char", b"d")
+        self.marker("BMAT")
+        self.number("uint64", dtype.itemsize)
+        self.wide(_DENSE_NAME)
+        self.number("int32", 0)
+        self.number("uint64", rows)
+        self.number("uint64", columns)
+        self._parts.append(value.astype(dtype).tobytes(order="F"))
+        self.marker("EMAT")
