@@ -17,6 +17,8 @@ _HOMES = {
     "xconfig_to_config": ".xconfig",
     "NnetComputer": ".computer",
     **dict.fromkeys(("ChunkComputer", "ChunkOptions", "Utterance"), ".chunks"),
+    **dict.fromkeys(("LoopedComputer", "LoopedOptions", "Stream"), ".looped_computer"),
+    "SegmentComputer": ".segment_computer",
     **dict.fromkeys(("read_table", "RandomAccessTable", "TableWriter"), ".tables"),
 }
 __all__ = list(_HOMES)

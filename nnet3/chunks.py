@@ -88,6 +88,34 @@ class Utterance:
     online_ivectors: np.ndarray | None = None
     ivector_period: int = 0
 
+    def check(self, input_dim: int, ivector_dim: int) -> None:
+        """Refuse what a network of these dimensions cannot take.
+
+        Raises:
+            ShapeError: features or iVectors are not as wide as wanted, or there are too few.
+        """
+        features, key = self.features, self.key
+        if features.ndim != 2 or not len(features):
+            raise ShapeError(f"{key}: features must be a matrix of at least one row")
+        if features.shape[1] != input_dim:
+            raise ShapeError(
+                f"{key}: the input wants {input_dim} columns, you gave {features.shape[1]}"
+            )
+        ivector, online = self.ivector, self.online_ivectors
+        if ivector is not None and online is not None:
+            raise ShapeError(f"{key}: both one iVector and online iVectors are given")
+        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
+        if given != ivector_dim:
+            wanted = f"an iVector of {ivector_dim} columns" if ivector_dim else "no iVector"
+            told = f"one of {given} columns" if given else "none"
+            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
+        if ivector is not None and ivector.ndim != 1:
+            raise ShapeError(f"{key}: the iVector must be a vector")
+        if online is not None and (online.ndim != 2 or not len(online)):
+            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
+        if online is not None and self.ivector_period < 1:
+            raise ShapeError(f"{key}: online iVectors want their period, in frames")
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -141,12 +169,7 @@ class ChunkComputer:
         self.output_dim = nnet.output_dim("output")
         self.input_dim = nnet.input_dim("input")
         self.ivector_dim = max(nnet.input_dim("ivector"), 0)
-        self._log_priors = None
-        if priors is not None:
-            if priors.shape != (self.output_dim,):
-                raise ShapeError(f"{priors.size} priors for an output of {self.output_dim} columns")
-            with np.errstate(divide="ignore"):
-                self._log_priors = np.log(np.asarray(priors, np.float32))
+        self._log_priors = log_priors(priors, self.output_dim)
         self._cache = ComputerCache(nnet, place, optimize)
 
     def compute(
@@ -178,38 +201,13 @@ class ChunkComputer:
         if self.options.chunks_per_batch == 1:
             ahead = 1
         for utterance in utterances:
-            self._check(utterance)
+            utterance.check(self.input_dim, self.ivector_dim)
             waiting.append(utterance)
             frames += len(utterance.features)
             if frames >= ahead:
                 yield from self._compute_waiting(waiting)
                 waiting, frames = [], 0
         yield from self._compute_waiting(waiting)
-
-    def _check(self, utterance: Utterance) -> None:
-        features, key = utterance.features, utterance.key
-        if features.ndim != 2 or not len(features):
-            raise ShapeError(f"{key}: features must be a matrix of at least one row")
-        if features.shape[1] != self.input_dim:
-            raise ShapeError(
-                f"{key}: the input wants {self.input_dim} columns, you gave {features.shape[1]}"
-            )
-        ivector, online = utterance.ivector, utterance.online_ivectors
-        if ivector is not None and online is not None:
-            raise ShapeError(f"{key}: both one iVector and online iVectors are given")
-        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
-        if given != self.ivector_dim:
-            wanted = (
-                f"an iVector of {self.ivector_dim} columns" if self.ivector_dim else "no iVector"
-            )
-            told = f"one of {given} columns" if given else "none"
-            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
-        if ivector is not None and ivector.ndim != 1:
-            raise ShapeError(f"{key}: the iVector must be a vector")
-        if online is not None and (online.ndim != 2 or not len(online)):
-            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
-        if online is not None and utterance.ivector_period < 1:
-            raise ShapeError(f"{key}: online iVectors want their period, in frames")
 
     # Cutting
 
@@ -322,3 +320,17 @@ def _indexes(count: int, times: np.ndarray) -> np.ndarray:
     n = np.repeat(np.arange(count), len(times))
     t = np.tile(times, count)
     return np.stack((n, t, np.zeros_like(t)), axis=1)
+
+
+def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:
+    """The logarithms of priors, float32; None where there are none.
+
+    Raises:
+        ShapeError: there are not as many as the output has columns.
+    """
+    if priors is None:
+        return None
+    if priors.shape != (output_dim,):
+        raise ShapeError(f"{priors.size} priors for an output of {output_dim} columns")
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(priors, np.float32))

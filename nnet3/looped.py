@@ -111,17 +111,36 @@ def loop_computation(
     options = options or OptimizeOptions()
     # A matrix whose memory went to another cannot be handed on.
     options = replace(options, allocate_from_other=False)
-    count = _FEWEST
-    while count <= _MOST:
+    reach = _reach(topology, requests)
+    count = max(_FEWEST, 2 * reach + 1)
+    most = max(_MOST, 2 * count)
+    while count <= most:
         listed = list(requests)
         while len(listed) < count:
             listed.append(following(*listed[-2:]))
         computation = run_passes(Compiler(topology, *listed).compile(), options)
-        looped = form_loop(computation)
+        looped = form_loop(computation, reach)
         if looped is not None:
             return looped
         count *= 2
     raise OpscopeError(f"{count // 2} chunks of this network in turn do not repeat each other")
+
+
+def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
+    """How many chunks further a row may still be read, at most."""
+    chunk = len(np.unique(requests[1].inputs[0].indexes[:, 1]))
+    first = len(np.unique(requests[0].inputs[0].indexes[:, 1]))
+    times = np.arange(2 * chunk)
+    furthest = 0
+    for node in range(len(topology)):
+        steps = topology.steps[node]
+        if steps is not None:
+            offsets = [abs(offset) for _, offset, _ in steps]
+        else:
+            places = topology.dependencies(node, times, times * 0)
+            offsets = [int(abs(t - times).max()) for _, t, _ in places]
+        furthest = max(furthest, *offsets, 0)
+    return 1 - (chunk - first - furthest) // chunk
 
 
 def compile_looped(

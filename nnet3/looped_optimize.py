@@ -3,7 +3,9 @@
 Segments of equal length read less and less of the beginning, until the matrices that one segment
 takes over from those before it are those of an earlier segment, shifted in time. There the list is
 cut, the later matrices are handed to the earlier ones, and the run goes back. Source: Kaldi's
-OptimizeLoopedComputation (nnet-optimize-utils.cc).
+OptimizeLoopedComputation (nnet-optimize-utils.cc). That one believes any repeat among few segments.
+Here so many segments must follow it as could still read from it, without which chunks shorter than
+the context would give loops that close too early.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ from .indexes import NO_TIME
 Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
 
 
-def form_loop(computation: Computation) -> Computation | None:
+def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     """The computation that ends by going back to a label; None where no segment repeats another.
+
+    Args:
+        reach: how many segments further a row may still be read.
 
     Raises:
         OpscopeError: the segments are not shifted copies of each other.
@@ -28,10 +33,10 @@ def form_loop(computation: Computation) -> Computation | None:
     commands = computation.commands
     splices = [i for i, c in enumerate(commands) if c.type == "NoOperationPermanent"]
     shift = _shift(computation)
-    active = _active(computation, splices)
+    active, lasting = _active(computation, splices)
     kinds = _kinds(computation)
-    lists = [[kinds[m] for m in matrices] for matrices in active]
-    found = _first_repeat(lists, shift)
+    lists = [[(*kinds[m], m in lasting) for m in matrices] for matrices in active]
+    found = _first_repeat(lists[: len(splices) - reach + 1], shift)
     if found is None:
         return None
     first, second = found
@@ -67,8 +72,11 @@ def _shift(computation: Computation) -> int:
     return times[2] - times[1]
 
 
-def _active(computation: Computation, splices: list[int]) -> list[list[int]]:
-    """For every splice the matrices that are set before it and looked at behind it."""
+def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int]], set[int]]:
+    """For every splice the matrices that are set before it and looked at behind it.
+
+    And the matrices that the last segment still looks at.
+    """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for number, command in enumerate(computation.commands):
@@ -80,7 +88,8 @@ def _active(computation: Computation, splices: list[int]) -> list[list[int]]:
                 first.setdefault(matrix, number)
             last[matrix] = number
     matrices = sorted(first)
-    return [[m for m in matrices if first[m] < splice < last[m]] for splice in splices]
+    active = [[m for m in matrices if first[m] < splice < last[m]] for splice in splices]
+    return active, {m for m in matrices if last[m] > splices[-1]}
 
 
 def _kinds(computation: Computation) -> list[Kind]:
@@ -97,17 +106,17 @@ def _kinds(computation: Computation) -> list[Kind]:
     return kinds
 
 
-def _first_repeat(lists: list[list[Kind]], shift: int) -> tuple[int, int] | None:
+def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple[int, int] | None:
     """The first two splices whose matrices are the same, each shifted by the time between them.
 
-    A matrix may also be the very same one: it was computed once and is read by all segments.
+    A matrix may also be the very same one, if it lasts: all segments read it.
     """
     for first, before in enumerate(lists):
         for second in range(first + 1, len(lists)):
-            later = lists[second]
-            times = {0, shift * (second - first)}
+            later, time = lists[second], shift * (second - first)
             if len(before) == len(later) and all(
-                a == b and v - u in times for (a, u), (b, v) in zip(before, later, strict=True)
+                a == b and (v - u == time or (u == v and lasts))
+                for (a, u, lasts), (b, v, _) in zip(before, later, strict=True)
             ):
                 return first, second
     return None
