@@ -18,13 +18,26 @@ def shape_text(node: Node) -> str:
     return f"[{dims} x {node.axis.name}]" if node.axis is not None else f"[{dims}]"
 
 
+def _extra(node: Node) -> str:
+    values = node.attributes
+    if node.operation == "RowRepeat":
+        return f", numRepeats={values['numRepeats']}"
+    if node.operation == "LegacyReshape":
+        size = ", ".join(f"{k}={values[k]}" for k in ("imageWidth", "imageHeight", "imageChannels"))
+        return f", NumOfRows={values['numRows']}, {size})"
+    return ""
+
+
 def prototype(node: Node) -> str:
     """`z = Times (W, x) : [5 x 2], [2 x *] -> [5 x *]`."""
     if not node.inputs:
         return f"{node.name} = {node.operation}() :  -> {shape_text(node)}"
     names = ", ".join(i.name if i is not None else "NULL" for i in node.inputs)
     shapes = ", ".join(shape_text(i) if i is not None else "NULL" for i in node.inputs)
-    return f"{node.name} = {node.operation} ({names}) : {shapes} -> {shape_text(node)}"
+    extra = _extra(node)
+    return (
+        f"{node.name} = {node.operation} ({names}{extra}) : {shapes}{extra} -> {shape_text(node)}"
+    )
 
 
 def root_lines(roots: Sequence[Node], log: Callable[[str], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,10 +15,9 @@ from ...framework.errors import (
 from ..text import Location, located
 from .analysis import Loop
 from .catalogue import kind as find_kind
+from .edit import GROUPS, Editing
 from .node import DynamicAxis, Node
 from .validate import AxisNames, Log, validate
-
-GROUPS = ("feature", "label", "criterion", "evaluation", "output")
 
 __all__ = ["GROUPS", "DynamicAxis", "Network", "Node", "group_of_tag"]
 
@@ -34,7 +32,7 @@ def group_of_tag(tag: str) -> str | None:
     return lower if lower in GROUPS else None
 
 
-class Network:
+class Network(Editing):
     """Nodes by name, and the groups of nodes with a role.
 
     Names are unique without regard to case, as in CNTK. `nodes` keeps the order of adding.
@@ -118,6 +116,30 @@ class Network:
         node.inputs = list(inputs)
         self.check_count(node)
 
+    def discard(self, node: Node) -> None:
+        """Take a node out of the table of names only."""
+        self.nodes.pop(node.name, None)
+        self._lower.pop(node.name.lower(), None)
+
+    def rename_all(self, pairs: Sequence[tuple[Node, str]]) -> None:
+        """Rename nodes, which keep their places in the order.
+
+        Raises:
+            VariableError: two nodes would have one name.
+        """
+        names = {id(node): name for node, name in pairs}
+        order = list(self.nodes.values())
+        final: dict[str, Node] = {}
+        for node in order:
+            name = names.get(id(node), node.name)
+            if not name or name.lower() in final:
+                raise node.error(f"the name {name!r} is taken or empty", VariableError)
+            final[name.lower()] = node
+        for node in order:
+            node.name = names.get(id(node), node.name)
+        self._lower = final
+        self.nodes = {node.name: node for node in order}
+
     def check_count(self, node: Node) -> None:
         """Raise SlotError if a node has another number of inputs than its kind takes."""
         low, high = node.kind.inputs
@@ -146,12 +168,6 @@ class Network:
         if node is None:
             raise VariableError(f"no node is called {name!r}{nearest(name, self.nodes)}")
         return node
-
-    def match(self, pattern: str) -> list[Node]:
-        """The nodes whose names match a pattern with `*`, sorted by name as CNTK keeps them."""
-        parts = [re.escape(part) for part in pattern.split("*")]
-        regex = re.compile("(.*)".join(parts), re.IGNORECASE | re.DOTALL)
-        return [node for node in self.sorted_nodes() if regex.fullmatch(node.name)]
 
     def sorted_nodes(self) -> list[Node]:
         """All nodes by name without regard to case: the order of CNTK's own lists."""

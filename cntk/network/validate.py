@@ -67,7 +67,7 @@ def _set_axes(network: Network, names: AxisNames) -> None:
 
 def _start(node: Node) -> None:
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
-    if node.value is not None:
+    if node.is_parameter and node.value is not None:
         given = node.value.shape
     elif node.is_parameter and rules.size(node.shape):
         given = node.shape  # inferred before

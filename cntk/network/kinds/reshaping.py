@@ -43,9 +43,13 @@ def _reshape(node: Node, final: bool) -> None:
     node.shape = result
 
 
+_HWC = ("HWC", "legacy")
+_IMAGE_SIZE = ("imageWidth", "imageHeight", "imageChannels")
+
+
 def _complete_image(node: Node, rows: int) -> tuple[int, ...]:
     """The image tensor of a legacy Reshape: of three dimensions one may be 0, or all."""
-    size = [node.attributes[key] for key in ("imageWidth", "imageHeight", "imageChannels")]
+    size = [node.attributes[key] for key in _IMAGE_SIZE]
     shape = list(image_shape(*size, node.attributes["imageLayout"]))
     known = [d for d in shape if d > 0]
     if not known:
@@ -79,6 +83,8 @@ def _legacy_reshape_rule(node: Node, final: bool) -> None:
         if final and max(rows, own) % min(rows, own):
             raise node.error(f"{rows} rows are no multiple or divisor of {own}")
     image = _complete_image(node, rows)
+    size = (image[1], image[2], image[0]) if node.attributes["imageLayout"] in _HWC else image
+    node.attributes |= dict(zip(_IMAGE_SIZE, size, strict=True))
     node.shape = image if node.axis is not None or columns == 1 else (rows, columns)
 
 
