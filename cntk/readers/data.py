@@ -1,0 +1,146 @@
+"""What passes between deserializers, enumerators and packers.
+
+Samples are rows. A chunk holds the samples of many sequences one after the other: no object is made
+for a sequence or a sample.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One input of the network as a file has it.
+
+    Attributes:
+        name: as the network calls it.
+        dim: numbers in a sample.
+        sparse: whether samples are given as (index, value) pairs.
+        dtype: of the values.
+        shape: of a sample, the first dimension fastest; (dim,) if the file does not say more.
+    """
+
+    name: str
+    dim: int
+    sparse: bool = False
+    dtype: np.dtype = np.dtype(np.float32)
+    shape: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        object.__setattr__(self, "shape", tuple(self.shape) or (self.dim,))
+
+
+@dataclass(eq=False)
+class Samples:
+    """Samples of one stream, sequence after sequence.
+
+    Attributes:
+        begin: where each sequence begins, int64, [sequences + 1].
+        values: dense: [samples, dim]; sparse: the values of all elements, [elements].
+        indices: sparse: the dimension of each element, int64, [elements]; dense: None.
+        first: sparse: where the elements of each sample begin, int64, [samples + 1].
+    """
+
+    begin: np.ndarray
+    values: np.ndarray
+    indices: np.ndarray | None = None
+    first: np.ndarray | None = None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Samples of each sequence."""
+        return np.diff(self.begin)
+
+    def take(self, sequences: np.ndarray) -> Samples:
+        """The sequences with these numbers, in this order."""
+        begin, rows = ranges(self.begin[sequences], self.begin[sequences + 1])
+        if self.first is None:
+            return Samples(begin, self.values[rows])
+        assert self.indices is not None
+        first, elements = ranges(self.first[rows], self.first[rows + 1])
+        return Samples(begin, self.values[elements], self.indices[elements], first)
+
+    def dense(self, dim: int) -> np.ndarray:
+        """All samples, [samples, dim]; elements that occur twice are added."""
+        if self.first is None:
+            return self.values
+        samples = len(self.first) - 1
+        out = np.zeros((samples, dim), self.values.dtype)
+        sample = np.repeat(np.arange(samples), np.diff(self.first))
+        np.add.at(out, (sample, self.indices), self.values)
+        return out
+
+
+def ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ranges put one after the other: where each begins then, and the numbers in them."""
+    lengths = end - begin
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    numbers = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], lengths)
+    return offsets, numbers
+
+
+def join(parts: Sequence[Samples]) -> Samples:
+    """The sequences of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def chained(arrays: list[np.ndarray]) -> np.ndarray:
+        ends = np.cumsum([0] + [array[-1] for array in arrays])
+        moved = [a[:-1] + end for a, end in zip(arrays, ends[:-1], strict=True)]
+        return np.concatenate([*moved, ends[-1:]])
+
+    begin = chained([part.begin for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    if parts[0].first is None:
+        return Samples(begin, values)
+    indices = np.concatenate([part.indices for part in parts])
+    return Samples(begin, values, indices, chained([part.first for part in parts]))
+
+
+@dataclass(eq=False)
+class ChunkInfo:
+    """What is known of a chunk before it is read.
+
+    Attributes:
+        lengths: samples of each sequence, int64, [sequences].
+        keys: name of each sequence, so that several files can be joined; None: their numbers.
+    """
+
+    lengths: np.ndarray
+    keys: Sequence[str] | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples of all sequences."""
+        return int(self.lengths.sum())
+
+
+class Deserializer(ABC):
+    """A file, or a set of files, of sequences.
+
+    Attributes:
+        streams: what it gives.
+        chunks: the parts in which it is read.
+    """
+
+    streams: list[Stream]
+    chunks: list[ChunkInfo]
+
+    @abstractmethod
+    def read_chunk(self, number: int) -> list[Samples]:
+        """The samples of a chunk, a `Samples` for each stream.
+
+        Raises:
+            FormatError: the file does not hold what it should.
+        """
+
+    @property
+    def samples(self) -> int:
+        """Samples in all chunks: the length of a sweep."""
+        return sum(chunk.samples for chunk in self.chunks)

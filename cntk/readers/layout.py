@@ -1,0 +1,100 @@
+"""How the sequences of a minibatch lie in its columns: parallel sequences, time steps, gaps.
+
+Column t * parallel + s of the minibatch is time step t of slot s. Source: CNTK's `MBLayout`
+(`Common/Include/Sequences.h`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(eq=False)
+class Layout:
+    """The layout of a minibatch.
+
+    Attributes:
+        parallel: slots side by side.
+        steps: time steps of the minibatch.
+        slot: of each sequence, int64, [sequences].
+        begin, end: the steps at which each begins and ends, int64, [sequences]. A sequence that
+            began in an earlier minibatch has begin < 0, one that goes on has end > steps.
+    """
+
+    parallel: int
+    steps: int
+    slot: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+
+    @property
+    def columns(self) -> int:
+        """Columns of the minibatch, gaps included."""
+        return self.parallel * self.steps
+
+    @property
+    def samples(self) -> int:
+        """Columns that hold a sample."""
+        return len(self.column)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are columns without a sample."""
+        return self.samples < self.columns
+
+    @cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sequence and step of each sample here, sequence after sequence."""
+        first, last = np.maximum(self.begin, 0), np.minimum(self.end, self.steps)
+        counts = last - first
+        sequence = np.repeat(np.arange(len(self.slot)), counts)
+        offsets = np.cumsum(counts) - counts
+        return sequence, np.arange(int(counts.sum())) + (first - offsets)[sequence]
+
+    @cached_property
+    def column(self) -> np.ndarray:
+        """The column of each sample, sequence after sequence, int64, [samples]."""
+        sequence, step = self._steps
+        return step * self.parallel + self.slot[sequence]
+
+    @cached_property
+    def sequence(self) -> np.ndarray:
+        """The sequence of each sample, int64, [samples]."""
+        return self._steps[0]
+
+    @cached_property
+    def is_sample(self) -> np.ndarray:
+        """Which columns hold a sample, bool, [columns]."""
+        mask = np.zeros(self.columns, bool)
+        mask[self.column] = True
+        return mask
+
+    def spread(self, rows: np.ndarray) -> np.ndarray:
+        """Samples, [samples, ...], in their columns, [columns, ...]; gaps hold zeros."""
+        out = np.zeros((self.columns, *rows.shape[1:]), rows.dtype)
+        out[self.column] = rows
+        return out
+
+
+def packed(lengths: np.ndarray) -> Layout:
+    """Whole sequences: each goes into the first slot that has room, up to the longest one."""
+    steps = int(lengths.max(initial=0))
+    filled: list[int] = []
+    slot = np.empty(len(lengths), np.int64)
+    begin = np.empty(len(lengths), np.int64)
+    for number, length in enumerate(lengths.tolist()):
+        place = next((s for s, used in enumerate(filled) if used + length <= steps), len(filled))
+        if place == len(filled):
+            filled.append(0)
+        slot[number], begin[number] = place, filled[place]
+        filled[place] += length
+    return Layout(len(filled), steps, slot, begin, begin + lengths)
+
+
+def frames(count: int) -> Layout:
+    """Single samples: every one is a sequence of one step in a slot of its own."""
+    zeros = np.zeros(count, np.int64)
+    return Layout(count, 1, np.arange(count), zeros, zeros + 1)

@@ -1,0 +1,160 @@
+"""What every reader can do, and readers by name.
+
+A reader from elsewhere plugs in by an entry point of the group `opscope.readers`, whose name is the
+`readerType` of configs. Source: CNTK's `IDataReader` (`Common/Include/DataReader.h`), and for the
+reading ahead `ReaderLib/ReaderShim.cpp`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import TypeAlias
+
+from ...framework.errors import nearest
+from ..config.parameters import ConfigParameters
+from .data import Stream
+from .pack import Minibatch, SequencePacker
+
+Factory: TypeAlias = Callable[[ConfigParameters], "DataReader"]
+
+GROUP = "opscope.readers"
+
+_OWN = {  # reader type: module of this package and the function that makes the reader of a config
+    "CNTKTextFormatReader": ("text_reader", "text_format_reader"),
+}
+
+
+class DataReader(ABC):
+    """A source of minibatches.
+
+    Attributes:
+        streams: what a minibatch consists of.
+    """
+
+    streams: list[Stream]
+
+    @abstractmethod
+    def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
+        """Begin an epoch.
+
+        Args:
+            size: of a minibatch, in samples (of all parallel sequences together).
+            epoch: counted from 0.
+            epoch_size: in samples; None: one sweep over the data.
+        """
+
+    @abstractmethod
+    def get_minibatch(self) -> Minibatch | None:
+        """The next minibatch; None at the end of the epoch.
+
+        Raises:
+            FormatError: the data are not as they should be.
+        """
+
+    def data_end(self) -> bool:
+        """Whether all sequences of the last minibatch ended with it (CNTK's `endDataSentence`)."""
+        return True
+
+    def label_mapping(self, stream: str) -> Mapping[int, str]:
+        """The labels of a stream by their numbers; empty where they have no names."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027  many readers have nothing to let go of
+        """Let go of files and threads."""
+
+    def __enter__(self) -> DataReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class PackedReader(DataReader):
+    """A reader made of a packer. A thread reads the next minibatch while this one is used.
+
+    Args:
+        packer: gives minibatches.
+        ahead: whether to read ahead.
+    """
+
+    def __init__(self, packer: SequencePacker, *, ahead: bool = True) -> None:
+        self.streams = packer.streams
+        self._packer = packer
+        self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
+        self._coming: Future[Minibatch] | None = None
+        self._last = Minibatch(end_of_epoch=True)
+
+    def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
+        """See `DataReader.start_minibatch_loop`."""
+        self._wait()
+        self._packer.start_epoch(epoch, size, epoch_size)
+        self._last = Minibatch()
+        self._read_ahead()
+
+    def get_minibatch(self) -> Minibatch | None:
+        """See `DataReader.get_minibatch`."""
+        if self._last.end_of_epoch:
+            return None
+        coming, self._coming = self._coming, None
+        self._last = self._packer.read() if coming is None else coming.result()
+        if not self._last.end_of_epoch:
+            self._read_ahead()
+        return self._last or None
+
+    def data_end(self) -> bool:
+        """See `DataReader.data_end`."""
+        return all(
+            bool((layout.end <= layout.steps).all()) for layout in self._last.layouts.values()
+        )
+
+    def close(self) -> None:
+        """See `DataReader.close`."""
+        self._wait()
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+
+    def _read_ahead(self) -> None:
+        if self._thread is not None:
+            self._coming = self._thread.submit(self._packer.read)
+
+    def _wait(self) -> None:
+        """What was read ahead is dropped, and so are its errors."""
+        if self._coming is not None:
+            self._coming.exception()
+            self._coming = None
+
+
+def reader_types() -> list[str]:
+    """Names of all readers, plugged-in ones included."""
+    return sorted({*_OWN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def create_reader(config: ConfigParameters) -> DataReader:
+    """The reader that a reader section asks for.
+
+    Raises:
+        FormatError: the section has no `readerType`, or there is no such reader; and what the
+            reader itself does not like.
+    """
+    value = config["readerType"]
+    name = str(value)
+    for known, (module, function) in _OWN.items():
+        if known.lower() == name.lower():
+            made: Factory = getattr(import_module(f".{module}", __package__), function)
+            return made(config)
+    for point in entry_points(group=GROUP):
+        if point.name.lower() == name.lower():
+            return point.load()(config)
+    hint = nearest(name, reader_types())
+    raise value.error(f"there is no reader type {name!r}{hint}")

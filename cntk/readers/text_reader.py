@@ -1,0 +1,91 @@
+"""CNTKTextFormatReader: the reader section of a config.
+
+    reader = [
+        readerType = "CNTKTextFormatReader" ; file = "train.ctf" ; randomize = true
+        input = [
+            features = [ dim = 2 ; format = "dense" ; alias = "F" ]
+            labels   = [ dim = 2 ; format = "sparse" ]
+        ]
+    ]
+
+Source: CNTK's `CNTKTextFormatReader/TextConfigHelper.cpp`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.errors import FormatError
+from ..config.parameters import ConfigParameters
+from ..text import located
+from .data import Deserializer, Stream
+from .order import BlockShuffle, Enumerator, FileOrder
+from .pack import FramePacker, SequencePacker
+from .reader import DataReader, PackedReader
+from .text_format import CHUNK_SIZE, TextFormat, TextStream
+
+
+def text_format_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with readerType CNTKTextFormatReader.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or the file is.
+    """
+    source = TextFormat(
+        config.string("file"),
+        text_streams(config),
+        skip_ids=config.bool("skipSequenceIds", False),
+        max_errors=config.int("maxErrors", 0),
+        chunk_size=config.int("chunkSizeInBytes", CHUNK_SIZE),
+    )
+    order = enumerator(config, source)
+    packer = FramePacker if config.bool("frameMode", False) else SequencePacker
+    return PackedReader(packer(order, source.streams), ahead=config.bool("prefetch", True))
+
+
+def enumerator(config: ConfigParameters, source: Deserializer) -> Enumerator:
+    """The order that `randomize` and `randomizationWindow` ask for; by default shuffled."""
+    if config.match("randomize", "none") or not config.bool("randomize", True):
+        return FileOrder(source)
+    if "randomizationWindow" in config:
+        window = config.size("randomizationWindow")
+        return BlockShuffle(source, window) if window else FileOrder(source)
+    return BlockShuffle(source)
+
+
+def precision(config: ConfigParameters) -> np.dtype:
+    """The type of values, by `precision`: float or double."""
+    name = config.string("precision", "float").lower()
+    types = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+    if name not in types:
+        raise config["precision"].error(f"precision is 'float' or 'double', not {name!r}")
+    return types[name]
+
+
+def text_streams(config: ConfigParameters) -> list[TextStream]:
+    """The streams of the `input` section."""
+    inputs = config.section("input")
+    dtype = precision(config)
+    found: dict[str, TextStream] = {}
+    for name in inputs.names():
+        part = inputs.section(name)
+        for needed in ("dim", "format"):
+            if not part.has(needed):
+                raise part.missing(needed)
+        form = part["format"]
+        if str(form).lower() not in ("dense", "sparse"):
+            raise form.error(f"the format is 'dense' or 'sparse', not '{form}'")
+        dim = part.size("dim")
+        if not 0 < dim < 1 << 31:
+            raise part["dim"].error(f"a sample cannot have {dim} values")
+        alias = part.string("alias") if part.has("alias") else name
+        if alias in found:
+            other = found[alias].stream.name
+            raise located(
+                FormatError, f"the alias {alias!r} is that of {other} already", inputs.place(name)
+            )
+        stream = Stream(name, dim, str(form).lower() == "sparse", dtype)
+        found[alias] = TextStream(stream, alias)
+    if not found:
+        raise config["input"].error("the input section is empty")
+    return list(found.values())
