@@ -225,6 +225,7 @@ class Compiler:
             indexes = precompute_indexes(node.component, inputs.indexes, info.step.indexes)
             if indexes is not None:
                 info.precomputed = len(self.computation.precomputed)
+                self.computation.step_indexes[number] = inputs.indexes, info.step.indexes
                 self.computation.precomputed.append(indexes)
 
     def _allocate(self, whole: list[int]) -> None:

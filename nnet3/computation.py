@@ -84,6 +84,8 @@ class Computation:
     Attributes:
         topology: the network's nodes.
         precomputed: precomputed indexes of components by number; number 0 is None.
+        step_indexes: for the steps of components with precomputed indexes, what these come from:
+            the indexes of input and output.
     """
 
     topology: Any
@@ -91,6 +93,7 @@ class Computation:
     submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
     commands: list[Command] = field(default_factory=list)
     precomputed: list[Any] = field(default_factory=lambda: [None])
+    step_indexes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     need_model_derivative: bool = False
 
     def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
