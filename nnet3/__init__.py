@@ -13,6 +13,7 @@ _HOMES = {
     "simple_request": ".request",
     "compile_request": ".pipeline",
     "compile_computation": ".pipeline",
+    "compile_forward": ".pipeline",
     "prepare_for_test": ".collapse",
     "xconfig_to_config": ".xconfig",
     "NnetComputer": ".computer",

@@ -34,11 +34,13 @@ def lower_computation(
         natural_gradient: the gradients of components that have natural gradient are made by it;
             what it keeps are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
     """
-    return _Lowering(computation, name, natural_gradient).net
+    return Lowering(computation, name, natural_gradient).net
 
 
-class _Lowering:
-    def __init__(self, computation: Computation, name: str, natural_gradient: bool):
+class Lowering:
+    """Makes the operators of one computation, in `net`."""
+
+    def __init__(self, computation: Computation, name: str, natural_gradient: bool = False):
         self.computation = computation
         self.nodes = computation.topology.nodes
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
@@ -62,7 +64,8 @@ class _Lowering:
 
     # Variables
 
-    def _declare(self) -> None:
+    def _io_names(self) -> dict[int, tuple[str, int]]:
+        """Name and kind of the variables of matrices that the caller gives or takes."""
         computation = self.computation
         kinds: dict[int, tuple[str, int]] = {}
         segment = 0
@@ -79,6 +82,11 @@ class _Lowering:
                 kind = pb.VarDesc.INPUT if given else pb.VarDesc.OUTPUT
                 number = f":{segment}" if segment else ""
                 kinds[matrix] = f"{word}.{node.name}{number}", kind
+        return kinds
+
+    def _declare(self) -> None:
+        computation = self.computation
+        kinds = self._io_names()
         matrix_names = [""]
         for number, matrix in enumerate(computation.matrices[1:], 1):
             name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
@@ -161,11 +169,11 @@ class _Lowering:
     def _rows(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
         if c.type == "CopyRows":
-            attrs = {"alpha": float(c.alpha), "rows": _tensor(c.rows)}
+            attrs = {"alpha": float(c.alpha), "rows": int_tensor(c.rows)}
             self._op("nnet3.copy_rows", {"x": source}, target, attrs)
             return
         ranges = c.type == "AddRowRanges"
-        attrs = {"alpha": float(c.alpha), "ranges" if ranges else "rows": _tensor(c.rows)}
+        attrs = {"alpha": float(c.alpha), "ranges" if ranges else "rows": int_tensor(c.rows)}
         op_type = "nnet3.add_row_ranges" if ranges else "nnet3.add_rows"
         self._op(op_type, {"y": target, "x": source}, target, attrs)
 
@@ -173,7 +181,7 @@ class _Lowering:
         sources, pairs = numbered_sources(c.rows)
         names = [self.names[s] for s in sources]
         target = self.names[c.target]
-        attrs = {"alpha": float(c.alpha), "pairs": _tensor(pairs)}
+        attrs = {"alpha": float(c.alpha), "pairs": int_tensor(pairs)}
         if c.type == "CopyRowsMulti":
             self._op("nnet3.copy_rows_multi", {"x": names}, target, attrs)
         else:
@@ -187,7 +195,7 @@ class _Lowering:
             rows = np.full(self.computation.submatrices[submatrix].rows, -1, np.int32)
             rows[pairs[mine, 1]] = mine
             target = self.names[submatrix]
-            attrs = {"alpha": float(c.alpha), "rows": _tensor(rows)}
+            attrs = {"alpha": float(c.alpha), "rows": int_tensor(rows)}
             self._op("nnet3.add_rows", {"y": target, "x": self.names[c.target]}, target, attrs)
 
     def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], dict[str, Any]]:
@@ -313,5 +321,6 @@ _METHODS = {
 _MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": GOTO}
 
 
-def _tensor(array: Any) -> pb.Attr:
+def int_tensor(array: Any) -> pb.Attr:
+    """An attribute that holds an array of int32."""
     return encode_attr(np.ascontiguousarray(array, np.int32), "tensor")

@@ -6,6 +6,7 @@ from ..proto import net_pb2 as pb
 from .compiler import Compiler
 from .computation import Computation
 from .lower_commands import lower_computation
+from .lower_forward import lower_forward
 from .nnet import Nnet
 from .optimize import OptimizeOptions
 from .optimize import optimize as run_passes
@@ -46,3 +47,16 @@ def compile_request(
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
     return lower_computation(computation, natural_gradient=natural_gradient)
+
+
+def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
+    """The forward part of a request as a list that the generic backward pass differentiates.
+
+    Example:
+        net = PlainNet(compile_forward(nnet, simple_request(nnet, frames=20)))
+        net.add_backward_ops({"output.output": "output_deriv.output"})
+
+    Raises:
+        As `compile_computation`.
+    """
+    return lower_forward(compile_computation(nnet, request))

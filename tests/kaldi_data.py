@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from opscope.nnet3.tables import read_table
 
 FOLDER = Path(
     os.environ.get("OPSCOPE_KALDI_DATA")
@@ -19,3 +22,15 @@ def need(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"no reference results of Kaldi: {path} is missing (see OPSCOPE_KALDI_DATA)")
     return path
+
+
+def read_archive(path: Path) -> dict[str, np.ndarray]:
+    """The matrices and vectors of a binary archive by key."""
+    return dict(read_table(f"ark:{path}", "array"))
+
+
+def difference(got: np.ndarray, wanted: np.ndarray) -> float:
+    """Relative norm of the difference."""
+    return float(
+        np.linalg.norm(np.asarray(got, np.float64) - wanted) / (np.linalg.norm(wanted) or 1.0)
+    )

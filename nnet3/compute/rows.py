@@ -274,11 +274,10 @@ def _row_copier(
 copy_rows = operator(
     "nnet3.copy_rows",
     doc="out[i] = alpha x[rows[i]], and 0 where rows[i] is -1.",
-    inputs=[Slot("x", "[M, D]")],
-    outputs=[Slot("out", "[N, D]")],
+    inputs=[Slot("x", "[M, D]", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, D]", not_in_gradient=True)],
     attrs=[_ALPHA, AttrSpec("rows", "tensor", "integers [N], -1 <= rows < M")],
     source=_SOURCE,
-    no_gradient=_FORWARD_ONLY,
 )
 
 
@@ -299,6 +298,24 @@ def _(k: Any) -> Any:
     target = np.flatnonzero(rows >= 0)
     clear = partial(out.fill, 0) if len(target) < len(rows) else None
     return in_order(clear, _row_copier(k, out, k["x"], target, rows[target], k.attrs["alpha"]))
+
+
+@copy_rows.backward("x")
+def _(k: Any) -> Any:
+    rows, grad, x_grad = _rows(k.attrs), k["out_grad"], k["x_grad"]
+    alpha, target = k.attrs["alpha"], np.flatnonzero(rows >= 0)
+    source = rows[target]
+    clear = partial(x_grad.fill, 0)
+    if len(np.unique(source)) == len(source):
+        clear = clear if len(source) < len(x_grad) else None
+        return in_order(clear, _row_copier(k, x_grad, grad, source, target, alpha))
+    taken = k.scratch((len(target), grad.shape[1]), grad.dtype)
+    numbers = np.arange(len(target))
+    return in_order(
+        clear,
+        _row_copier(k, taken, grad, numbers, target, alpha),
+        scatter_adder(k, x_grad, k.xp.asarray(source), taken),
+    )
 
 
 copy_rows_multi = operator(

@@ -87,11 +87,17 @@ class TestAddRowRanges(OpTest):
 
 class TestCopyRows(OpTest):
     type = "nnet3.copy_rows"
-    grad = ()
+    grad = ("x",)
 
     def cases(self, rng):
         x = rng.normal(size=(5, 4))
-        for rows in ([1, 2, 3, 4, -1, -1], [4, -1, 0, 0, 2, 1], [-1] * 6, [3, 1, 4, 0, 2, 0]):
+        for rows in (
+            [1, 2, 3, 4, -1, -1],
+            [4, -1, 0, 0, 2, 1],
+            [-1] * 6,
+            [3, 1, 4, 0, 2, 0],
+            [3, 1, 4, 0, 2],
+        ):
             for alpha in (1.0, 2.5):
                 yield Case({"x": x}, {"alpha": alpha, "rows": np.array(rows, np.int32)})
 
