@@ -170,6 +170,23 @@ def located(
     """
     links = list(chain)
     text = f"{location}: {message}\n{location.caret()}" if location else message
+    error = error_class(text + _shown(links))
+    error.location = location
+    error.chain = links
+    return error
+
+
+def extended(error: ErrorT, chain: Chain) -> ErrorT:
+    """The same error with more links at the end of its chain."""
+    links = list(chain)
+    longer = type(error)(str(error) + _shown(links))
+    longer.location = getattr(error, "location", None)
+    longer.chain = [*getattr(error, "chain", []), *links]
+    return longer
+
+
+def _shown(links: list[tuple[str, Location | None]]) -> str:
+    text = ""
     half = LONGEST_CHAIN // 2
     for number, (what, place) in enumerate(links):
         if len(links) > LONGEST_CHAIN and half <= number < len(links) - half:
@@ -177,7 +194,4 @@ def located(
                 text += f"\n  ... {len(links) - 2 * half} more ..."
             continue
         text += f"\n  {what} {place}\n{place.caret('      ')}" if place else f"\n  {what}"
-    error = error_class(text)
-    error.location = location
-    error.chain = links
-    return error
+    return text

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from ...framework.errors import FormatError
 from ..text import Text
-from .scan import opens, records, skip_blanks
+from .scan import records, skip_blanks
 from .value import ConfigValue
 
 LIMIT = 1_000_000  # elements; a count behind `*` may ask for any number
 
 T = TypeVar("T")
+_BRACKET = re.compile(r'[\[{("]')
 
 
 class ConfigArray:
@@ -40,7 +42,9 @@ class ConfigArray:
         start = skip_blanks(string, 0)
         if start == len(string):
             return True
-        star = string.find("*", start) if repeat and not opens(string, start) else -1
+        star = string.find("*", start) if repeat else -1
+        if _BRACKET.search(string, start, max(star, start)):
+            star = -1  # inside a call or a quoted string
         count = 1
         if star >= 0:
             if star + 1 == len(string):

@@ -37,6 +37,7 @@ class ConfigParameters:
         self.parent = parent
         self._entries: dict[str, tuple[str, Text, Text]] = {}  # lower name: name, key, value
         self._read: set[str] = set()
+        self._empty: set[str] = set()  # names with nothing behind the equals sign
         self.folders: list[Path] = []
         self.text = Source("<string>", text).whole() if isinstance(text, str) else text
         self.parse(self.text)
@@ -64,11 +65,10 @@ class ConfigParameters:
             return
         begin = skip_blanks(string, stop + 1 if string[stop] == "=" else stop)
         if begin == len(string):
-            raise located(
-                FormatError,
-                f"ParseValue: No value given for '{key}' in {self.path}",
-                key.locate() or record.locate(),
-            )
+            if key.string:  # CNTK refuses it here, even where the command line gives the value
+                self._insert(key, key.cut(len(key), len(key)))
+                self._empty.add(key.string.lower())
+            return
         end = len(string)
         if opens(string, begin):
             end = closing(record, begin) + 1
@@ -83,6 +83,7 @@ class ConfigParameters:
         if old.string.startswith("["):
             value = join([old, " ", value])
         self._entries[lower] = (name, first, value)
+        self._empty.discard(lower)
 
     def insert(self, name: str, value: str | Text | ConfigValue) -> None:
         """Give `name` a value, merged with the present one if that is in square brackets."""
@@ -117,8 +118,19 @@ class ConfigParameters:
         return self.has(name) or (self.parent is not None and name in self.parent)
 
     def raw(self, name: str) -> Text:
-        """The value of a name of this section as it was written, variables not replaced."""
-        return self._entries[name.lower()][2]
+        """The value of a name of this section as it was written, variables not replaced.
+
+        Raises:
+            FormatError: there is nothing behind its equals sign.
+        """
+        name, key, value = self._entries[name.lower()]
+        if name.lower() in self._empty:
+            raise located(
+                FormatError,
+                f"ParseValue: No value given for '{name}' in {self.path}",
+                key.locate(),
+            )
+        return value
 
     def place(self, name: str) -> Location | None:
         """Where a name of this section was first written."""
@@ -143,7 +155,7 @@ class ConfigParameters:
             return ConfigValue(Text(default), f"{self.path}:{name}", self)
         lower = name.lower()
         owner.mark_read(lower)
-        text = owner._entries[lower][2]
+        text = owner.raw(name)
         path = f"{owner.path}:{name}"
         if text.string == "default":
             return None if default is None else ConfigValue(Text(default), path, owner)

@@ -24,31 +24,24 @@ def format_config(config: ConfigParameters) -> str:
 
 
 def _written(value: str) -> list[str]:
-    parts = _sections(value)
-    if all(_reads_as(part, part) for part in parts):
-        return parts
-    if _reads_as(f'"{value}"', value):
-        return [f'"{value}"']
-    raise FormatError(f"no config can hold the value {value[:200]!r}")
-
-
-def _sections(value: str) -> list[str]:
-    """The sections that a value was merged from, or the value alone."""
-    parts = []
-    rest = Text(value)
-    while rest.string.startswith("["):
+    """The value as lines of a config hold it: one for each section that it was merged from."""
+    if value.startswith("["):
+        text = Text(value)
         try:
-            end = closing(rest, 0) + 1
+            end = closing(text, 0) + 1
         except FormatError:
-            return [value]
-        parts.append(rest.string[:end])
-        rest = rest.cut(end, len(rest)).strip()
-    return parts if parts and not rest.string else [value]
+            end = 0
+        if end and value[end : end + 1] == " " and _reads_as(value[:end], value[:end]):
+            return [value[:end], *_written(value[end + 1 :])]
+    for written in (value, f'"{value}"'):
+        if _reads_as(written, value):
+            return [written]
+    raise FormatError(f"no config can hold the value {value[:200]!r}")
 
 
 def _reads_as(written: str, value: str) -> bool:
     try:
         read = ConfigParameters(f"k = {written}\n")
+        return list(read) == ["k"] and read.raw("k").string == value
     except FormatError:
         return False
-    return list(read) == ["k"] and read.raw("k").string == value

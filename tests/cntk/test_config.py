@@ -74,6 +74,13 @@ class TestSections:
         with pytest.raises(FormatError, match="required parameter missing"):
             config.int("a")
 
+    def test_a_value_may_follow_later(self):
+        config = parse_config("log = # your file\na=1\nlog=x")
+        assert config.string("log") == "x"
+        config = parse_config("Train = [ log = ; a = 1 ]", "f")
+        with pytest.raises(FormatError, match="f:1:11: .*No value given for 'log'"):
+            config.section("Train").string("log", "default")
+
     def test_quotes_hide_separators(self):
         config = ConfigParameters('p = "a;b,c]d" ; q = "" ')
         assert config.string("p") == "a;b,c]d"
@@ -254,7 +261,6 @@ class TestBadInput:
             "a = (1",
             'a = "x',
             "a = [ b = ( ] )",
-            "a =\n[ b ]",
             "x*1000000000",
         ],
     )

@@ -1,0 +1,144 @@
+"""`NDLNetworkBuilder`: from a section of a config, or a file, to a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...framework.errors import FormatError, VariableError, nearest
+from ..config.files import load_resolved, read_config_text
+from ..config.parameters import ConfigParameters
+from ..config.value import ConfigValue
+from ..network.network import Network
+from ..text import Text, join, located
+from .evaluate import Evaluator
+from .macros import Macros
+from .parse import parse_ndl
+from .syntax import Script
+
+
+@dataclass(frozen=True)
+class NdlNetwork:
+    """A network from NDL, with what was suspicious on the way."""
+
+    network: Network
+    warnings: list[str]
+
+
+def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = None) -> NdlNetwork:
+    """The network that an `NDLNetworkBuilder` section describes, validated.
+
+    `networkDescription` names a file, `ndlMacros` files of macros joined by `+`; `load` and `run`
+    name the sections to use, in the file or, without a file, in the config. `seeds` counts the
+    random parameters of all networks of a run.
+
+    Raises:
+        OpscopeError: the text is no NDL, or the network is wrong; with the place of the fault.
+    """
+    macros = Macros()
+    if "ndlMacros" in section:
+        load_macro_files(section["ndlMacros"], section, macros)
+    name = section.string("networkDescription", "")
+    if not name:
+        return _built(_named(section, _chosen(section, section)), macros, seeds)
+    if "+" in name:
+        raise section["networkDescription"].error(
+            '"+" not allowed in "networkDescription" value.  Multiple files cannot be specified '
+            'via "networkDescription" parameter. In order to load multiple NDL files (eg, for '
+            'loading several files of macros), use the "ndlMacros" parameter.'
+        )
+    try:
+        text = load_resolved(name, section)
+    except FormatError as error:
+        if getattr(error, "location", None) is not None:
+            raise
+        raise section["networkDescription"].error(str(error)) from None
+    return _built(_scripts(text, Path(name).name, section), macros, seeds)
+
+
+def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlNetwork:
+    """The network of an NDL file that needs no config."""
+    scripts = _scripts(read_config_text(path), Path(path).name, ConfigParameters())
+    return _built(scripts, Macros(), seeds)
+
+
+def parse_ndl_file(text: Text, name: str = "<string>") -> list[Script]:
+    """All scripts of an NDL file: of the sections that it loads and runs, or the whole text.
+
+    Variables stay as they are. Sections that the file loads or runs but does not have are left out:
+    they may be in another file.
+    """
+    sections = ConfigParameters(text, name)
+    if "load" not in sections and "run" not in sections:
+        return [parse_ndl(join(["[ ", text, " ]"]))]
+    names = [str(n) for key in ("load", "run") if key in sections for n in sections.array(key)]
+    return [parse_ndl(sections.raw(n)) for n in names if sections.has(n)]
+
+
+def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macros) -> None:
+    """Define the macros of the files of a list joined by `+`; nothing else in them counts."""
+    for name in filter(None, str(files).split("+")):
+        try:
+            text = load_resolved(name, config)
+        except FormatError as error:
+            if getattr(error, "location", None) is not None:
+                raise
+            raise files.error(str(error)) from None
+        for script in parse_ndl_file(text, Path(name).name):
+            for macro in script.macros:
+                macros.define(macro)
+
+
+def _scripts(text: Text, name: str, section: ConfigParameters) -> list[Script]:
+    """The scripts of a description file; `load` and `run` of the config go before the file's."""
+    sections = ConfigParameters(text, name)
+    for key in ("load", "run"):
+        if key in section:
+            sections.insert(key, section[key])
+    if "load" not in sections and "run" not in sections:
+        return [parse_ndl(join(["[ ", text, " ]"]))]
+    values = [sections[key] for key in ("load", "run") if key in sections]
+    return _named(sections, [item for value in values for item in value.array()])
+
+
+def _chosen(section: ConfigParameters, around: ConfigParameters) -> list[ConfigValue]:
+    """The names of the sections that a config without a description file loads and runs."""
+    if "run" not in section:
+        raise located(
+            FormatError,
+            "In NDLNetworkBuilder section either a 'networkDescription=filename' or "
+            "'run=sectionName' must exist.",
+            around.text.locate(),
+        )
+    load = list(section.array("load")) if "load" in section else []
+    return [*load, *section.array("run")]
+
+
+def _named(sections: ConfigParameters, names: list[ConfigValue]) -> list[Script]:
+    scripts = []
+    for name in names:
+        if str(name) not in sections:
+            known = [known for around in sections.outwards() for known in around]
+            raise name.error(
+                f"the configuration parameter names '{name}', which is not another section in this "
+                f"configuration file{nearest(str(name), known)}"
+            )
+        scripts.append(parse_ndl(sections[str(name)].text))
+    return scripts
+
+
+def _built(scripts: list[Script], macros: Macros, seeds: Iterator[int] | None) -> NdlNetwork:
+    evaluator = Evaluator(Network(), macros, seeds)
+    evaluator.run(Script(tuple(statement for script in scripts for statement in script)))
+    evaluator.connect()
+    network = evaluator.network
+    if not network.groups["feature"]:
+        raise VariableError(
+            "Invalid network node definition for 'featureNodes', nonexistant or wrong type: no "
+            'input has tag="feature", and there is no FeatureNodes = (...)'
+        )
+    with evaluator.explained():
+        network.validate()
+    evaluator.finish()
+    return NdlNetwork(network, evaluator.warnings)

@@ -1,0 +1,488 @@
+"""Evaluation of NDL: from statements to the nodes of a network.
+
+The phases are those of CNTK's documentation. Parsing is done (`parse`). The first evaluation makes
+a node for every call of a node function; `connect`, the second, gives the nodes their inputs, so a
+delay may read what is defined further down; the network is validated; `finish`, the last one,
+numbers the random parameters. Node names are dot paths: `L1.lin.W` is `W` in the macro called as
+`lin` in the macro called as `L1`. Calls without a name are `unnamed1`, `unnamed2`, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+from ...framework.errors import (
+    AttributeTypeError,
+    CycleError,
+    FormatError,
+    OpscopeError,
+    SlotError,
+    UnknownOperatorError,
+    VariableError,
+    nearest,
+)
+from ..network.catalogue import ndl_function, ndl_names
+from ..network.kind import NdlFunction
+from ..network.network import GROUPS, Network, group_of_tag
+from ..network.node import Node
+from ..text import Location, extended, located
+from .macros import Macros
+from .scope import Instance, Scope, Symbol, Value, reduce
+from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
+
+MOST = 50_000  # calls of one network, those inside of macros included
+DEEPEST = 60  # macros inside one another
+RANDOM = ("uniform", "gaussian", "henormal")  # values of `init` that draw numbers
+INIT = (*RANDOM, "fixedvalue", "fromfile", "bilinear")
+
+# Names that list the nodes of a group, in the order CNTK looks at them.
+SPECIAL = {
+    "featurenodes": "feature",
+    "labelnodes": "label",
+    "criterionnodes": "criterion",
+    "evalnodes": "evaluation",
+    "outputnodes": "output",
+    "criterianodes": "criterion",
+}
+
+
+class Evaluator:
+    """Evaluates scripts into a network.
+
+    Attributes:
+        network: what the nodes are added to; names that NDL does not know are looked up there.
+        macros: those that calls may use.
+        root: the scope of the script itself.
+        seeds: numbers of the random parameters, counted over all networks of a run.
+        warnings: what is suspicious but was ignored, such as an unknown option.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        macros: Macros | None = None,
+        seeds: Iterator[int] | None = None,
+    ) -> None:
+        self.network = network
+        self.macros = macros if macros is not None else Macros()
+        self.seeds = seeds if seeds is not None else count(1)
+        self.root = Scope()
+        self.warnings: list[str] = []
+        self._waiting: list[Instance] = []
+        self._random: list[Node] = []
+        self._scopes: dict[int, tuple[Location, Scope]] = {}
+        self._calls = 0
+        self._unnamed = 0
+
+    # -- first evaluation
+
+    def run(self, script: Script) -> None:
+        """Evaluate a script for the first time: macros, names, nodes without their inputs."""
+        for macro in script.macros:
+            self.macros.define(macro)
+        self._declare(script.assignments, self.root)
+        self._evaluate(script.assignments, self.root)
+
+    def _declare(
+        self, assignments: list[Assignment], scope: Scope, given: frozenset[str] = frozenset()
+    ) -> None:
+        """Enter the names of a script, before any of them is used; those `given` by a call stay."""
+        for assignment in assignments:
+            value = assignment.value
+            if assignment.name is None:
+                continue
+            name = assignment.name.string
+            if isinstance(value, Call):
+                scope.names[value] = name
+            if name.lower() in given:
+                continue
+            if ndl_function(name) is not None:
+                raise self._error(
+                    VariableError,
+                    f"variable {name} is invalid, it is reserved because it is also the name of a "
+                    "function",
+                    assignment.name.locate(),
+                    scope,
+                )
+            old = scope.symbols.get(name.lower())
+            if old is not None:
+                raise self._error(
+                    VariableError,
+                    f"Symbol '{name}' currently assigned to '{old.value}' reassigning to a "
+                    "different value not allowed",
+                    assignment.name.locate(),
+                    scope,
+                    [("it is assigned at", old.location)],
+                )
+            scope.symbols[name.lower()] = Symbol(name, value, scope, assignment.name.locate())
+            if isinstance(value, Word):
+                self._rename(value, name, scope)
+
+    def _rename(self, word: Word, name: str, scope: Scope) -> None:
+        """`OutputNodes = ol`: a call that gets a second name has its nodes under that one."""
+        symbol = scope.symbols.get(word.string.lower())
+        if symbol is not None and symbol.scope is scope and isinstance(symbol.value, Call):
+            scope.names[symbol.value] = name
+
+    def _evaluate(self, assignments: list[Assignment], scope: Scope) -> None:
+        for assignment in assignments:
+            if isinstance(assignment.value, Call):
+                self._instantiate(assignment.value, scope)
+                scope.last = assignment.value
+
+    def _instantiate(self, call: Call, scope: Scope) -> Instance:
+        known = scope.instances.get(call)
+        if known is not None:
+            return known
+        self._calls += 1
+        if self._calls > MOST:
+            raise self._error(
+                FormatError, f"a network has at most {MOST} calls", place(call), scope
+            )
+        name = scope.path(scope.names.get(call) or self._new_name(scope))
+        instance = Instance(name, call, scope)
+        macro = self.macros.find(call.function.string)
+        if macro is not None:
+            scope.instances[call] = instance
+            self._call_macro(instance, macro)
+            return instance
+        function = ndl_function(call.function.string)
+        if function is None:
+            known_names = [*self.macros.names(), *ndl_names()]
+            raise self._error(
+                UnknownOperatorError,
+                f"Undefined function or macro '{call.function}' in {call.text}"
+                f"{nearest(call.function.string, known_names)}",
+                place(call),
+                scope,
+            )
+        self._make_node(instance, function)
+        scope.instances[call] = instance
+        for parameter in call.parameters:
+            if isinstance(parameter, Call):
+                self._instantiate(parameter, scope)
+        return instance
+
+    def _new_name(self, scope: Scope) -> str:
+        while True:
+            self._unnamed += 1
+            name = f"unnamed{self._unnamed}"
+            if scope.path(name) not in self.network:
+                return name
+
+    def _call_macro(self, instance: Instance, macro: Macro) -> None:
+        call, scope = instance.call, instance.scope
+        open_macros = [around.macro for around in scope.callers() if around.macro is not None]
+        if macro in open_macros:
+            names = [m.name.string for m in open_macros[: open_macros.index(macro) + 1][::-1]]
+            raise self._error(
+                CycleError,
+                f"macro {macro.name} calls itself: {' -> '.join([*names, macro.name.string])}",
+                place(call),
+                scope,
+            )
+        if len(open_macros) >= DEEPEST:
+            raise self._error(
+                CycleError, f"more than {DEEPEST} macros inside one another", place(call), scope
+            )
+        inner = Scope(instance.name, macro=macro, caller=scope, called_at=place(call))
+        instance.inner = inner
+        self._bind(instance, macro, inner)
+        for symbol in list(inner.symbols.values()):
+            if isinstance(symbol.value, Call):
+                self._instantiate(symbol.value, symbol.scope)
+        assignments = macro.body.assignments
+        self._declare(assignments, inner, frozenset(inner.symbols))
+        self._evaluate(assignments, inner)
+        self._waiting.append(instance)
+
+    def _bind(self, instance: Instance, macro: Macro, inner: Scope) -> None:
+        """Enter the parameters of a macro into the scope of its body."""
+        call, scope = instance.call, instance.scope
+        options = {option.name.string.lower(): option for option in call.options}
+        names = macro.names()
+        missing = []
+        for number, (name, formal) in enumerate(zip(names, macro.parameters, strict=True)):
+            option = options.pop(name.lower(), None)
+            value: Expression
+            if number < len(call.parameters):
+                value, where = call.parameters[number], scope
+            elif option is not None:
+                value, where = option.value, scope
+            elif isinstance(formal, Option):
+                value, where = formal.value, inner
+            else:
+                missing.append(name)
+                continue
+            inner.symbols[name.lower()] = Symbol(name, value, where, place(value))
+        if missing or len(call.parameters) > len(names):
+            raise self._error(
+                SlotError,
+                f"Parameter mismatch, {len(call.parameters)} parameters provided, "
+                f"{len(names)} expected in call to {macro.name}({', '.join(names)})",
+                place(call),
+                scope,
+                [("the macro is defined at", macro.name.locate())],
+            )
+        for option in options.values():
+            name = option.name.string
+            if name.lower() != "tag":
+                inner.symbols[name.lower()] = Symbol(name, option.value, scope, place(option))
+
+    def _make_node(self, instance: Instance, function: NdlFunction) -> None:
+        call, scope = instance.call, instance.scope
+        wrong = function.count_error(len(call.parameters))
+        if wrong:
+            raise self._error(SlotError, wrong, place(call), scope)
+        if function.operation.endswith("InputValue") and instance.name in self.network:
+            instance.node = self.network.find(instance.name)
+            return
+        values = [reduce(parameter, scope) for parameter in call.parameters]
+        nodes = function.nodes([_number(value) is not None for value in values])
+        given = [
+            self._plain(value, parameter, scope)
+            for number, (value, parameter) in enumerate(zip(values, call.parameters, strict=True))
+            if number not in nodes
+        ]
+        options = self._options(call, function, scope)
+        location = place(call)
+        if location is not None:
+            self._scopes[id(location)] = (location, scope)
+        with self.explained():
+            try:
+                attributes = function.attributes(given, options)
+            except (TypeError, ValueError, IndexError, OverflowError) as error:
+                usage = f"; usage: {function.usage}" if function.usage else ""
+                raise located(
+                    AttributeTypeError, f"{instance.name}: {error}{usage}", location
+                ) from None
+            instance.node = self.network.add(
+                function.operation, instance.name, attributes=attributes, location=location
+            )
+        if instance.node.is_parameter:
+            self._check_init(instance.node, call, scope)
+        self._waiting.append(instance)
+
+    def _check_init(self, node: Node, call: Call, scope: Scope) -> None:
+        init = str(node.attributes["init"]).lower()
+        if init not in INIT:
+            raise self._error(
+                AttributeTypeError,
+                "'init' must be one of the values of [ uniform | gaussian | fixedValue | fromFile "
+                f"| heNormal | bilinear], not {node.attributes['init']!r}",
+                place(call),
+                scope,
+            )
+        if init == "fromfile" and not node.attributes["initFromFilePath"]:
+            raise self._error(
+                AttributeTypeError,
+                'initFromFilePath must be set when using "fromFile" initialization method',
+                place(call),
+                scope,
+            )
+        if call not in scope.names and init != "fixedvalue":
+            node.attributes.update(init="fixedValue", value=0.0)
+            self.warnings.append(
+                str(
+                    self._error(
+                        AttributeTypeError,
+                        "a Parameter without a name of its own starts at 0, as in CNTK",
+                        place(call),
+                        scope,
+                    )
+                )
+            )
+        elif init in RANDOM and node.attributes["randomSeed"] < 0:
+            self._random.append(node)
+
+    def _plain(self, value: Value, parameter: Expression, scope: Scope) -> Any:
+        """A parameter that is no node: a number, a string, or a list of them."""
+        if value is None or isinstance(value, Instance):
+            raise self._error(
+                AttributeTypeError,
+                f"Scalar expected, '{parameter}' must be a constant or variable that resolves to a "
+                "constant",
+                place(parameter),
+                scope,
+            )
+        found, where = value
+        if isinstance(found, Array):
+            return [self._plain(reduce(item, where), item, where) for item in found.items]
+        number = found.number
+        if number is None:
+            return found.string
+        return int(number) if number == number // 1 and abs(number) < 2**63 else number
+
+    def _options(self, call: Call, function: NdlFunction, scope: Scope) -> dict[str, Any]:
+        names = {name.lower(): name for name in function.options}
+        options = {}
+        for option in call.options:
+            lower = option.name.string.lower()
+            if lower == "tag":
+                continue
+            if lower not in names:
+                self.warnings.append(
+                    str(
+                        self._error(
+                            AttributeTypeError,
+                            f"{function.name} has no option {option.name}, it is ignored"
+                            f"{nearest(option.name.string, [*names.values(), 'tag'])}",
+                            place(option),
+                            scope,
+                        )
+                    )
+                )
+                continue
+            value = self._plain(reduce(option.value, scope), option.value, scope)
+            try:
+                options[names[lower]] = function.options[names[lower]].convert(value)
+            except ValueError as error:
+                raise self._error(
+                    AttributeTypeError,
+                    f"{function.name}: {option.name}: {error}",
+                    place(option),
+                    scope,
+                ) from None
+        return options
+
+    # -- second evaluation
+
+    def connect(self) -> None:
+        """Give the nodes made since the last call their inputs, and put them into their groups."""
+        waiting, self._waiting = self._waiting, []
+        for instance in waiting:
+            if instance.inner is not None:
+                instance.node = self._returned(instance)
+        for instance in waiting:
+            if instance.inner is None:
+                self._connect(instance)
+            self._tag(instance)
+        self._special()
+
+    def _returned(self, instance: Instance) -> Node | None:
+        """The node that a macro returns: what has the macro's own name, or its last call."""
+        inner = instance.inner
+        named = inner.symbols.get(inner.macro.name.string.lower())
+        value: Value = None
+        if named is not None:
+            value = reduce(named.value, named.scope)
+        if not isinstance(value, Instance) and inner.last is not None:
+            value = inner.instances[inner.last]
+        while isinstance(value, Instance) and value.inner is not None and value.node is None:
+            last = value.inner.last
+            value = value.inner.instances[last] if last is not None else None
+        return value.node if isinstance(value, Instance) else None
+
+    def _connect(self, instance: Instance) -> None:
+        call, scope = instance.call, instance.scope
+        function = ndl_function(call.function.string)
+        values = [reduce(parameter, scope) for parameter in call.parameters]
+        nodes = function.nodes([_number(value) is not None for value in values])
+        inputs = [self._input(values[n], call.parameters[n], call, scope) for n in nodes]
+        if inputs or instance.node.kind.inputs[0]:
+            with self.explained():
+                self.network.connect(instance.node, inputs)
+
+    def _input(self, value: Value, parameter: Expression, call: Call, scope: Scope) -> Node:
+        if isinstance(value, Instance) and value.node is not None:
+            return value.node
+        if isinstance(value, tuple) and isinstance(value[0], Word) and value[0].number is None:
+            name = value[0].string
+            if name in self.network:
+                return self.network.find(name)
+            known = [s.name for around in scope.callers() for s in around.symbols.values()]
+            raise self._error(
+                VariableError,
+                f"Parameter name could not be resolved '{name}'{nearest(name, known)}",
+                place(parameter),
+                scope,
+            )
+        hint = ""
+        if _number(value) is not None:
+            hint = f"; a number as a node is written Constant({parameter})"
+        raise self._error(
+            SlotError,
+            f"{call.function} needs a node, '{parameter}' is none{hint}",
+            place(parameter),
+            scope,
+        )
+
+    def _tag(self, instance: Instance) -> None:
+        for option in instance.call.options:
+            if option.name.string.lower() != "tag" or instance.node is None:
+                continue
+            tag = option.value.string if isinstance(option.value, Word) else str(option.value)
+            if tag.lower() == "multiseq":
+                continue  # an older CNTK's; it means nothing now
+            group = group_of_tag(tag)
+            if group is None:
+                raise self._error(
+                    AttributeTypeError,
+                    f"Invalid group tag '{tag}', must be one of {', '.join(GROUPS)}",
+                    place(option),
+                    instance.scope,
+                )
+            instance.node.tags.append(group)
+            self.network.add_to_group(group, instance.node)
+
+    def _special(self) -> None:
+        """`FeatureNodes = (...)` and its like."""
+        for lower, group in SPECIAL.items():
+            symbol = self.root.symbols.get(lower)
+            if symbol is None:
+                continue
+            items = symbol.value.items if isinstance(symbol.value, Array) else (symbol.value,)
+            for item in items:
+                value = reduce(item, symbol.scope)
+                node = value.node if isinstance(value, Instance) else None
+                if isinstance(value, tuple) and isinstance(value[0], Word):
+                    name = value[0].string
+                    node = self.network.find(name) if name in self.network else None
+                if node is None:
+                    raise self._error(
+                        VariableError,
+                        f"Invalid node '{item}' as a(n) {group} node, nonexistant or wrong type",
+                        place(item),
+                        self.root,
+                    )
+                self.network.add_to_group(group, node)
+
+    # -- final evaluation
+
+    def finish(self) -> None:
+        """Give the random parameters their seeds, in the order of their definition."""
+        for node in self._random:
+            node.attributes["randomSeed"] = next(self.seeds)
+        self._random = []
+
+    # -- errors
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """A context in which errors about nodes get the macro calls that led to the node."""
+        try:
+            yield
+        except OpscopeError as error:
+            found = self._scopes.get(id(getattr(error, "location", None)))
+            if found is None or found[1].macro is None:
+                raise
+            raise extended(error, found[1].chain()) from None
+
+    def _error(
+        self,
+        error_class: type[OpscopeError],
+        message: str,
+        location: Location | None,
+        scope: Scope,
+        chain: list[tuple[str, Location | None]] | None = None,
+    ) -> OpscopeError:
+        return located(error_class, message, location, (chain or []) + scope.chain())
+
+
+def _number(value: Value) -> float | None:
+    if isinstance(value, tuple) and isinstance(value[0], Word):
+        return value[0].number
+    return None

@@ -1,0 +1,51 @@
+"""The macros of NDL, which all scripts of a run share."""
+
+from __future__ import annotations
+
+from ...framework.errors import VariableError
+from ..network.catalogue import ndl_function
+from ..text import located
+from .syntax import Macro, place
+
+
+class Macros:
+    """The macros that all scripts of a run share; each may be defined once."""
+
+    def __init__(self) -> None:
+        self._macros: dict[str, Macro] = {}
+
+    def define(self, macro: Macro) -> None:
+        """Add a macro.
+
+        Raises:
+            VariableError: it is there already, or has the name of a node function.
+        """
+        name = macro.name.string
+        old = self._macros.get(name.lower())
+        if old is not None or ndl_function(name) is not None:
+            chain = [("it is defined at", old.name.locate())] if old is not None else []
+            what = "function" if old is not None else "node function"
+            raise located(
+                VariableError, f"{what} '{name}' already defined", macro.name.locate(), chain
+            )
+        parameters = macro.names()
+        for parameter, text in zip(parameters, macro.parameters, strict=True):
+            if ndl_function(parameter) is not None:
+                raise located(
+                    VariableError,
+                    f"Macro {name} includes a parameter {parameter}, which is also the name of a "
+                    "function",
+                    place(text),
+                )
+        self._macros[name.lower()] = macro
+        for inner in macro.body.macros:
+            self.define(inner)
+
+    def find(self, name: str) -> Macro | None:
+        return self._macros.get(name.lower())
+
+    def names(self) -> list[str]:
+        return [macro.name.string for macro in self._macros.values()]
+
+    def __len__(self) -> int:
+        return len(self._macros)

@@ -1,0 +1,135 @@
+"""Names of NDL while a script is evaluated: what each stands for, and where it was called from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...framework.errors import CycleError
+from ..network.node import Node
+from ..text import Location, located
+from .syntax import Array, Call, Expression, Macro, Word
+
+LONGEST = 150  # names that stand for one another
+
+
+@dataclass(eq=False)
+class Instance:
+    """A call that was evaluated: a node, or a macro with the scope of its body.
+
+    Attributes:
+        name: the dot path.
+        scope: the one that the call stands in.
+        node: of a node function; of a macro, the node that it returns, known once it is connected.
+        inner: the names inside a macro.
+    """
+
+    name: str
+    call: Call
+    scope: Scope
+    node: Node | None = None
+    inner: Scope | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Symbol:
+    """A name and the expression it stands for, to be read in `scope`."""
+
+    name: str
+    value: Expression
+    scope: Scope
+    location: Location | None
+
+
+@dataclass(eq=False)
+class Scope:
+    """The names of a script or of one call of a macro.
+
+    Attributes:
+        base: the dot path in front of the names of its nodes.
+        symbols: by lower-case name.
+        instances: the calls evaluated so far, by their expression.
+        macro: the macro whose body this is.
+        caller: the scope of the call, and `called_at` its place.
+    """
+
+    base: str = ""
+    symbols: dict[str, Symbol] = field(default_factory=dict)
+    instances: dict[Call, Instance] = field(default_factory=dict)
+    names: dict[Call, str] = field(default_factory=dict)
+    last: Call | None = None
+    macro: Macro | None = None
+    caller: Scope | None = None
+    called_at: Location | None = None
+
+    def path(self, name: str) -> str:
+        """The dot path of a name of this scope."""
+        return f"{self.base}.{name}" if self.base else name
+
+    def callers(self) -> Iterator[Scope]:
+        """This scope and those it was called from."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.caller
+
+    def chain(self) -> list[tuple[str, Location | None]]:
+        """The macro calls that led here, innermost first, as errors show them."""
+        return [
+            (f"in macro {scope.macro.name}, called at", scope.called_at)
+            for scope in self.callers()
+            if scope.macro is not None
+        ]
+
+    def find(self, name: str, followed: list[Symbol] | None = None) -> Symbol | None:
+        """What a name, a dot path included, stands for; None where nothing has it (yet)."""
+        symbol = self.symbols.get(name.lower())
+        if symbol is not None:
+            return symbol
+        head, dot, rest = name.partition(".")
+        symbol = self.symbols.get(head.lower())
+        if not dot or symbol is None:
+            return None
+        found = _follow(symbol, [] if followed is None else followed)
+        if isinstance(found, Instance) and found.inner is not None:
+            return found.inner.find(rest, followed)
+        return None
+
+
+# An instance for a call; None for a call that is not evaluated yet; otherwise a number, an array,
+# or a word that stands for nothing, with the scope it stands in.
+Value = Instance | tuple[Word | Array, Scope] | None
+
+
+def reduce(expression: Expression, scope: Scope) -> Value:
+    """What an expression comes to when its names are followed.
+
+    Raises:
+        CycleError: names that stand for each other.
+    """
+    return _reduce(expression, scope, [])
+
+
+def _reduce(expression: Expression, scope: Scope, followed: list[Symbol]) -> Value:
+    if isinstance(expression, Call):
+        return scope.instances.get(expression)
+    if isinstance(expression, Array) or expression.number is not None:
+        return expression, scope
+    symbol = scope.find(expression.string, followed)
+    return (expression, scope) if symbol is None else _follow(symbol, followed)
+
+
+def _follow(symbol: Symbol, followed: list[Symbol]) -> Value:
+    if symbol in followed:
+        names = " -> ".join(s.name for s in [*followed[followed.index(symbol) :], symbol])
+        raise located(
+            CycleError,
+            f"names that stand for each other: {names}",
+            symbol.location,
+            symbol.scope.chain(),
+        )
+    if isinstance(symbol.value, Word):
+        followed.append(symbol)
+        if len(followed) > LONGEST:
+            raise located(CycleError, f"more than {LONGEST} names in a row", symbol.location)
+    return _reduce(symbol.value, symbol.scope, followed)
