@@ -165,7 +165,7 @@ class Editing:
         known = property_name(name)
         if known not in ("needsGradient", "learningRateMultiplier"):
             raise AttributeTypeError(
-                f"{known} cannot be set for a subtree, only needsGradient and learningRateMultiplier"
+                f"{known} cannot be set below a node, only needsGradient and learningRateMultiplier"
             )
         rate = float(bool(value)) if known == "needsGradient" else float(value)
         for node in self.nodes.values() if root is None else depth_first([root]):
