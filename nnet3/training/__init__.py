@@ -1,0 +1,6 @@
+"""Training as Kaldi's nnet3 does it: objectives, natural-gradient SGD, and the tools around."""
+
+from .options import NnetTrainerOptions
+from .trainer import NnetTrainer
+
+__all__ = ["NnetTrainer", "NnetTrainerOptions"]

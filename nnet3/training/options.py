@@ -1,0 +1,62 @@
+"""What configures a trainer. Source: `NnetTrainerOptions` in Kaldi's `nnet3/nnet-training.h`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...framework.errors import AttributeTypeError
+from ..optimize import OptimizeOptions
+
+
+@dataclass(frozen=True)
+class NnetTrainerOptions:
+    """Settings of training. Learning rates, their factors, the largest change of a component and
+    its L2 regularisation belong to the components.
+
+    Attributes:
+        zero_component_stats: begin with statistics of nonlinearities at 0.
+        store_component_stats: collect them.
+        print_interval: minibatches after which the objective is reported.
+        momentum: share of the last change that goes on; the learning rate is multiplied with
+            1 - momentum, so that it stays what it was in effect.
+        l2_regularize_factor: factor of the components' L2 regularisation.
+        backstitch_training_scale: if above 0, backstitch: a minibatch is first used to step back by
+            this share of its change, and then forward by 1 and this share.
+        backstitch_training_interval: backstitch is made with one of so many minibatches.
+        batchnorm_stats_scale: factor of the statistics of batch normalisation after each minibatch.
+        max_param_change: largest change in one minibatch of all parameters together, as Euclidean
+            norm; 0 = any.
+        optimize: passes of the compiler; all by default.
+
+    Raises:
+        AttributeTypeError: a value out of bounds, or backstitch together with momentum.
+    """
+
+    zero_component_stats: bool = True
+    store_component_stats: bool = True
+    print_interval: int = 100
+    momentum: float = 0.0
+    l2_regularize_factor: float = 1.0
+    backstitch_training_scale: float = 0.0
+    backstitch_training_interval: int = 1
+    batchnorm_stats_scale: float = 0.8
+    max_param_change: float = 2.0
+    optimize: bool | OptimizeOptions = field(default=True)
+
+    def __post_init__(self) -> None:
+        bounds = {
+            "print_interval": (1, None),
+            "momentum": (0, 1),
+            "l2_regularize_factor": (0, None),
+            "backstitch_training_scale": (0, None),
+            "backstitch_training_interval": (1, None),
+            "batchnorm_stats_scale": (0, 1),
+            "max_param_change": (0, None),
+        }
+        for name, (least, most) in bounds.items():
+            value = getattr(self, name)
+            if not value >= least or (most is not None and value > most):
+                upto = "" if most is None else f" and at most {most}"
+                raise AttributeTypeError(f"{name}={value:g}: want at least {least}{upto}")
+        if self.backstitch_training_scale > 0 and self.momentum > 0:
+            raise AttributeTypeError("backstitch does not go together with momentum")

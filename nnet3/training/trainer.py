@@ -1,0 +1,284 @@
+"""NnetTrainer: one pass of stochastic gradient descent after another, minibatch by minibatch.
+
+    trainer = NnetTrainer(NnetTrainerOptions(max_param_change=2.0), nnet)
+    for key, example in read_table("ark:merged.egs", "example"):
+        trainer.train(example)
+    trainer.print_total_stats()
+    trainer.store()                       # the parameters, back into `nnet`
+
+Source: Kaldi's `nnet3/nnet-training.cc`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from ...framework.backend import Place
+from ...framework.context import OpContext
+from ...framework.desc import INPUT, PARAMETER, STATE, decode_attr
+from ...framework.errors import FormatError
+from ...framework.plain_net import PlainNet
+from ...framework.scope import Scope
+from ...proto import net_pb2 as pb
+from ..adjust import set_learning_rate
+from ..compute import part_of, set_statistic
+from ..compute.lowering import FROZEN
+from ..examples import NnetExample
+from ..nnet import Nnet
+from ..pipeline import compile_request
+from ..sparse import to_dense
+from .example_request import count_examples, example_request
+from .options import NnetTrainerOptions
+from .progress import Log, MaxChangeStats, ObjectiveInfo, plain
+from .update_pass import (
+    CHANGE,
+    FACTORS,
+    SCALARS,
+    parts,
+    rate_name,
+    scalar_name,
+    supervision_name,
+    totals_name,
+    training_net,
+    updatable,
+)
+
+_log = logging.getLogger(__name__)
+_BACKSTITCH_SEED = 71341
+"""What Kaldi draws, on Linux with its default seed, to choose the minibatches of backstitch."""
+_CAPACITY = 64
+"""Of how many requests compiled steps are kept."""
+_INPUT, _SUPERVISION = "input.", supervision_name("")
+
+
+class NnetTrainer:
+    """Trains a network.
+
+    Args:
+        options: see there.
+        nnet: its parameters are where training starts. It is not changed before `store`, but for
+            its statistics where `zero_component_stats` says so.
+        place: where to compute; the CPU by default.
+        seed: of all that is random: dropout, self-repair, orthonormal constraints, and with which
+            minibatches backstitch is made.
+        log: takes the lines of progress; by default the logger of this module.
+    """
+
+    def __init__(
+        self,
+        options: NnetTrainerOptions,
+        nnet: Nnet,
+        place: Place | None = None,
+        seed: int = 0,
+        log: Log | None = None,
+    ) -> None:
+        self.options, self.nnet, self.log = options, nnet, log or _log.info
+        if options.zero_component_stats:
+            for component in nnet.components.values():
+                component.zero_stats()
+        self.minibatches = 0
+        self.objectives: dict[str, ObjectiveInfo] = {}
+        components = updatable(nnet)
+        self.max_change = MaxChangeStats(
+            list(components),
+            [float(c.max_change) for c in components.values()],
+            float(options.max_param_change),
+        )
+        self._context = OpContext(train=True, seed=seed, keep=())
+        interval = options.backstitch_training_interval
+        self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
+        self._shared = Scope(place)
+        self._steps: OrderedDict[object, _Step] = OrderedDict()
+        self._variables: dict[str, pb.VarDesc] = {}
+
+    # Training
+
+    def train(self, example: NnetExample) -> None:
+        """One step with a minibatch.
+
+        Raises:
+            FormatError, ShapeError: it does not fit the network.
+            NotComputableError: outputs need inputs that it does not have.
+        """
+        step = self._step(example)
+        step.feed(example)
+        options = self.options
+        l2 = count_examples(example.io) * options.l2_regularize_factor
+        stitch = options.backstitch_training_scale
+        turn = self.minibatches % options.backstitch_training_interval == self._backstitch_turn
+        if stitch > 0 and turn:
+            # The same random masks in both: the second step corrects the first.
+            random_state = self._context.random_state()
+            back = {"scale": -stitch, "bound_scale": stitch, "batchnorm_scale": 1.0}
+            self._run(step, back, frozen=True)
+            self._context.set_random_state(random_state)
+            forth = {
+                "scale": 1.0 + stitch,
+                "bound_scale": 1.0 + stitch,
+                "l2_scale": l2 / (1.0 + stitch),
+                "batchnorm_scale": options.batchnorm_stats_scale,
+                "constrain": 0.0,
+            }
+            self._run(step, forth, suffix="_backstitch")
+        else:
+            scalars = {
+                "scale": 1.0 - options.momentum,
+                "l2_scale": l2,
+                "batchnorm_scale": options.batchnorm_stats_scale,
+            }
+            self._run(step, scalars)
+        self.minibatches += 1
+
+    def _run(
+        self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
+    ) -> None:
+        values = {**SCALARS, **scalars}
+        del values["kept"]  # what the step before found
+        for name, value in values.items():
+            self._fill(scalar_name(name), value)
+        if FROZEN in self._shared:
+            self._fill(FROZEN, float(frozen))
+        step.net.run(step.scope, self._context)
+        for output in step.outputs:
+            weight, objective = step.scope.numpy(totals_name(output)).tolist()
+            name = output + suffix
+            info = self.objectives.setdefault(name, ObjectiveInfo())
+            interval = self.options.print_interval
+            info.update(name, interval, self.minibatches, weight, objective, log=self.log)
+        if FACTORS in step.scope:
+            self.max_change.add(
+                step.scope.numpy(FACTORS),
+                float(step.scope.numpy(CHANGE)[0]),
+                values["bound_scale"],
+                bool(self._shared.numpy(scalar_name("kept"))[0]),
+                self.log,
+            )
+
+    def _fill(self, name: str, value: float) -> None:
+        self._shared.get(name).array.fill(value)
+
+    def _step(self, example: NnetExample) -> _Step:
+        """The compiled step for examples of this structure."""
+        request = example_request(
+            self.nnet,
+            example,
+            need_model_derivative=True,
+            store_component_stats=self.options.store_component_stats,
+        )
+        key = request.key()
+        step = self._steps.get(key)
+        if step is not None:
+            self._steps.move_to_end(key)
+            return step
+        desc = compile_request(self.nnet, request, self.options.optimize, natural_gradient=True)
+        desc = training_net(desc, self.nnet, self.options)
+        self._adopt(desc)
+        step = self._steps[key] = _Step(desc, self._shared)
+        if len(self._steps) > _CAPACITY:
+            self._steps.popitem(last=False)
+        return step
+
+    def _adopt(self, desc: pb.NetDesc) -> None:
+        """Give the shared scope what a new computation reads and no other had before."""
+        for var in desc.vars:
+            if var.kind not in (PARAMETER, STATE) or var.name in self._variables:
+                continue
+            self._variables[var.name] = var
+            if var.name in self._shared:  # restored
+                continue
+            if var.kind == PARAMETER:
+                component, path = self._component(var.name)
+                value = getattr(*part_of(component, path))
+            else:
+                value = decode_attr(var.initializer.attrs["value"])
+            self._shared.var(var.name).set(np.array(value))
+
+    def _component(self, variable: str) -> tuple[Any, str]:
+        component, _, path = variable.partition("/")
+        return self.nnet.components[component], path
+
+    # Results
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of all components from now on; each has its own factor."""
+        set_learning_rate(self.nnet, rate)
+        for name, component in updatable(self.nnet).items():
+            for path, part, _ in parts(name, component):
+                if rate_name(path) in self._shared:
+                    self._fill(rate_name(path), part.learning_rate)
+
+    def store(self) -> None:
+        """Put parameters and statistics back into the network."""
+        for name, var in self._variables.items():
+            if var.kind == PARAMETER:
+                setattr(*part_of(*self._component(name)), self._shared.numpy(name).copy())
+            elif var.dtype == pb.FLOAT64:
+                set_statistic(*self._component(name), self._shared.numpy(name))
+
+    def print_total_stats(self) -> bool:
+        """Report the whole training; whether anything was trained on."""
+        for name in sorted(self.objectives):
+            for line in self.objectives[name].total_lines(name):
+                self.log(line)
+        for line in self.max_change.lines():
+            self.log(line)
+        return any(info.weight for info in self.objectives.values())
+
+    # State
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that changes in training, by variable."""
+        return {name: self._shared.numpy(name).copy() for name in self._shared.names()}
+
+    def state(self) -> dict[str, Any]:
+        """What besides `arrays` a resumed training needs, as plain numbers and names."""
+        return {
+            "minibatches": self.minibatches,
+            "backstitch_turn": self._backstitch_turn,
+            "objectives": {name: plain(info) for name, info in self.objectives.items()},
+            "max_change": plain(self.max_change),
+            "random": self._context.random_state(),
+        }
+
+    def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `state` and `arrays` gave.
+
+        Raises:
+            FormatError: it is not the state of such a trainer.
+        """
+        try:
+            self.minibatches = int(state["minibatches"])
+            self._backstitch_turn = int(state["backstitch_turn"])
+            self.objectives = {
+                name: ObjectiveInfo(**info) for name, info in state["objectives"].items()
+            }
+            held = dict(state["max_change"])
+            held["applied"] = np.array(held["applied"], np.int64)
+            self.max_change = MaxChangeStats(**held)
+            self._context.set_random_state(state["random"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FormatError(f"no state of a training: {error!r}") from None
+        for name, array in arrays.items():
+            self._shared.var(name).set(array)
+
+
+class _Step:
+    """A compiled training step with a scope of its own under that of the trainer."""
+
+    def __init__(self, desc: pb.NetDesc, shared: Scope) -> None:
+        self.net = PlainNet(desc)
+        self.scope = Scope(None, parent=shared)
+        given = [var.name for var in desc.vars if var.kind == INPUT]
+        self.outputs = [n.removeprefix(_SUPERVISION) for n in given if n.startswith(_SUPERVISION)]
+        self.inputs = [name.removeprefix(_INPUT) for name in given if name.startswith(_INPUT)]
+
+    def feed(self, example: NnetExample) -> None:
+        """Put the matrices of an example where the step reads them."""
+        for io in example.io:
+            name = supervision_name(io.name) if io.name in self.outputs else _INPUT + io.name
+            if io.name in self.outputs or io.name in self.inputs:
+                self.scope.var(name).set(to_dense(io.features))

@@ -1,0 +1,252 @@
+"""The pass that makes a training step of a compiled computation.
+
+Between forward and backward operators it puts the objectives of the outputs, and after them the
+updates of the parameters: each component's change, the bounds on changes, the new parameters, the
+orthonormal constraint, and the fading of batch normalisation's statistics. What differs from step
+to step (`SCALARS`), the learning rates and the changes that momentum keeps are variables [1] of the
+net that all computations of a trainer share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...framework.desc import (
+    BACKWARD,
+    FORWARD,
+    INPUT,
+    OPTIMIZE,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    clone,
+    make_op,
+    make_var,
+)
+from ...framework.names import grad_name, state_name
+from ...proto import net_pb2 as pb
+from ..components import Component
+from ..nnet import Nnet
+from .options import NnetTrainerOptions
+
+SCALARS: Mapping[str, float] = {
+    "scale": 1.0,  # of the changes
+    "bound_scale": 1.0,  # of the bounds on changes
+    "l2_scale": 0.0,  # of the L2 regularisation
+    "batchnorm_scale": 1.0,  # of statistics, after the step
+    "constrain": 1.0,  # whether orthonormal constraints may be enforced
+    "kept": 1.0,  # whether the last change was applied
+}
+"""What a step is told, with its usual values."""
+FACTORS, CHANGE = state_name("trainer", "factors"), state_name("trainer", "change")
+"""Variables with what `nnet3.max_change` found: a factor for each component, and the whole norm."""
+_SCALES = state_name("trainer", "scales")
+
+
+def scalar_name(name: str) -> str:
+    """The variable of one of `SCALARS`."""
+    return state_name("trainer", name)
+
+
+def rate_name(component: str) -> str:
+    """The variable of a component's learning rate."""
+    return state_name(component, "learning_rate")
+
+
+def totals_name(output: str) -> str:
+    """The variable [2] with an output's weight and objective."""
+    return f"totals.{output}"
+
+
+def supervision_name(output: str) -> str:
+    """The variable that takes the targets of an output."""
+    return f"supervision.{output}"
+
+
+def updatable(nnet: Nnet) -> dict[str, Component]:
+    """The components with parameters, in order."""
+    return {name: c for name, c in nnet.components.items() if c.is_updatable}
+
+
+def parts(name: str, component: Any) -> Iterator[tuple[str, Component, list[str]]]:
+    """Of a component, or each updatable part of a composite one: its name, itself, and the
+    variables of its parameters."""
+    if hasattr(component, "components"):
+        for number, part in enumerate(component.components):
+            if part.is_updatable:
+                path = f"{name}/{number}"
+                yield path, part, [f"{path}.{field}" for field in _fields(part)]
+    else:
+        yield name, component, [f"{name}/{field}" for field in _fields(component)]
+
+
+def _fields(component: Component) -> list[str]:
+    return [field for field in component.trained if getattr(component, field).size]
+
+
+def training_net(desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions) -> pb.NetDesc:
+    """A whole step of training from the lowered computation of a request with derivatives.
+
+    Args:
+        desc: with natural gradient, where that is to be used; it is not changed.
+        nnet: whose settings (bounds, regularisation, objectives) hold.
+    """
+    return _Pass(desc, nnet, options).net
+
+
+class _Pass:
+    def __init__(self, desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions) -> None:
+        self.net, self.nnet, self.options = clone(desc), nnet, options
+        self.vars = {var.name: var for var in self.net.vars}
+        self.ops: list[pb.OpDesc] = []
+        self._parameter_of: dict[str, str] = {}  # change -> its parameter
+        for name, value in SCALARS.items():
+            self._state(scalar_name(name), (1,), value)
+        self._objectives()
+        self._updates()
+
+    # Helpers
+
+    def _op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
+        given = {slot: names for slot, names in inputs.items() if names}
+        self.ops.append(make_op(op_type, given, outputs, attrs, role=role))
+
+    def _declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
+        if name not in self.vars:
+            var = make_var(name, shape, dtype, kind, initializer=value)
+            self.net.vars.append(var)
+            self.vars[name] = var
+        return name
+
+    def _state(self, name: str, shape: Any, value: float) -> str:
+        start = make_op("constant", {}, {"out": name}, {"value": np.full(shape, value, np.float32)})
+        return self._declare(name, shape, "float32", STATE, start)
+
+    # Objectives
+
+    def _objectives(self) -> None:
+        """Operators before the backward ones, from outputs and targets to the derivatives."""
+        types = {node.name: node.objective for node in self.nnet.outputs()}
+        for name, objective in types.items():
+            deriv = self.vars.get(f"output_deriv.{name}")
+            if deriv is None or deriv.kind != INPUT:
+                continue
+            deriv.kind = TEMPORARY
+            inputs = {
+                "output": f"output.{name}",
+                "supervision": self._declare(supervision_name(name), deriv.dims, "float32", INPUT),
+            }
+            totals = self._declare(totals_name(name), (2,), "float64", OUTPUT)
+            outputs = {"deriv": deriv.name, "totals": totals}
+            self._op(f"nnet3.{objective}_objective", inputs, outputs, {}, FORWARD)
+        roles = [op.role for op in self.net.ops]
+        middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
+        ops = [*self.net.ops[:middle], *self.ops, *self.net.ops[middle:]]
+        del self.net.ops[:]
+        self.net.ops.extend(ops)
+        self.ops = []
+
+    # Updates
+
+    def _updates(self) -> None:
+        options = self.options
+        deltas: list[list[str]] = []
+        bounds: list[float] = []
+        for name, component in updatable(self.nnet).items():
+            made = [
+                self._delta(path, part, fields, component)
+                for path, part, fields in parts(name, component)
+            ]
+            deltas.append([delta for group in made for delta in group])
+            bounds.append(float(component.max_change))
+        flat = [delta for group in deltas for delta in group]
+        if flat:
+            inputs = {
+                "delta": flat,
+                "scale": scalar_name("scale"),
+                "bound_scale": scalar_name("bound_scale"),
+            }
+            outputs = {
+                "scales": self._declare(_SCALES, (len(deltas),), "float32", TEMPORARY),
+                "factors": self._declare(FACTORS, (len(deltas),), "float32", OUTPUT),
+                "change": self._declare(CHANGE, (1,), "float32", OUTPUT),
+                "kept": scalar_name("kept"),
+            }
+            attrs = {
+                "arrays": [len(group) for group in deltas],
+                "bounds": bounds,
+                "total": float(options.max_param_change),
+            }
+            self._op("nnet3.max_change", inputs, outputs, attrs, OPTIMIZE)
+        for index, group in enumerate(deltas):
+            if group:
+                fields = [self._parameter_of[delta] for delta in group]
+                inputs = {"param": fields, "delta": group, "scales": _SCALES}
+                self._op(
+                    "nnet3.apply_change", inputs, {"param_out": fields}, {"index": index}, OPTIMIZE
+                )
+        self._constraints()
+        self._fade_statistics()
+        self.net.ops.extend(self.ops)
+
+    def _delta(self, path: str, part: Any, fields: list[str], component: Any) -> list[str]:
+        """The operator that finds the change of one part; the variables of the changes."""
+        momentum, l2 = float(self.options.momentum), float(component.l2_regularize)
+        grads = [grad_name(field) for field in fields]
+        given = all(grad in self.vars for grad in grads)
+        if not given and not momentum and not l2:
+            return []
+        deltas = []
+        for field in fields:
+            shape = self._shape(field, part)
+            delta = state_name(field, "delta")
+            if momentum:
+                self._state(delta, shape, 0.0)
+            else:
+                self._declare(delta, shape, "float32", TEMPORARY)
+            self._parameter_of[delta] = field
+            deltas.append(delta)
+        for grad in grads if given else ():
+            self.vars[grad].kind = TEMPORARY
+        inputs = {
+            "param": fields,
+            "grad": grads if given else [],
+            "delta": deltas if momentum else [],
+            "rate": self._state(rate_name(path), (1,), part.learning_rate),
+            "l2_scale": scalar_name("l2_scale"),
+            "kept": scalar_name("kept") if momentum else "",
+        }
+        attrs = {"l2": l2, "momentum": momentum}
+        self._op("nnet3.parameter_delta", inputs, {"delta_out": deltas}, attrs, OPTIMIZE)
+        return deltas
+
+    def _shape(self, field: str, part: Any) -> tuple[int, ...]:
+        """Of a parameter; one that this computation does not use is declared."""
+        shape = getattr(part, field.rpartition("/")[2].rpartition(".")[2]).shape
+        self._declare(field, shape, "float32", PARAMETER)
+        return shape
+
+    def _constraints(self) -> None:
+        for name, component in self.nnet.components.items():
+            wanted = getattr(component, "orthonormal_constraint", 0.0)
+            field = f"{name}/{component.trained[0]}" if component.trained else ""
+            if wanted and field in self.vars:
+                inputs = {"w": field, "wanted": scalar_name("constrain")}
+                attrs = {"scale": float(wanted)}
+                self._op("nnet3.constrain_orthonormal", inputs, {"w_out": field}, attrs, OPTIMIZE)
+
+    def _fade_statistics(self) -> None:
+        names = [
+            f"{name}/{field}"
+            for name, component in self.nnet.components.items()
+            if component.type == "BatchNormComponent"
+            for field in ("stats_sum", "stats_sumsq", "count")
+            if f"{name}/{field}" in self.vars
+        ]
+        if names and self.options.batchnorm_stats_scale != 1:
+            inputs = {"x": names, "factor": scalar_name("batchnorm_scale")}
+            self._op("nnet3.scale_states", inputs, {"x_out": names}, {}, OPTIMIZE)
