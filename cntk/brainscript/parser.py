@@ -180,7 +180,7 @@ class _Parser:
             self.expect("]")
             return Index(token.source, token.at, left, index)
         arguments, named, at = self.arguments(token.text)
-        return Apply(token.source, token.at, left, arguments, named, at, token.text == "{")
+        return Apply(left.source, left.at, left, arguments, named, at, token.text == "{")
 
     def record_follows(self) -> bool:
         """Whether the `[` at hand opens a record: `[]` or `[ name =`."""
@@ -202,9 +202,7 @@ class _Parser:
                 self.advance()
                 member = Member(item.source, item.at, item.name, self.expression())
                 if item.name in named:
-                    raise located(
-                        FormatError, f"{item.name!r} is given twice", item.location
-                    )
+                    raise located(FormatError, f"{item.name!r} is given twice", item.location)
                 named[item.name] = member
             else:
                 positional.append(item)

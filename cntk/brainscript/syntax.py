@@ -14,6 +14,10 @@ from functools import cache
 from ..text import Location, Source
 
 
+class LibrarySource(Source):
+    """The text of a file of the standard library; errors rather point at the user's own text."""
+
+
 @dataclass(slots=True)
 class Expression:
     """Base of all expressions."""

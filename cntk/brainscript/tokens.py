@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 
 
 class Token(NamedTuple):
-    """`kind` is number, string, name, keyword, symbol or end; `text` a string without its quotes."""
+    """`kind` is number, string, name, keyword, symbol or end; a string's `text` has no quotes."""
 
     kind: str
     text: str
@@ -79,7 +79,9 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
             if any(included.name == file.name for file, _ in [*open_files, (source, at)]):
                 raise located(FormatError, f"{included.name} includes itself", place, chain)
             if len(open_files) == MAX_INCLUDES:
-                raise located(FormatError, f"more than {MAX_INCLUDES} nested includes", place, chain)
+                raise located(
+                    FormatError, f"more than {MAX_INCLUDES} nested includes", place, chain
+                )
             open_files.append((source, at))
             source, at = included, 0
             continue

@@ -1,0 +1,166 @@
+"""From BrainScript text to networks and values: the entry to this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ...framework.errors import FormatError
+from ..models.v1 import read_model
+from ..network.network import Network
+from ..text import Location, Source, located
+from .compiler import compile_expression
+from .depth import deep_calls
+from .functions import FUNCTION_TYPES
+from .library import INCLUDE_NAMES, define_library
+from .networks import NETWORK_TYPES
+from .node_functions import NODE_FUNCTION_TYPES
+from .nodes import computation_node
+from .parser import parse_expression
+from .session import RuntimeType, Session, find_file, log, read_source
+from .syntax import Expression, New
+from .values import Failure, Record, Thunk, Value, type_name
+
+TYPES: dict[str, RuntimeType] = {
+    "ComputationNode": RuntimeType(computation_node, True),
+    **FUNCTION_TYPES,
+    **NODE_FUNCTION_TYPES,
+    **NETWORK_TYPES,
+}
+
+
+def file_finder(folders: Sequence[Path]) -> Callable[[str, Source], Source | None]:
+    """Finds included files near the file that includes them, then in `folders`."""
+
+    def find(name: str, near: Source) -> Source | None:
+        if Path(name).name.lower() in INCLUDE_NAMES:
+            return Source("library", "")  # it is there already
+        file = find_file(name, folders, near)
+        return None if file is None else read_source(file)
+
+    return find
+
+
+def model_loader(folders: Sequence[Path], precision: str) -> Callable[[str], Network]:
+    """Reads model files that are looked for in `folders`."""
+
+    def load(name: str) -> Network:
+        file = find_file(name, folders)
+        if file is None:
+            raise FormatError(f"there is no model file {name!r}")
+        return read_model(file, precision)
+
+    return load
+
+
+def section_source(text: str, place: Location | str = "BrainScript") -> Source:
+    """The source of a section's text, so that errors show lines and columns of the file it is from.
+
+    `place` is where the text begins in that file, or a name for text that is from no file.
+    """
+    if isinstance(place, str):
+        return Source(place, text)
+    padding = "\n" * (place.line - 1) + " " * (place.column - 1)
+    return Source(place.source.name, padding + text)
+
+
+def network_expression(source: Source, folders: Sequence[Path] = ()) -> Expression:
+    """The parsed value of `BrainScriptNetworkBuilder`: `(an expression)`, or `{...}` or `[...]`
+    with what `new ComputationNetwork` takes.
+
+    Raises:
+        FormatError: it is none of these, or no BrainScript.
+    """
+    text = source.text.lstrip()
+    start = source.locate(len(source.text) - len(text))
+    if text[:1] not in ("(", "{", "["):
+        message = "a network description must be an expression in ( ) or a record in { } or [ ]"
+        raise located(FormatError, message, start)
+    expression = parse_expression(source, file_finder(folders))
+    if text[0] == "(":
+        return expression
+    return New(expression.source, expression.at, "ComputationNetwork", expression)
+
+
+def build_network(
+    text: str,
+    place: Location | str = "BrainScript",
+    *,
+    folders: Sequence[Path | str] = (),
+    load_model: Callable[[str], Network] | None = None,
+    precision: str = "float",
+    device: int = -1,
+    trace_level: int = 0,
+    seeds: Iterator[int] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Network:
+    """The network that the value of a `BrainScriptNetworkBuilder` section describes, not validated.
+
+    `place` is where the text begins (see `section_source`); `folders` are those of the config
+    files, where includes and models are looked for; `load_model` gives the network of a model
+    file's name (by default the file is looked for in `folders` and read); `seeds` counts the random
+    parameters of all networks of one run; `say` takes the lines of Print and Debug.
+
+    Raises:
+        FormatError and other errors of the package: they show the place in the text and the chain
+            of calls that led there.
+    """
+    paths = [Path(folder) for folder in folders]
+    expression = network_expression(section_source(text, place), paths)
+    session = Session(
+        TYPES,
+        paths,
+        load_model or model_loader(paths, precision),
+        say or log.info,
+        seeds if seeds is not None else count(1),
+    )
+    settings = {
+        "deviceId": float(device),
+        "traceLevel": float(trace_level),
+        "precision": precision,
+    }
+    value = evaluate(expression, session, settings, "network")
+    if not isinstance(value, Network):
+        raise located(
+            FormatError,
+            f"the description gives a {type_name(value)}, not a ComputationNetwork",
+            expression.location,
+        )
+    return value
+
+
+def evaluate(
+    expression: Expression,
+    session: Session,
+    settings: Mapping[str, Value] | None = None,
+    name: str = "$",
+) -> Value:
+    """The value of an expression beside the library's definitions and the settings.
+
+    Raises:
+        OpscopeError: with the place in the text and the chain of calls that led there.
+    """
+    scope = Record(session, None)
+    define_library(scope)
+    scope.members.update(settings or {})
+    with deep_calls():
+        try:
+            thunk = Thunk(
+                compile_expression(expression), scope, (None, name) if name else None, expression
+            )
+            scope.members[name] = thunk
+            return thunk.force()
+        except Failure as failure:
+            raise failure.error() from None
+        except RecursionError:
+            message = "the expressions need each other too deeply"
+            raise located(FormatError, message, expression.location) from None
+
+
+def evaluate_text(text: str, place: Location | str = "BrainScript", **settings: Any) -> Value:
+    """The value of an expression's text; a short way for tools and tests."""
+    session = Session(TYPES)
+    expression = parse_expression(section_source(text, place), file_finder(()))
+    return evaluate(expression, session, settings)

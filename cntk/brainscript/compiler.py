@@ -1,0 +1,334 @@
+"""Compiles the parse tree to closures, which evaluate it lazily.
+
+Each expression becomes a `Code`: a function of the scope in which names are looked up and of the
+path under which the value is known. Paths give nodes their names: the member `z` makes the path
+`z`, the left side of a `+` in it `z.PlusArgs[0]`, the argument for the parameter `x` of a call
+`z.x`, the element 2 of an array `z[2]`; records, calls and branches of `if` add nothing themselves.
+
+Source: BrainScriptEvaluator.cpp (Evaluate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...framework.errors import nearest
+from ..network.network import Network
+from ..network.node import Node
+from . import syntax
+from .depth import MAX_ELEMENTS
+from .operators import INFIX, member_of_network, member_of_node, node_if, unary
+from .syntax import PRECEDENCE
+from .values import (
+    Array,
+    Closure,
+    Code,
+    Failure,
+    Instance,
+    Overload,
+    Path,
+    Record,
+    Thunk,
+    Value,
+    expect_array,
+    expect_boolean,
+    expect_function,
+    expect_integer,
+    expect_record,
+    type_name,
+)
+
+# What operators call their operands in the paths of nodes.
+_NAMES = {
+    "with": "With",
+    "*": "Times",
+    "/": "Div",
+    ".*": "ElementTimes",
+    "**": "Pow",
+    "%": "Mod",
+    "+": "Plus",
+    "-": "Minus",
+    "<": "LT",
+    "==": "Equal",
+    ">": "GT",
+    ">=": "GT",
+    "!=": "NotEqual",
+    "<=": "LE",
+    "&&": "And",
+    "||": "Or",
+    "^": "Xor",
+    ">>": "Before",
+    "<<": "Shift",
+}
+assert PRECEDENCE.keys() - _NAMES.keys() == {":", "=>"}
+
+
+def compile_expression(expression: syntax.Expression) -> Code:
+    """The code that evaluates an expression. Call it, and the code, inside `deep_calls`."""
+    return _COMPILERS[type(expression)](expression)
+
+
+def _literal(expression: syntax.Number | syntax.String | syntax.Boolean) -> Code:
+    value = expression.value
+
+    def literal(scope: Record, path: Path) -> Value:
+        return value
+
+    return literal
+
+
+def _identifier(expression: syntax.Identifier) -> Code:
+    name = expression.name
+
+    def identifier(scope: Record, path: Path) -> Value:
+        record = scope
+        while record is not None:
+            members = record.members
+            if name in members:
+                found = members[name]
+                return found.force() if found.__class__ is Thunk else found
+            record = record.parent
+        hint = nearest(name, scope.visible())
+        raise Failure(f"unknown identifier {name!r}{hint}", expression)
+
+    return identifier
+
+
+def _access(expression: syntax.Access) -> Code:
+    run_record = compile_expression(expression.record)
+    name = expression.name
+
+    def access(scope: Record, path: Path) -> Value:
+        owner = run_record(scope, path)
+        if isinstance(owner, Instance):
+            owner = owner.record
+        if isinstance(owner, Record):
+            value = owner.find(name, Thunk)
+            if value is Thunk:
+                hint = nearest(name, owner.members)
+                raise Failure(f"unknown identifier {name!r}{hint}", expression)
+            return value
+        if isinstance(owner, Node):
+            return member_of_node(owner, name, expression)
+        if isinstance(owner, Network):
+            return member_of_network(owner, name, expression)
+        raise Failure(f"expected a record, not a {type_name(owner)}", expression.record)
+
+    return access
+
+
+def _record(expression: syntax.Record) -> Code:
+    codes = [
+        (m.name, compile_expression(m.value), m.value, f".{m.name}") for m in expression.members
+    ]
+
+    def record(scope: Record, path: Path) -> Record:
+        inside = Record(scope.session, scope, expression)
+        members = inside.members
+        for name, code, value, piece in codes:
+            members[name] = Thunk(code, inside, (path, piece), value)
+        return inside
+
+    return record
+
+
+def _array(expression: syntax.Array) -> Code:
+    codes = [(compile_expression(item), item, f"[{i}]") for i, item in enumerate(expression.items)]
+
+    def array(scope: Record, path: Path) -> Array:
+        return Array([Thunk(code, scope, (path, piece), item) for code, item, piece in codes])
+
+    return array
+
+
+def _range(expression: syntax.Range) -> Code:
+    run_first = compile_expression(expression.first)
+    run_last = compile_expression(expression.last)
+    initializer = expression.initializer
+    run_initializer = compile_expression(initializer)
+
+    def element(index: int) -> Code:
+        def run(scope: Record, path: Path) -> Value:
+            function = run_initializer(scope, (None, "_lambda") if path else None)
+            return expect_function(function, initializer).call([float(index)], {}, path)
+
+        return run
+
+    def array(scope: Record, path: Path) -> Array:
+        first = run_first(scope, (path, ".array_first"))
+        last = run_last(scope, (path, ".array_last"))
+        first = expect_integer(first, expression.first)
+        last = expect_integer(last, expression.last)
+        function = run_initializer(scope, (path, "._initializer"))
+        if len(expect_function(function, initializer).parameters) != 1:
+            raise Failure("'array' requires a function of one argument, the index", initializer)
+        if last - first >= MAX_ELEMENTS:
+            raise Failure(f"an array of more than {MAX_ELEMENTS} elements", expression)
+        return Array(
+            [
+                Thunk(element(i), scope, (path, f"[{i}]") if path else None, initializer)
+                for i in range(first, last + 1)
+            ],
+            first,
+        )
+
+    return array
+
+
+def _lambda(expression: syntax.Lambda) -> Code:
+    body = compile_expression(expression.body)
+    parameters = expression.parameters
+    defaults = [
+        (m.name, compile_expression(m.value), m.value, f".{m.name}") for m in expression.optional
+    ]
+
+    def function(scope: Record, path: Path) -> Closure:
+        optional = {
+            name: Thunk(code, scope, (path, piece), value) for name, code, value, piece in defaults
+        }
+        return Closure(parameters, optional, body, scope, expression)
+
+    return function
+
+
+def _apply(expression: syntax.Apply) -> Code:
+    run_function = compile_expression(expression.function)
+    codes = [(compile_expression(argument), argument) for argument in expression.arguments]
+    named_codes = [(m.name, compile_expression(m.value), m) for m in expression.named]
+    count = len(codes)
+    called = _called_name(expression.function)
+
+    def apply(scope: Record, path: Path) -> Value:
+        function = expect_function(run_function(scope, path), expression.function)
+        if function.__class__ is Overload:
+            function = function.choose(count)
+        names = function.parameters
+        if len(names) != count:
+            raise Failure(
+                f"function expects {len(names)} positional parameters"
+                f"{' (' + ', '.join(names) + ')' if names else ''}, {count} were provided",
+                expression,
+            )
+        arguments = [
+            Thunk(code, scope, (path, "." + name), argument)
+            for (code, argument), name in zip(codes, names, strict=True)
+        ]
+        named = {
+            name: Thunk(code, scope, (path, "." + name), member)
+            for name, code, member in named_codes
+        }
+        try:
+            return function.call(arguments, named, path)
+        except Failure as failure:
+            failure.chain.append((called, expression.location))
+            raise
+
+    return apply
+
+
+def _called_name(function: syntax.Expression) -> str:
+    names = []
+    while isinstance(function, syntax.Access):
+        names.append(function.name)
+        function = function.record
+    if isinstance(function, syntax.Identifier):
+        names.append(function.name)
+        return f"in {'.'.join(reversed(names))} (...), called at"
+    return "called at"
+
+
+def _index(expression: syntax.Index) -> Code:
+    run_array = compile_expression(expression.array)
+    run_index = compile_expression(expression.index)
+
+    def index(scope: Record, path: Path) -> Value:
+        array = run_array(scope, (path, "._vector"))
+        array = expect_array(array, expression.array)
+        number = run_index(scope, (path, "._index"))
+        return array.at(expect_integer(number, expression.index), expression.index)
+
+    return index
+
+
+def _unary(expression: syntax.Unary) -> Code:
+    run_operand = compile_expression(expression.operand)
+    piece = {"+": None, "-": "._negate", "!": "._not"}[expression.operator]
+
+    def apply_unary(scope: Record, path: Path) -> Value:
+        inner = (path, piece) if piece else path
+        return unary(expression, run_operand(scope, inner), scope, path)
+
+    return apply_unary
+
+
+def _infix(expression: syntax.Infix) -> Code:
+    run_left = compile_expression(expression.left)
+    run_right = compile_expression(expression.right)
+    name = _NAMES[expression.operator]
+    left_piece, right_piece = f".{name}Args[0]", f".{name}Args[1]"
+    operate = INFIX[expression.operator]
+    decided = {"&&": False, "||": True}.get(expression.operator)
+
+    def infix(scope: Record, path: Path) -> Value:
+        left = run_left(scope, (path, left_piece))
+        if left is decided:
+            return left
+        right = run_right(scope, (path, right_piece))
+        return operate(expression, left, right, scope, path)
+
+    return infix
+
+
+def _if(expression: syntax.If) -> Code:
+    run_condition = compile_expression(expression.condition)
+    run_then = compile_expression(expression.then)
+    run_otherwise = compile_expression(expression.otherwise)
+
+    def choose(scope: Record, path: Path) -> Value:
+        condition = run_condition(scope, (path, ".if"))
+        if condition is True:
+            return run_then(scope, path)
+        if condition is False:
+            return run_otherwise(scope, path)
+        if isinstance(condition, Node):
+            then = run_then(scope, (path, ".then"))
+            otherwise = run_otherwise(scope, (path, ".else"))
+            return node_if(expression, condition, then, otherwise, scope, path)
+        return expect_boolean(condition, expression.condition)
+
+    return choose
+
+
+def _new(expression: syntax.New) -> Code:
+    run_argument = compile_expression(expression.argument)
+    name = expression.type
+
+    def new(scope: Record, path: Path) -> Value:
+        types = scope.session.types
+        runtime = types.get(name)
+        if runtime is None:
+            raise Failure(f"unknown runtime type {name!r}{nearest(name, types)}", expression)
+        record = run_argument(scope, None if runtime.names_inside_start_anew else path)
+        record = expect_record(record, expression.argument)
+        return runtime.construct(record, path, expression)
+
+    return new
+
+
+_COMPILERS: dict[type, Callable[..., Code]] = {
+    syntax.Number: _literal,
+    syntax.String: _literal,
+    syntax.Boolean: _literal,
+    syntax.Identifier: _identifier,
+    syntax.Access: _access,
+    syntax.Record: _record,
+    syntax.Array: _array,
+    syntax.Range: _range,
+    syntax.Lambda: _lambda,
+    syntax.Apply: _apply,
+    syntax.Index: _index,
+    syntax.Unary: _unary,
+    syntax.Infix: _infix,
+    syntax.If: _if,
+    syntax.New: _new,
+}

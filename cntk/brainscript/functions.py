@@ -1,0 +1,213 @@
+"""The classes behind BrainScript's functions on strings, numbers and values.
+
+`Format (x, '.2')` is `new StringFunction [ what = 'Format' ; arg = x ; how = '.2' ]`.
+
+Source: BrainScriptEvaluator.cpp (StringFunction, NumericFunction, CompareFunction, PrintAction,
+FailAction, Debug), ComputationNode.cpp (TensorShape and the vectors).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .depth import MAX_STRING
+from .printer import number_text
+from .session import RuntimeType
+from .syntax import Expression
+from .values import (
+    Array,
+    Failure,
+    Path,
+    Record,
+    Shape,
+    Value,
+    flatten,
+    force,
+    type_name,
+)
+
+_FORMAT = re.compile(r"[-+ #0]*([0-9]{0,3})(?:\.([0-9]{0,3}))?")
+
+
+def _indented(text: str, opening: str, closing: str, own_lines: bool) -> str:
+    inside = "\n".join("  " + line for line in text.split("\n"))
+    if own_lines:
+        return f"{opening}\n{inside}\n{closing}"
+    return f"{opening}{inside[1:]} {closing}"
+
+
+def show(value: Value, how: str = "", where: Expression | None = None) -> str:
+    """A value as text. `how` is the middle of a printf format, such as ".2" or "08"."""
+    if not _FORMAT.fullmatch(how):
+        raise Failure(f"{how!r} is not the middle of a printf format, such as '.2'", where)
+    return _show(value, how)
+
+
+def _show(value: Value, how: str) -> str:
+    if isinstance(value, str):
+        return f"%{how}s" % value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return str(value)
+        whole = value.is_integer() and abs(value) < 2**31
+        return f"%{how}d" % int(value) if whole else f"%{how}f" % value
+    if isinstance(value, Record):
+        members = [f"{name} = {_show(value.get(name), how)}" for name in sorted(value.members)]
+        return _indented("\n".join(members), "[", "]", True)
+    if isinstance(value, Array):
+        items = [_show(force(item), how) for item in value.items]
+        return _indented("\n".join(items), "(", ")", False)
+    return f"<{type_name(value)}>"
+
+
+def _string(record: Record, name: str) -> str:
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise Failure(f"expected a string, not a {type_name(value)}", record.place(name))
+    return value
+
+
+def _number(record: Record, name: str) -> float:
+    value = record.get(name)
+    if not isinstance(value, float):
+        raise Failure(f"expected a number, not a {type_name(value)}", record.place(name))
+    return value
+
+
+def _integer(record: Record, name: str) -> int:
+    value = _number(record, name)
+    if not value.is_integer():
+        raise Failure(f"expected an integer, not {number_text(abs(value))}", record.place(name))
+    return int(value)
+
+
+def _pair(record: Record, name: str) -> list[Value]:
+    value = record.get(name)
+    if not isinstance(value, Array) or len(value.items) != 2:
+        raise Failure(f"{name!r} must be an array of two", record.place(name))
+    return [force(item) for item in value.items]
+
+
+def _unknown(record: Record, what: str) -> Failure:
+    return Failure(f"unknown 'what' value: {what}", record.place("what"))
+
+
+def string_function(record: Record, path: Path, where: Expression) -> str:
+    """Format, Chr, Substr and Replace."""
+    what = _string(record, "what")
+    if what == "Format":
+        return show(record.get("arg"), _string(record, "how"), where)
+    if what == "Chr":
+        code = _integer(record, "arg")
+        if not 0 <= code < 0x110000:
+            raise Failure(f"no character has the code {code}", record.place("arg"))
+        return chr(code)
+    if what == "Substr":
+        text, begin = _string(record, "arg"), _integer(record, "pos")
+        count = _integer(record, "chars")
+        begin = min(max(0, len(text) + begin) if begin < 0 else begin, len(text))
+        return text[begin:] if count < 0 else text[begin : begin + count]
+    if what == "Replace":
+        text, old = _string(record, "arg"), _string(record, "replacewhat")
+        new = _string(record, "withwhat")
+        if not old:
+            return text
+        if len(text) + text.count(old) * len(new) > MAX_STRING:
+            raise Failure(f"a string of more than {MAX_STRING} characters", where)
+        return text.replace(old, new)
+    raise _unknown(record, what)
+
+
+def numeric_function(record: Record, path: Path, where: Expression) -> float:
+    """Floor, Ceil, Round, Abs, Length, Mod and IntDiv."""
+    what = _string(record, "what")
+    if what == "Length":
+        value = record.get("arg")
+        if isinstance(value, str):
+            return float(len(value))
+        if not isinstance(value, Array):
+            raise Failure(
+                f"expected a string or an array, not a {type_name(value)}", record.place("arg")
+            )
+        if value.first != 0:
+            raise Failure("the array is expected to begin with index 0", record.place("arg"))
+        return float(len(value.items))
+    if what in ("Mod", "IntDiv"):
+        pair = _pair(record, "args")
+        if not all(isinstance(v, float) and v.is_integer() for v in pair) or pair[1] == 0:
+            raise Failure(f"{what} takes two integers, the second not 0", record.place("args"))
+        quotient = math.trunc(pair[0] / pair[1])
+        return float(quotient) if what == "IntDiv" else math.fmod(*pair)
+    one = {"Floor": math.floor, "Ceil": math.ceil, "Abs": abs}.get(what)
+    if what == "Round":
+        one = lambda x: math.floor(x + 0.5)  # noqa: E731  halves go up
+    if one is None:
+        raise _unknown(record, what)
+    value = _number(record, "arg")
+    return float(one(value)) if math.isfinite(value) else value
+
+
+def compare_function(record: Record, path: Path, where: Expression) -> bool:
+    """IsSameObject, IsArray, IsDouble and IsBool."""
+    what = _string(record, "what")
+    if what == "IsSameObject":
+        first, second = _pair(record, "args")
+        return first is second
+    types = {"IsArray": Array, "IsDouble": float, "IsBool": bool}
+    if what not in types:
+        raise _unknown(record, what)
+    return isinstance(record.get("args"), types[what])
+
+
+def print_action(record: Record, path: Path, where: Expression) -> Value:
+    """Says the value of `what`, formatted as `how` says, and is that value."""
+    value = record.get("what")
+    how = record.own("how", "")
+    record.session.say(value if isinstance(value, str) and not how else show(value, how, where))
+    return value
+
+
+def fail_action(record: Record, path: Path, where: Expression) -> Value:
+    """Ends the evaluation with the message `what`."""
+    raise Failure(_string(record, "what"), record.place("what"))
+
+
+def debug(record: Record, path: Path, where: Expression) -> Value:
+    """Says `say` and the value if `enabled`; is the value."""
+    value = record.get("value")
+    if record.find("enabled", True):
+        say = record.find("say", "")
+        if say:
+            record.session.say(str(say))
+        record.session.say(show(value))
+    return value
+
+
+def _vector(member: str, kind: type) -> RuntimeType:
+    def construct(record: Record, path: Path, where: Expression) -> Shape:
+        items = flatten(record.get(member))
+        for item in items:
+            if not isinstance(item, kind):
+                raise Failure(f"{member!r} holds a {type_name(item)}", record.place(member))
+            if kind is float and not (item.is_integer() and abs(item) < 2**53):
+                raise Failure(f"expected an integer, not {item:g}", record.place(member))
+        return Shape(int(item) if kind is float else item for item in items)
+
+    return RuntimeType(construct)
+
+
+FUNCTION_TYPES = {
+    "StringFunction": RuntimeType(string_function),
+    "NumericFunction": RuntimeType(numeric_function),
+    "CompareFunction": RuntimeType(compare_function),
+    "PrintAction": RuntimeType(print_action),
+    "FailAction": RuntimeType(fail_action),
+    "Debug": RuntimeType(debug),
+    "TensorShape": _vector("dims", float),
+    "IntVector": _vector("items", float),
+    "SizeVector": _vector("items", float),
+    "BoolVector": _vector("items", bool),
+}

@@ -1,0 +1,177 @@
+"""Nodes made by BrainScript: `new ComputationNode [ operation = ... ; inputs = ... ]`.
+
+The record's members, and where it lacks one the scopes around it, give the node's attributes as
+its kind names them. A delay node reads its inputs when the network is put together, since they may
+depend on it.
+
+Source: ComputationNetworkBuilder.cpp (NewComputationNodeFromConfig), ComputationNode.h.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...framework.errors import OpscopeError, SlotError
+from ..network.catalogue import kind as find_kind
+from ..network.node import Node
+from ..text import Location
+from .syntax import Expression, LibrarySource
+from .values import (
+    Array,
+    Failure,
+    Instance,
+    Path,
+    Record,
+    Shape,
+    Value,
+    flatten,
+    path_text,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    from .session import Session
+
+# Values of `init` that draw from a generator. Source: InputAndParamNodes.cpp.
+RANDOM = frozenset(
+    "uniform uniform1 gaussian normal xavier glorotUniform glorotNormal heUniform heNormal".split()
+)
+
+
+def make_node(
+    session: Session,
+    operation: str,
+    path: Path,
+    inputs: list[Node] | None,
+    attributes: dict[str, Any],
+    where: Expression | None,
+) -> Node:
+    """A node that is in no network yet. `inputs` None: to be attached later."""
+    location = user_place(session, where)
+    try:
+        kind = find_kind(operation)
+        complete = kind.complete(attributes)
+    except OpscopeError as error:
+        raise Failure(str(error), where, type(error)) from None
+    node = Node(path_text(path) or operation, kind, inputs or (), complete, location)
+    if node.is_parameter:
+        node.learning_rate = complete["learningRateMultiplier"]
+        if _is_random(complete) and complete["randomSeed"] < 0:
+            complete["randomSeed"] = next(session.seeds)
+    if inputs is not None:
+        check_count(node, where)
+    return node
+
+
+def user_place(session: Session, where: Expression | None) -> Location | None:
+    """The place of an expression, or for one of the library that of what needs it in user text."""
+    if where is None or not isinstance(where.source, LibrarySource):
+        return where.location if where is not None else None
+    for thunk in reversed(session.waiting):
+        if not isinstance(thunk.expression.source, LibrarySource):
+            return thunk.expression.location
+    return where.location
+
+
+def _is_random(attributes: dict[str, Any]) -> bool:
+    """Whether a parameter's initial value is drawn: the default where nothing is said."""
+    if attributes["init"]:
+        return attributes["init"] in RANDOM
+    return not attributes["initFromFilePath"] and attributes["initValue"] == ""
+
+
+def check_count(node: Node, where: Expression | None) -> None:
+    """Whether the node has as many inputs as its kind takes."""
+    low, high = node.kind.inputs
+    count = len(node.inputs)
+    if count < low or (high is not None and count > high):
+        wanted = (
+            f"{low}" if low == high else f"at least {low}" if high is None else f"{low} to {high}"
+        )
+        raise Failure(
+            f"{node.name} {node.operation} operation: expected {wanted} inputs, but {count} were"
+            " given",
+            where,
+            SlotError,
+        )
+
+
+def constant(
+    session: Session, value: float, shape: tuple[int, ...], path: Path, where: Expression | None
+) -> Node:
+    """A parameter that does not learn, for a number among nodes."""
+    attributes = {"shape": shape, "initValue": value, "learningRateMultiplier": 0.0}
+    return make_node(session, "LearnableParameter", path, [], attributes, where)
+
+
+def plain(value: Value, where: Any = None) -> Any:
+    """A value as node attributes hold it: arrays as lists without nesting, records as dicts."""
+    if isinstance(value, Array):
+        return [plain(item, where) for item in flatten(value)]
+    if isinstance(value, Shape):
+        return tuple(value)
+    if isinstance(value, Record):
+        return {name: plain(value.get(name), where) for name in value.members}
+    return value
+
+
+def computation_node(record: Record, path: Path, where: Expression) -> Node:
+    """The constructor of the class `ComputationNode`."""
+    session = record.session
+    operation = record.get("operation")
+    if not isinstance(operation, str):
+        raise Failure("'operation' must be a string", record.expression)
+    try:
+        kind = find_kind(operation)
+    except OpscopeError as error:
+        raise Failure(str(error), where, type(error)) from None
+    attributes = {}
+    for name in kind.attributes:
+        value = record.find(name)
+        if value is not None:
+            attributes[name] = plain(value)
+    late = bool(kind.delay)
+    inputs = None if late else inputs_of(record, where)
+    node = make_node(session, operation, path, inputs, attributes, where)
+    tag = record.find("tag", "")
+    if tag:
+        node.tags.append(str(tag))
+    if late:
+        session.late[node] = (record, where)
+    return node
+
+
+def attach_late(session: Session, node: Node) -> None:
+    """Compute the inputs of a delay node that has none yet."""
+    pending = session.late.pop(node, None)
+    if pending is not None:
+        record, where = pending
+        node.inputs = inputs_of(record, where)
+        check_count(node, where)
+
+
+def inputs_of(record: Record, where: Expression) -> list[Node]:
+    """The member `inputs`: a node or an array of them; numbers become constants."""
+    value = record.find("inputs")
+    if value is None:
+        return []
+    return as_input_nodes(record.session, [value], record.place("inputs") or where)
+
+
+def as_input_nodes(session: Session, values: list[Value], where: Any) -> list[Node]:
+    """Nodes for the inputs of one node: arrays are flattened, numbers become constants."""
+    nodes = []
+    for item in flatten(Array(values)):
+        if isinstance(item, (float, bool)):
+            # The name that CNTK's library gives to such a constant.
+            path = (None, f"inputs.arr[{len(nodes)}].res")
+            item = constant(session, float(item), (1, 1), path, where)
+        elif isinstance(item, Instance):
+            item = session.as_node(item, where)
+        if not isinstance(item, Node):
+            raise Failure(
+                f"input {len(nodes)} of a node must be a ComputationNode, not a {type_name(item)}",
+                where,
+            )
+        nodes.append(item)
+    return nodes

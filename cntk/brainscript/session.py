@@ -1,0 +1,116 @@
+"""What one evaluation of BrainScript shares: limits, settings, classes, output, and its files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from ...framework.errors import FormatError, OpscopeError
+from ..network.network import Network
+from ..network.node import Node
+from ..text import Source
+from .syntax import Expression
+from .values import Failure, Instance, Path, Record, Thunk, Value
+
+MAX_FILE = 50_000_000  # bytes of a BrainScript file
+
+log = logging.getLogger("opscope.cntk")
+
+# The constructor of a runtime class: (its record, the path of the object, the `new`) -> the object.
+Constructor = Callable[[Record, Path, Expression], Value]
+
+
+@dataclass(frozen=True)
+class RuntimeType:
+    """A class that `new` can make.
+
+    With `names_inside_start_anew`, paths inside its record do not begin with the object's own path:
+    so it is for classes whose members can be reached with a dot.
+    """
+
+    construct: Constructor
+    names_inside_start_anew: bool = False
+
+
+@dataclass
+class Session:
+    """One evaluation.
+
+    Attributes:
+        types: the classes that `new` knows.
+        folders: where includes, models and initial values are looked for, besides the folder of the
+            file that names them.
+        load_model: reads the model file of a name for `BS.Network.Load`.
+        seeds: gives the seeds of random initial values, in the order in which parameters are made;
+            CNTK has one counter for all networks of a process.
+        say: takes the lines of `Print`, `Debug` and `Trace`.
+    """
+
+    types: Mapping[str, RuntimeType]
+    folders: Sequence[pathlib.Path] = ()
+    load_model: Callable[[str], Network] | None = None
+    say: Callable[[str], None] = log.info
+    seeds: Iterator[int] = field(default_factory=lambda: count(1))
+    calls: int = 0
+    depth: int = 0
+    waiting: list[Thunk] = field(default_factory=list)
+    # Delay nodes whose inputs are not attached yet, with the record that names them.
+    late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
+
+    def as_node(self, instance: Instance, where: Expression) -> Node:
+        """The node that an object of the redesigned top level stands for."""
+        raise Failure(f"a {instance.type} is no ComputationNode", where)
+
+    def find_file(self, name: str, near: Source | None = None) -> pathlib.Path | None:
+        """The file called `name`, or None: as it is, then in the folders."""
+        return find_file(name, self.folders, near)
+
+
+def find_file(
+    name: str, folders: Sequence[pathlib.Path], near: Source | None = None
+) -> pathlib.Path | None:
+    """The file called `name`: in the folder of the file that names it, in `folders` (with its path,
+    then by its name alone), in the working directory.
+
+    Source: BrainScriptParser.cpp (FindSourceFile).
+    """
+    relative = pathlib.Path(name.replace("\\", "/") if os.sep == "/" else name)
+    near_folder = [pathlib.Path(near.name).parent] if near is not None else []
+    places = [folder / relative for folder in (*near_folder, *folders)]
+    places.append(relative)
+    places += [folder / relative.name for folder in folders]
+    for place in places:
+        try:
+            if place.is_file():
+                return place
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def read_source(path: pathlib.Path) -> Source:
+    """The text of a file.
+
+    Raises:
+        FormatError: it cannot be read, is far too long, or is no UTF-8 text.
+    """
+    try:
+        if path.stat().st_size > MAX_FILE:
+            raise FormatError(f"{path}: longer than {MAX_FILE} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror or error}") from error
+    try:
+        return Source(str(path), data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: not UTF-8 text, at byte {error.start}") from error
+
+
+def as_failure(error: OpscopeError, where: Any) -> Failure:
+    """An error of another part of the package, at a place of this text."""
+    return Failure(str(error), where, type(error))

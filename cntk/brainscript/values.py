@@ -1,0 +1,384 @@
+"""What BrainScript expressions evaluate to, and the lazy values that stand for them before.
+
+Numbers are floats, strings str, booleans bool, nodes and networks those of `cntk.network`; the
+other kinds of values are here. A value is computed when it is first asked for: until then a record
+member, an argument or an array element is a `Thunk`. A thunk that is asked for while it is being
+computed is a circular definition.
+
+Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLambda).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...framework.errors import FormatError, OpscopeError, nearest
+from ..network.network import Network
+from ..network.node import Node
+from ..text import Location, located
+from .depth import MAX_CALLS, MAX_DEPTH
+from .syntax import Expression, Member
+
+if TYPE_CHECKING:
+    from .session import Session
+
+Value = Any
+# The path that names what an expression makes, innermost piece first: ((None, ".z"), "[2]") is
+# `z[2]`. As pairs, paths cost nothing where no node is named; None is the empty path.
+Path = tuple[Any, str] | None
+# A compiled expression: (scope for its names, path that names what it makes) -> its value.
+Code = Callable[["Record", Path], Value]
+
+
+class Failure(Exception):
+    """An error on its way out; `error` makes the package's error that the user sees."""
+
+    def __init__(
+        self,
+        message: str,
+        where: Expression | Member | Location | None,
+        error_class: type[OpscopeError] = FormatError,
+        chain: Sequence[tuple[str, Location | None]] = (),
+    ):
+        super().__init__(message)
+        self.message = message
+        self.location = where if where is None or isinstance(where, Location) else where.location
+        self.error_class = error_class
+        self.chain = list(chain)
+
+    def error(self) -> OpscopeError:
+        return located(self.error_class, self.message, self.location, self.chain)
+
+
+def path_text(path: Path) -> str:
+    """A path as the name of a node: `layers[0].W`."""
+    pieces = []
+    while path is not None:
+        path, piece = path
+        pieces.append(piece)
+    return "".join(reversed(pieces)).removeprefix(".")
+
+
+class Thunk:
+    """A value that is computed by `code` in `scope` when it is first needed.
+
+    `expression` is its text, `path` names the nodes made by it.
+    """
+
+    __slots__ = ("code", "expression", "path", "running", "scope", "value")
+
+    def __init__(self, code: Code, scope: Record, path: Path, expression: Expression | Member):
+        self.code = code
+        self.scope = scope
+        self.path = path
+        self.expression = expression
+        self.running = False
+        self.value = Thunk  # the class itself stands for "not computed yet"
+
+    def force(self) -> Value:
+        """The value, computed now if it has not been."""
+        if self.value is not Thunk:
+            return self.value
+        waiting = self.scope.session.waiting
+        if self.running:
+            raise _circular(self, waiting)
+        if len(waiting) >= MAX_DEPTH:
+            raise Failure(f"more than {MAX_DEPTH} values need each other", self.expression)
+        self.running = True
+        waiting.append(self)
+        try:
+            value = self.code(self.scope, self.path)
+        finally:
+            self.running = False
+            waiting.pop()
+        self.value = value
+        return value
+
+
+def _circular(thunk: Thunk, waiting: list[Thunk]) -> Failure:
+    cycle = waiting[waiting.index(thunk) :]
+    names = [path_text(t.path) for t in (*cycle[:4], *cycle[4:][-3:], thunk)]
+    if len(cycle) > 7:
+        names.insert(4, "...")
+    chain = [(f"needs {path_text(t.path)}, computed at", t.expression.location) for t in cycle]
+    return Failure(
+        f"circular reference: the value is needed to compute itself ({' -> '.join(names)})",
+        thunk.expression,
+        chain=chain,
+    )
+
+
+def force(value: Value) -> Value:
+    """The value of a thunk, or of what is one already."""
+    return value.force() if value.__class__ is Thunk else value
+
+
+class Record:
+    """Members by name, and the scope around, where names are looked up that it lacks."""
+
+    __slots__ = ("expression", "members", "parent", "session")
+
+    def __init__(
+        self,
+        session: Session,
+        parent: Record | None,
+        expression: Expression | Member | None = None,
+        members: dict[str, Value] | None = None,
+    ):
+        self.session = session
+        self.parent = parent
+        self.expression = expression
+        self.members: dict[str, Value] = {} if members is None else members
+
+    def find(self, name: str, default: Value = None) -> Value:
+        """The value of a name here or in the scopes around."""
+        record: Record | None = self
+        while record is not None:
+            found = record.members.get(name, Thunk)
+            if found is not Thunk:
+                return found.force() if found.__class__ is Thunk else found
+            record = record.parent
+        return default
+
+    def own(self, name: str, default: Value = None) -> Value:
+        """The value of a member, without the scopes around."""
+        return force(self.members.get(name, default))
+
+    def get(self, name: str) -> Value:
+        """The value of a name that must be there."""
+        value = self.find(name, Thunk)
+        if value is Thunk:
+            raise Failure(f"required parameter {name!r} not found", self.expression)
+        return value
+
+    def place(self, name: str) -> Location | None:
+        """Where the value of a name was written, or else the record."""
+        record: Record | None = self
+        while record is not None:
+            found = record.members.get(name)
+            if found is not None:
+                if found.__class__ is Thunk:
+                    return found.expression.location
+                break
+            record = record.parent
+        return self.expression.location if self.expression is not None else None
+
+    def visible(self) -> set[str]:
+        """All names that can be looked up from here."""
+        names: set[str] = set()
+        record: Record | None = self
+        while record is not None:
+            names.update(record.members)
+            record = record.parent
+        return names
+
+
+class Array:
+    """Elements, some not computed yet, counted from `first`."""
+
+    __slots__ = ("first", "items")
+
+    def __init__(self, items: list[Value], first: int = 0):
+        self.items = items
+        self.first = first
+
+    def at(self, index: int, where: Expression) -> Value:
+        """The element at `index`."""
+        offset = index - self.first
+        if not 0 <= offset < len(self.items):
+            last = self.first + len(self.items) - 1
+            raise Failure(f"Index {index} out of bounds [{self.first}..{last}]", where)
+        return force(self.items[offset])
+
+
+def flatten(value: Value) -> list[Value]:
+    """The elements of an array and of the arrays in it, or the single value that it is."""
+    if not isinstance(value, Array):
+        return [value]
+    flat = []
+    stack = [iter(value.items)]
+    while stack:
+        for item in stack[-1]:
+            item = item.force() if item.__class__ is Thunk else item
+            if isinstance(item, Array):
+                stack.append(iter(item.items))
+                break
+            flat.append(item)
+        else:
+            stack.pop()
+    return flat
+
+
+class Function:
+    """Base of functions: names of the positional parameters, and the optional ones."""
+
+    __slots__ = ("optional", "parameters")
+
+    def __init__(self, parameters: Sequence[str], optional: Mapping[str, Thunk]):
+        self.parameters = tuple(parameters)
+        self.optional = optional
+
+    @abstractmethod
+    def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        """The result for one argument per parameter; `path` names what it makes."""
+
+    def complete(self, named: dict[str, Value]) -> dict[str, Value]:
+        """The optional parameters with what is given for them, or their defaults."""
+        for name, value in named.items():
+            if name not in self.optional:
+                raise Failure(
+                    f"function does not have an optional argument {name!r}"
+                    + nearest(name, self.optional),
+                    value.expression if isinstance(value, Thunk) else None,
+                )
+        return {**self.optional, **named}
+
+
+class Closure(Function):
+    """A lambda or macro with the scope that it was written in."""
+
+    __slots__ = ("body", "expression", "scope")
+
+    def __init__(
+        self,
+        parameters: Sequence[str],
+        optional: Mapping[str, Thunk],
+        body: Code,
+        scope: Record,
+        expression: Expression,
+    ):
+        super().__init__(parameters, optional)
+        self.body = body
+        self.scope = scope
+        self.expression = expression
+
+    def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        session = self.scope.session
+        session.calls += 1
+        if session.calls > MAX_CALLS:
+            raise Failure(f"more than {MAX_CALLS} function calls", self.expression)
+        if session.depth >= MAX_DEPTH:
+            raise Failure(f"more than {MAX_DEPTH} nested function calls", self.expression)
+        members = self.complete(named) if named else dict(self.optional)
+        members.update(zip(self.parameters, arguments, strict=True))
+        session.depth += 1
+        try:
+            return self.body(Record(session, self.scope, self.expression, members), path)
+        finally:
+            session.depth -= 1
+
+
+class Overload(Function):
+    """Several functions under one name, told apart by the number of positional parameters."""
+
+    __slots__ = ("functions",)
+
+    def __init__(self, functions: Sequence[Function]):
+        super().__init__(functions[0].parameters, functions[0].optional)
+        self.functions = functions
+
+    def choose(self, count: int) -> Function:
+        """The function of so many parameters, or the first."""
+        for function in self.functions:
+            if len(function.parameters) == count:
+                return function
+        return self.functions[0]
+
+    def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        return self.choose(len(arguments)).call(arguments, named, path)
+
+
+class Composition(Function):
+    """`first >> second`: the second function of what the first returns."""
+
+    __slots__ = ("first", "second")
+
+    def __init__(self, first: Function, second: Function):
+        super().__init__(first.parameters, first.optional)
+        self.first = first
+        self.second = second
+
+    def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        inner = self.first.call(arguments, named, (path, ".arg"))
+        return self.second.call([inner], {}, path)
+
+
+class Instance:
+    """An object of the redesigned top level: a class and the record that defines it."""
+
+    __slots__ = ("expression", "path", "record", "type")
+
+    def __init__(self, type: str, record: Record, path: Path, expression: Expression | None):
+        self.type = type
+        self.record = record
+        self.path = path
+        self.expression = expression
+
+    def __repr__(self) -> str:
+        return f"new {self.type} [...]"
+
+
+class Shape(tuple):
+    """What `new TensorShape`, `IntVector` and their like give."""
+
+    __slots__ = ()
+
+
+def type_name(value: Value) -> str:
+    """What a user calls the type of a value."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float):
+        return "number"
+    if isinstance(value, Instance):
+        return value.type
+    names = {
+        str: "string",
+        Record: "record",
+        Array: "array",
+        Node: "ComputationNode",
+        Network: "ComputationNetwork",
+        Shape: "TensorShape",
+    }
+    if isinstance(value, Function):
+        return "function"
+    return names.get(type(value), type(value).__name__)
+
+
+def expect_number(value: Value, where: Expression) -> float:
+    if not isinstance(value, float):
+        raise Failure(f"expected a number, not a {type_name(value)}", where)
+    return value
+
+
+def expect_integer(value: Value, where: Expression) -> int:
+    number = expect_number(value, where)
+    if not number.is_integer():
+        raise Failure(f"expected an integer, not {number:g}", where)
+    return int(number)
+
+
+def expect_boolean(value: Value, where: Expression) -> bool:
+    if not isinstance(value, bool):
+        raise Failure(f"expected a boolean, not a {type_name(value)}", where)
+    return value
+
+
+def expect_record(value: Value, where: Expression) -> Record:
+    if not isinstance(value, Record):
+        raise Failure(f"expected a record, not a {type_name(value)}", where)
+    return value
+
+
+def expect_function(value: Value, where: Expression) -> Function:
+    if not isinstance(value, Function):
+        raise Failure(f"expected a function, not a {type_name(value)}", where)
+    return value
+
+
+def expect_array(value: Value, where: Expression) -> Array:
+    if not isinstance(value, Array):
+        raise Failure(f"expected an array, not a {type_name(value)}", where)
+    return value
