@@ -12,6 +12,8 @@ _HOMES = {
     "IoSpecification": ".request",
     "simple_request": ".request",
     "compile_request": ".pipeline",
+    "compile_segments": ".pipeline",
+    "CachingCompiler": ".caching",
     "compile_computation": ".pipeline",
     "compile_forward": ".pipeline",
     "prepare_for_test": ".collapse",

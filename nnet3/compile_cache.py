@@ -1,16 +1,14 @@
-"""Compiled computations of a network by request: each request is compiled once."""
+"""Ready computers of a network by request: each request is compiled once."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from ..framework.backend import Place
-from ..framework.errors import OpscopeError
 from ..framework.scope import Scope
+from .caching import CachingCompiler, RecentCache
 from .computer import NnetComputer
+from .lower_commands import lower_computation
 from .nnet import Nnet
 from .optimize import OptimizeOptions
-from .pipeline import compile_request
 from .request import ComputationRequest
 
 
@@ -22,6 +20,7 @@ class ComputerCache:
         place: where to compute; the CPU by default.
         optimize: as `compile_request` takes it.
         capacity: of how many requests computers are kept; the least recently used goes first.
+        shortcut: as `CachingCompiler` takes it.
 
     Raises:
         OpscopeError: the capacity is not positive.
@@ -33,14 +32,12 @@ class ComputerCache:
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
         capacity: int = 64,
+        shortcut: bool = True,
     ) -> None:
-        if capacity < 1:
-            raise OpscopeError(f"a cache of {capacity} computations")
         self.nnet = nnet
-        self.optimize = optimize
-        self.capacity = capacity
+        self._compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
         self._shared = Scope(place)
-        self._computers: OrderedDict[object, NnetComputer] = OrderedDict()
+        self._computers: RecentCache[NnetComputer] = RecentCache(capacity)
 
     def __len__(self) -> int:
         return len(self._computers)
@@ -51,13 +48,8 @@ class ComputerCache:
         Raises:
             As `compile_request`.
         """
-        key = request.key()
-        computer = self._computers.get(key)
-        if computer is not None:
-            self._computers.move_to_end(key)
-            return computer
-        desc = compile_request(self.nnet, request, self.optimize)
-        computer = self._computers[key] = NnetComputer(desc, self.nnet, shared=self._shared)
-        if len(self._computers) > self.capacity:
-            self._computers.popitem(last=False)
-        return computer
+        return self._computers.get(request.key(), lambda: self._make(request))
+
+    def _make(self, request: ComputationRequest) -> NnetComputer:
+        desc = lower_computation(self._compiler.compile(request))
+        return NnetComputer(desc, self.nnet, shared=self._shared)

@@ -63,7 +63,7 @@ class Compiler:
 
     Raises:
         NotComputableError, ShapeError, FormatError: see `graph.Graph`.
-        ShapeError: several requests want the model's derivative, or differ in what they store.
+        ShapeError: one of several requests wants derivatives, or they differ in what they store.
     """
 
     def __init__(self, topology: Topology, *requests: ComputationRequest):
@@ -77,9 +77,8 @@ class Compiler:
 
     def _check(self) -> None:
         for request in self.requests:
-            request.needs_derivatives()
-            if len(self.requests) > 1 and request.need_model_derivative:
-                raise ShapeError("the model's derivative wants a computation of one request")
+            if request.needs_derivatives() and len(self.requests) > 1:
+                raise ShapeError("derivatives are computed for one request alone, not in segments")
             if request.store_component_stats != self.requests[0].store_component_stats:
                 raise ShapeError("either all or none of the requests store statistics")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..proto import net_pb2 as pb
+from .caching import CachingCompiler
 from .compiler import Compiler
 from .computation import Computation
 from .lower_commands import lower_computation
@@ -28,12 +31,15 @@ def compile_request(
     request: ComputationRequest,
     optimize: bool | OptimizeOptions = True,
     natural_gradient: bool = False,
+    shortcut: bool = True,
 ) -> pb.NetDesc:
     """The op list that computes a request: see `lower_commands` for its variables.
 
     Args:
         optimize: all passes, none, or those that the options switch on.
         natural_gradient: components that have natural gradient make their gradients by it.
+        shortcut: a request for many like sequences is compiled for two of them and expanded, which
+            gives the same and is quicker.
 
     Example:
         request = ComputationRequest.parse(open("request.txt").read())
@@ -42,11 +48,26 @@ def compile_request(
     Raises:
         As `compile_computation`.
     """
-    computation = compile_computation(nnet, request)
+    computation = CachingCompiler(nnet, optimize, shortcut, capacity=2).compile(request)
+    return lower_computation(computation, natural_gradient=natural_gradient)
+
+
+def compile_segments(
+    nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
+) -> pb.NetDesc:
+    """The op list of several requests in turn, for `SegmentComputer`.
+
+    Each may read what those before it computed, and gives only what these have not got.
+
+    Raises:
+        ShapeError: a request wants derivatives, or lists rows of an earlier one.
+        As `compile_computation`.
+    """
+    computation = Compiler(nnet.topology(), *requests).compile()
     if optimize:
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
-    return lower_computation(computation, natural_gradient=natural_gradient)
+    return lower_computation(computation)
 
 
 def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:

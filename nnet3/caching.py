@@ -1,0 +1,98 @@
+"""Compiling each request once, and requests for many like sequences by way of two.
+
+Source: Kaldi's CachingOptimizingCompiler (nnet-optimize.cc).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from ..framework.errors import OpscopeError
+from .compiler import Compiler
+from .computation import Computation
+from .nnet import Nnet
+from .optimize import OptimizeOptions
+from .optimize import optimize as run_passes
+from .request import ComputationRequest
+from .shortcut import decompose, expand
+
+Value = TypeVar("Value")
+
+
+class RecentCache(Generic[Value]):
+    """Values by key; at most `capacity` are kept, the least recently used goes first.
+
+    Raises:
+        OpscopeError: the capacity is not positive.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise OpscopeError(f"a cache of {capacity} computations")
+        self.capacity = capacity
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of a key, which `make` makes where it is not there."""
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        value = self._values[key] = make()
+        if len(self._values) > self.capacity:
+            self._values.popitem(last=False)
+        return value
+
+
+class CachingCompiler:
+    """Compiles and optimises requests for one network.
+
+    Args:
+        nnet: the network; its structure must not change meanwhile.
+        optimize: all passes, none, or those that the options switch on.
+        shortcut: whether requests for many like sequences are compiled for two and expanded; the
+            result is the same.
+        capacity: of how many requests the computations are kept.
+
+    Raises:
+        OpscopeError: the capacity is not positive.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        optimize: bool | OptimizeOptions = True,
+        shortcut: bool = True,
+        capacity: int = 64,
+    ) -> None:
+        self._topology = nnet.topology()
+        self._options = optimize if isinstance(optimize, OptimizeOptions) else None
+        self._optimize = bool(optimize)
+        self._shortcut = shortcut
+        self._cache: RecentCache[Computation] = RecentCache(capacity)
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def compile(self, request: ComputationRequest) -> Computation:
+        """The computation of a request.
+
+        Raises:
+            NotComputableError: an output needs rows that the request does not give.
+            FormatError, ShapeError: the request does not fit the network.
+        """
+        return self._cache.get(request.key(), lambda: self._compile(request))
+
+    def _compile(self, request: ComputationRequest) -> Computation:
+        parts = decompose(request) if self._shortcut else None
+        if parts is not None:
+            few, count = parts
+            computation = expand(self.compile(few), count)
+            if computation is not None:
+                return computation
+        computation = Compiler(self._topology, request).compile()
+        return run_passes(computation, self._options) if self._optimize else computation

@@ -1,0 +1,188 @@
+"""Shortcut compilation: a request for many sequences is compiled for two, and the result expanded.
+
+It is for requests that ask the same of every n = 0, 1, ..., N - 1. In every matrix of such a
+computation the rows that differ in n alone lie at one distance, its stride: blocks of stride rows
+with n = 0, as many with n = 1, and so on. So the place of every row among N sequences is known from
+its place among two. Source: Kaldi's ExpandComputation (nnet-optimize-utils.cc).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from .computation import Command, Computation, MatrixInfo
+from .compute.time_grid import precompute_indexes
+from .request import ComputationRequest, IoSpecification
+
+_FEW = 2  # sequences that are compiled
+
+
+def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
+    """The request for two sequences, and how many there are; None where they are not all alike."""
+    counts = set()
+    few = []
+    for io in (*request.inputs, *request.outputs):
+        stride = n_stride(io.indexes)
+        if not stride:
+            return None
+        counts.add(int(io.indexes[-1, 0]) + 1)
+        few.append(replace(io, indexes=_with_sequences(io.indexes, stride, _FEW)))
+    if len(counts) != 1 or min(counts) <= _FEW:
+        return None
+    inputs: list[IoSpecification] = few[: len(request.inputs)]
+    outputs: list[IoSpecification] = few[len(request.inputs) :]
+    return replace(request, inputs=inputs, outputs=outputs), counts.pop()
+
+
+def n_stride(indexes: np.ndarray) -> int:
+    """The distance of rows that differ in n alone; 0 where it is not one for all rows.
+
+    Args:
+        indexes: int32 [rows, 3]: n, t, x, with n = 0 .. N - 1 and N the last row's n + 1.
+    """
+    rows = len(indexes)
+    count = int(indexes[-1, 0]) + 1 if rows else 0
+    if count < 2 or rows % count or indexes[0, 0]:
+        return 0
+    size = rows // count
+    second = np.array([1, *indexes[0, 1:]], indexes.dtype)
+    for stride in dict.fromkeys((1, size)):
+        if (indexes[stride] == second).all() and _is_stride(indexes, stride, count):
+            return stride
+    for stride in np.flatnonzero((indexes[: size + 1] == second).all(axis=1)).tolist():
+        if _is_stride(indexes, stride, count):
+            return stride
+    return 0
+
+
+def _is_stride(indexes: np.ndarray, stride: int, count: int) -> bool:
+    if len(indexes) % (stride * count):
+        return False
+    blocks = indexes.reshape(-1, count, stride, 3)
+    if not (blocks[..., 0] == np.arange(count)[:, None]).all():
+        return False
+    return bool((blocks[..., 1:] == blocks[:, :1, :, 1:]).all())
+
+
+def _with_sequences(indexes: np.ndarray, stride: int, count: int) -> np.ndarray:
+    """The same rows for `count` sequences, at the same stride."""
+    before = int(indexes[-1, 0]) + 1
+    blocks = indexes.reshape(-1, before, stride, 3)
+    result = np.repeat(blocks[:, :1], count, axis=1)
+    result[..., 0] = np.arange(count)[:, None]
+    return result.reshape(-1, 3)
+
+
+def expand(computation: Computation, count: int) -> Computation | None:
+    """The computation for `count` sequences, from that for two; None where it is not regular."""
+    try:
+        return _Expander(computation, count).expanded()
+    except _IrregularError:
+        return None
+
+
+class _IrregularError(Exception):
+    """Rows of a computation do not lie as those of two equal sequences."""
+
+
+class _Expander:
+    def __init__(self, computation: Computation, count: int):
+        self.before = computation
+        self.count = count
+        self.strides = [1]
+        known: dict[int, int] = {}  # many matrices share their indexes
+        for matrix in computation.matrices[1:]:
+            name = id(matrix.indexes)
+            if name not in known:
+                known[name] = 0 if matrix.indexes is None else n_stride(matrix.indexes)
+                if not known[name] or matrix.indexes[-1, 0] != _FEW - 1:  # type: ignore[index]
+                    raise _IrregularError
+            self.strides.append(known[name])
+        self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        submatrices = computation.submatrices
+        self.stride = np.array([self.strides[s.matrix] for s in submatrices])
+        for s, stride in zip(submatrices[1:], self.stride[1:].tolist(), strict=True):
+            if s.row % (_FEW * stride) or s.rows % (_FEW * stride):
+                raise _IrregularError
+
+    def expanded(self) -> Computation:
+        """See `expand`."""
+        before, count = self.before, self.count
+        result = replace(
+            before,
+            matrices=[before.matrices[0], *map(self._matrix, range(1, len(before.matrices)))],
+            submatrices=[
+                replace(s, row=s.row // _FEW * count, rows=s.rows // _FEW * count)
+                for s in before.submatrices
+            ],
+            commands=[c if c.rows is None else self._command(c) for c in before.commands],
+            precomputed=list(before.precomputed),
+            step_indexes={},
+        )
+        self._precompute(result)
+        return result
+
+    def _matrix(self, number: int) -> MatrixInfo:
+        matrix = self.before.matrices[number]
+        indexes = _with_sequences(matrix.indexes, self.strides[number], self.count)  # type: ignore[arg-type]
+        return replace(matrix, rows=len(indexes), indexes=indexes)
+
+    def _precompute(self, result: Computation) -> None:
+        for command in result.commands:
+            number = command.precomputed
+            if command.type != "Propagate" or not number:
+                continue
+            sides = []
+            for indexes in self.before.step_indexes[command.step]:
+                stride = n_stride(indexes)
+                if not stride:
+                    raise _IrregularError
+                sides.append(_with_sequences(indexes, stride, self.count))
+            component = result.topology.nodes[command.node].component
+            result.precomputed[number] = precompute_indexes(component, *sides)
+
+    # Row numbers
+
+    def _command(self, command: Command) -> Command:
+        place, n = self._target(command.target)
+        rows = command.rows[place]  # type: ignore[index]
+        if command.type.endswith("Multi"):
+            there = rows[:, 0] >= 0
+            moved = self._moved(rows[:, 0], rows[:, 1], n, there)
+            rows = np.stack((rows[:, 0], np.where(there, moved, -1)), axis=1)
+        elif command.type == "AddRowRanges":
+            there = rows[:, 1] > rows[:, 0]
+            first = self._moved(command.source, rows[:, 0], n, there)
+            last = self._moved(command.source, rows[:, 1] - 1, n, there)
+            rows = np.stack((first, last + 1), axis=1)
+            rows[~there] = -1
+        else:
+            there = rows >= 0
+            rows = np.where(there, self._moved(command.source, rows, n, there), -1)
+        return replace(command, rows=rows.astype(np.int32))
+
+    def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray]:
+        """For every new row of a sub-matrix the old row with n = 0, and the n of the new one."""
+        s = self.before.submatrices[submatrix]
+        key = s.rows, int(self.stride[submatrix])
+        found = self._places.get(key)
+        if found is None:
+            rows, stride = key
+            old = np.arange(rows).reshape(-1, _FEW, 1, stride)[:, :1]
+            shape = len(old), self.count, stride
+            place = np.broadcast_to(old[:, 0], shape).reshape(-1)
+            n = np.broadcast_to(np.arange(self.count)[:, None], shape).reshape(-1)
+            found = self._places[key] = place, n
+        return found
+
+    def _moved(
+        self, submatrix: int | np.ndarray, rows: np.ndarray, n: np.ndarray, there: np.ndarray
+    ) -> np.ndarray:
+        """The new numbers of the rows n that stand for old rows with n = 0; any where not there."""
+        stride = self.stride[submatrix]
+        block, within = np.divmod(rows, _FEW * stride)
+        if (within >= stride)[there].any():
+            raise _IrregularError
+        return (block * self.count + n) * stride + within

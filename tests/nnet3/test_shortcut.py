@@ -1,0 +1,130 @@
+"""Shortcut compilation: strides, which requests it is for, equal numbers; the caching compiler."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opscope.framework.errors import OpscopeError
+from opscope.nnet3.caching import CachingCompiler, RecentCache
+from opscope.nnet3.compiler import Compiler
+from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.pipeline import compile_request
+from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.nnet3.shortcut import decompose, expand, n_stride
+
+NET = """\
+input-node name=input dim=3
+component name=a type=TdnnComponent time-offsets=-1,0,2 input-dim=3 output-dim=4
+component name=b type=NaturalGradientAffineComponent input-dim=8 output-dim=4
+component-node name=a component=a input=input
+component-node name=b component=b input=Append(a, IfDefined(Offset(b, -1)))
+output-node name=output input=Sum(b, Offset(a, 1))
+"""
+
+
+def rows(name, ns, ts, has_deriv=True, by_time=False):
+    listed = [(n, t, 0) for n in ns for t in ts]
+    if by_time:
+        listed.sort(key=lambda row: row[1])
+    return IoSpecification(name, np.array(listed), has_deriv)
+
+
+def request(ns, by_time=False):
+    return ComputationRequest(
+        [rows("input", ns, range(-1, 7), by_time=by_time)],
+        [rows("output", ns, range(4), by_time=by_time)],
+        need_model_derivative=True,
+    )
+
+
+def net():
+    return Nnet.from_config_text(NET, 0)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "stride"),
+    [
+        ([(n, t, 0) for t in range(4) for n in range(3)], 1),
+        ([(n, t, 0) for n in range(3) for t in range(4)], 4),
+        ([(n, 2 * b + t, 0) for b in range(2) for n in range(3) for t in range(2)], 2),
+        ([(n, 5, 0) for n in range(3)], 1),
+        ([(0, 5, 0), (0, 6, 0)], 0),
+        ([(1, 5, 0), (0, 5, 0)], 0),
+        ([(0, 5, 0), (1, 6, 0)], 0),
+        ([(0, 5, 0), (1, 5, 0), (0, 6, 0), (1, 7, 0)], 0),
+        ([(0, 5, 0), (2, 5, 0), (1, 5, 0)], 0),
+        (np.zeros((0, 3)), 0),
+    ],
+)
+def test_stride(indexes, stride):
+    assert n_stride(np.array(indexes, np.int32).reshape(-1, 3)) == stride
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_decompose(by_time):
+    few, count = decompose(request(range(7), by_time))
+    assert count == 7
+    assert few.key() == request(range(2), by_time).key()
+
+
+def test_requests_that_are_compiled_as_they_are():
+    assert decompose(request(range(2))) is None
+    assert decompose(request((0, 1, 3))) is None
+    mixed = request(range(4))
+    mixed.outputs[0] = rows("output", range(3), range(4))
+    assert decompose(mixed) is None
+    mixed.outputs[0] = IoSpecification("output", np.array([(n, n, 0) for n in range(4)]), True)
+    assert decompose(mixed) is None
+    assert len(CachingCompiler(net()).compile(mixed).commands) > 0
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_equal_commands_and_numbers(optimize, by_time):
+    nnet, wanted, rng = net(), request(range(5), by_time), np.random.default_rng(1)
+    x, dy = rng.standard_normal((40, 3)), rng.standard_normal((20, 4))
+    results = []
+    for shortcut in (True, False):
+        compiler = CachingCompiler(nnet, optimize, shortcut)
+        computation = compiler.compile(wanted)
+        desc = compile_request(nnet, wanted, optimize, shortcut=shortcut)
+        computer = NnetComputer(desc, nnet)
+        computer.accept_input("input", x)
+        computer.run()
+        output = computer.get_output("output")
+        computer.accept_input("output", dy)
+        computer.run()
+        numbers = output, computer.get_output("input"), computer.model_derivative()
+        results.append(
+            (computation.to_kaldi(), desc.SerializeToString(deterministic=True), numbers)
+        )
+    assert results[0][:2] == results[1][:2]
+    for one, other in zip(results[0][2], results[1][2], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_irregular_computations_are_not_expanded():
+    computation = Compiler(net().topology(), request(range(2))).compile()
+    assert expand(computation, 4) is not None
+    matrices = list(computation.matrices)
+    matrices[1] = replace(matrices[1], indexes=matrices[1].indexes[::-1])
+    assert expand(replace(computation, matrices=matrices), 4) is None
+    cut = replace(computation.submatrices[1], rows=3)
+    submatrices = [*computation.submatrices, cut]
+    assert expand(replace(computation, submatrices=submatrices), 4) is None
+    assert expand(Compiler(net().topology(), request(range(3))).compile(), 4) is None
+
+
+def test_cache_keeps_what_was_used_last():
+    cache, made = RecentCache(2), []
+    for key in "abacb":
+        cache.get(key, lambda key=key: made.append(key))
+    assert made == ["a", "b", "c", "b"] and len(cache) == 2
+    with pytest.raises(OpscopeError, match="a cache of 0"):
+        RecentCache(0)
+    compiler = CachingCompiler(net())
+    assert compiler.compile(request(range(3))) is compiler.compile(request(range(3)))
+    compiler.compile(request(range(4)))
+    assert len(compiler) == 3  # of 3, 4, and the 2 that both were expanded from
