@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ...framework.errors import FormatError
+from ..config.parameters import ConfigParameters
 from ..models.v1 import read_model
 from ..network.network import Network
-from ..text import Location, Source, located
+from ..text import Location, Source, Text, located
 from .compiler import compile_expression
 from .depth import deep_calls
 from .functions import FUNCTION_TYPES
@@ -55,15 +56,23 @@ def model_loader(folders: Sequence[Path], precision: str) -> Callable[[str], Net
     return load
 
 
-def section_source(text: str, place: Location | str = "BrainScript") -> Source:
-    """The source of a section's text, so that errors show lines and columns of the file it is from.
+class _TextSource(Source):
+    """Text that was cut out of files and rewritten; places are those where it was written."""
 
-    `place` is where the text begins in that file, or a name for text that is from no file.
-    """
-    if isinstance(place, str):
-        return Source(place, text)
-    padding = "\n" * (place.line - 1) + " " * (place.column - 1)
-    return Source(place.source.name, padding + text)
+    def __init__(self, text: Text, name: str):
+        super().__init__(name, text.string)
+        self.written = text
+
+    def locate(self, offset: int) -> Location:
+        return self.written.locate(offset) or super().locate(offset)
+
+
+def source_of(text: Text | str, name: str = "BrainScript") -> Source:
+    """The source of a text; `name` is for a text that is from no file."""
+    if isinstance(text, str):
+        return Source(name, text)
+    place = text.locate()
+    return _TextSource(text, place.source.name if place is not None else name)
 
 
 def network_expression(source: Source, folders: Sequence[Path] = ()) -> Expression:
@@ -84,9 +93,34 @@ def network_expression(source: Source, folders: Sequence[Path] = ()) -> Expressi
     return New(expression.source, expression.at, "ComputationNetwork", expression)
 
 
+def build_section(
+    section: ConfigParameters,
+    *,
+    load_model: Callable[[str], Network] | None = None,
+    seeds: Iterator[int] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Network:
+    """The network of a config's section that has a `BrainScriptNetworkBuilder` (or, by its older
+    name, an `ExperimentalNetworkBuilder`), with the section's precision and device; the rest as in
+    `build_network`."""
+    names = ("BrainScriptNetworkBuilder", "ExperimentalNetworkBuilder")
+    name = next((name for name in names if name in section), names[0])
+    device = section.string("deviceId", "-1")
+    return build_network(
+        section[name].text,
+        folders=section.search_folders(),
+        load_model=load_model,
+        precision=section.string("precision", "float"),
+        device=int(device) if device.lstrip("-").isdigit() else -1,
+        trace_level=section.int("traceLevel", 0),
+        seeds=seeds,
+        say=say,
+    )
+
+
 def build_network(
-    text: str,
-    place: Location | str = "BrainScript",
+    text: Text | str,
+    name: str = "BrainScript",
     *,
     folders: Sequence[Path | str] = (),
     load_model: Callable[[str], Network] | None = None,
@@ -96,19 +130,19 @@ def build_network(
     seeds: Iterator[int] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Network:
-    """The network that the value of a `BrainScriptNetworkBuilder` section describes, not validated.
+    """The network that the value of a `BrainScriptNetworkBuilder` describes, not validated.
 
-    `place` is where the text begins (see `section_source`); `folders` are those of the config
-    files, where includes and models are looked for; `load_model` gives the network of a model
-    file's name (by default the file is looked for in `folders` and read); `seeds` counts the random
-    parameters of all networks of one run; `say` takes the lines of Print and Debug.
+    `name` is for errors in a text that is from no file; `folders` are those of the config files,
+    where includes and models are looked for; `load_model` gives the network of a model file's name
+    (by default the file is looked for in `folders` and read); `seeds` counts the random parameters
+    of all networks of one run; `say` takes the lines of Print and Debug.
 
     Raises:
         FormatError and other errors of the package: they show the place in the text and the chain
             of calls that led there.
     """
     paths = [Path(folder) for folder in folders]
-    expression = network_expression(section_source(text, place), paths)
+    expression = network_expression(source_of(text, name), paths)
     session = Session(
         TYPES,
         paths,
@@ -159,8 +193,8 @@ def evaluate(
             raise located(FormatError, message, expression.location) from None
 
 
-def evaluate_text(text: str, place: Location | str = "BrainScript", **settings: Any) -> Value:
+def evaluate_text(text: str, name: str = "BrainScript", **settings: Any) -> Value:
     """The value of an expression's text; a short way for tools and tests."""
     session = Session(TYPES)
-    expression = parse_expression(section_source(text, place), file_finder(()))
+    expression = parse_expression(Source(name, text), file_finder(()))
     return evaluate(expression, session, settings)
