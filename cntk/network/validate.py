@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...framework.errors import OpscopeError, ShapeError, VariableError
 from ..text import located
 from . import analysis, rules
 from .describe import loop_lines, prototype, root_lines
+from .given import has_own_shape, load_given
 from .node import DEFAULT_AXIS, DynamicAxis, Node
 
 if TYPE_CHECKING:
@@ -63,6 +66,12 @@ def _set_axes(network: Network, names: AxisNames) -> None:
                 f"dynamicAxis must be a DynamicAxis node, not {axis.name} ({axis.operation})"
             )
         node.axis = made[id(axis)]
+
+
+def _load_shape(node: Node, dtype: np.dtype) -> None:
+    """Load a parameter whose values tell dimensions that it lacks."""
+    if node.value is None and not rules.size(node.attributes["shape"]) and has_own_shape(node):
+        load_given(node, dtype)
 
 
 def _start(node: Node) -> None:
@@ -151,7 +160,10 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     root_lines(network.roots, log)
     network.loops = []
     _set_axes(network, names)
+    dtype = np.dtype(np.float64 if network.precision == "double" else np.float32)
     for node in nodes:
+        if node.is_parameter:
+            _load_shape(node, dtype)
         _start(node)
     reached = {id(node) for node in analysis.depth_first(network.roots)}
     starts = network.roots + [n for n in nodes if id(n) not in reached]  # loops that nobody reads
