@@ -225,7 +225,7 @@ def test_a_beam_of_one_is_greedy_and_wider_ones_are_no_worse():
     narrow = generator.beam(prompts, 6, width=1)
     assert_same(greedy, [one[0].tokens for one in narrow])
     for one, wide in zip(narrow, generator.beam(prompts, 6, width=50), strict=True):
-        assert len(wide) == 50 and wide[0].score >= one[0].score
+        assert len(wide) == 50 and wide[0].score >= one[0].score - 1e-9  # but for rounding
         assert wide == sorted(wide, reverse=True)
 
 
