@@ -150,40 +150,45 @@ def _literal(value: float, suffix: str) -> str:
     return text if math.copysign(1, value) > 0 else f"({text})"
 
 
+EXPORT = """\
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT
+#endif
+"""
+
 _PRELUDE = """\
 #include <math.h>
 #include <stdint.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT
-#endif
 typedef int64_t word;
 typedef void (*part)(const word *b, word r0, word r1, word c0, word c1);
 EXPORT int opscope_serial = 0;
 
-static void split(part f, const word *b, word work) {
+/* what thread t of n does */
+static void share(part f, const word *b, word t, word n) {
   const word rows = b[0], cols = b[1];
+  if (rows >= n) {
+    f(b, rows * t / n, rows * (t + 1) / n, 0, cols);
+  } else {
+    const word w = ((cols + n - 1) / n + 63) / 64 * 64;
+    const word c0 = w * t < cols ? w * t : cols, c1 = c0 + w < cols ? c0 + w : cols;
+    f(b, 0, rows, c0, c1);
+  }
+}
+
+static void split(part f, const word *b, word work) {
 #ifdef _OPENMP
-  if (rows * cols * work >= PARALLEL_WORK && !opscope_serial && omp_get_max_threads() > 1) {
+  if (b[0] * b[1] * work >= PARALLEL_WORK && !opscope_serial && omp_get_max_threads() > 1) {
 #pragma omp parallel
-    {
-      const word n = omp_get_num_threads(), t = omp_get_thread_num();
-      if (rows >= n) {
-        f(b, rows * t / n, rows * (t + 1) / n, 0, cols);
-      } else {
-        const word w = ((cols + n - 1) / n + 63) / 64 * 64;
-        const word c0 = w * t < cols ? w * t : cols, c1 = c0 + w < cols ? c0 + w : cols;
-        f(b, 0, rows, c0, c1);
-      }
-    }
+    share(f, b, omp_get_thread_num(), omp_get_num_threads());
     return;
   }
 #endif
-  f(b, 0, rows, 0, cols);
+  share(f, b, 0, 1);
 }
 
 EXPORT void opscope_list(const word *b) {
@@ -191,7 +196,7 @@ EXPORT void opscope_list(const word *b) {
     ((void (*)(const word *))b[2 * i + 1])((const word *)b[2 * i + 2]);
 }
 """
-C_PRELUDE = _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
+C_PRELUDE = EXPORT + _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
 """What comes before the functions of a file, once."""
 
 
@@ -238,6 +243,9 @@ def c_source(loop: Loop) -> str:
         "  }",
         "}",
         f"EXPORT void {name}(const word *b) {{ split({name}_part, b, {loop.work()}); }}",
+        f"EXPORT void {name}_share(const word *b, word t, word n) {{",
+        f"  share({name}_part, b, t, n);",
+        "}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -22,10 +22,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import settings
-from .codegen import C_PRELUDE, Loop, c_function_name, c_source
+from .codegen import C_PRELUDE, EXPORT, Loop, c_function_name, c_source
 from .openmp import load_openmp
 
 _log = logging.getLogger(__name__)
@@ -53,23 +53,26 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         load_openmp()
-        self._handle = ctypes.CDLL(str(path))
-        self.list = self.function("opscope_list")
+        self.handle = ctypes.CDLL(str(path))
 
     def function(self, name: str) -> Any:
         """A function that takes one address."""
-        found = self._handle[name]
+        found = self.handle[name]
         found.argtypes, found.restype = (ctypes.c_void_p,), None
         return found
 
+    def address(self, name: str) -> int:
+        """Where a function starts."""
+        return address(self.function(name))
+
     def run_serially(self) -> None:
         """No threads from now on."""
-        ctypes.c_int.in_dll(self._handle, "opscope_serial").value = 1
+        ctypes.c_int.in_dll(self.handle, "opscope_serial").value = 1
 
 
 _lock = threading.RLock()
 _libraries: list[Library] = []
-_functions: dict[str, tuple[Any, Library]] = {}
+_functions: dict[str, Compiled] = {}
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
 
@@ -102,17 +105,38 @@ def address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def functions(loops: Sequence[Loop]) -> list[tuple[Any, Any]] | None:
-    """For each loop its function, and the function that runs a list of them.
+class Compiled(NamedTuple):
+    """A compiled loop.
 
-    None where one of them cannot be compiled; that is logged once.
+    Attributes:
+        function: runs it. share: address of the function that does one thread's share of it.
+        run_list: runs a list of loops.
     """
+
+    function: Any
+    share: int
+    run_list: Any
+
+
+def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
+    """The compiled loops; None where one of them cannot be compiled, which is logged once."""
     with _lock:
         missing = {loop.key: loop for loop in loops if loop.key not in _functions}
         if missing and not compile_loops(list(missing.values())):
             return None
-        pairs = (_functions[loop.key] for loop in loops)
-        return [(function, library.list) for function, library in pairs]
+        return [_functions[loop.key] for loop in loops]
+
+
+def library(source: str) -> Library | None:
+    """A library of functions that threads may share; `EXPORT` stands before each of them.
+
+    None where it cannot be compiled; that is logged.
+    """
+    compiler = find_compiler(settings.switch("OPSCOPE_CC"))
+    if compiler is None or compiler in _broken:
+        return None
+    with _lock:
+        return _try_library(compiler, EXPORT + source)
 
 
 def compile_loops(loops: Sequence[Loop]) -> bool:
@@ -136,17 +160,26 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
 
 def _load(compiler: str, loops: Sequence[Loop]) -> bool:
     source = C_PRELUDE + "\n" + "\n".join(map(c_source, loops))
+    library = _try_library(compiler, source)
+    if library is None:
+        return False
+    run_list = library.function("opscope_list")
+    for loop in loops:
+        name = c_function_name(loop)
+        share = address(library.function(f"{name}_share"))
+        _functions[loop.key] = Compiled(library.function(name), share, run_list)
+    return True
+
+
+def _try_library(compiler: str, source: str) -> Library | None:
     try:
         library = _library(compiler, source)
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         _log.warning("fused loops cannot be compiled, running op by op: %s", detail)
-        return False
+        return None
     _libraries.append(library)
-    for loop in loops:
-        function = library.function(c_function_name(loop))
-        _functions[loop.key] = (function, library)
-    return True
+    return library
 
 
 def _library(compiler: str, source: str) -> Library:

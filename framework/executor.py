@@ -53,7 +53,12 @@ class Frame:
     Attributes:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
+        prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
+
+    prepared: Any = None
+    least_cost = 2
 
     def __init__(
         self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None

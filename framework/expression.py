@@ -2,9 +2,9 @@
 
 The grammar is C's for one value: `?:`, `||`, `&&`, comparisons, `+ - * /`, unary `-` and `!`, calls
 of the functions below, names and numbers. Every number is a number of the element type, so `1 / 2`
-is a half. A tree is made of nested tuples: ("num", value), ("var", name), ("call", function, then
-its arguments), ("unary", sign, tree), ("binary", sign, left, right), ("choose", condition, then,
-otherwise).
+is a half; `sum(x)` adds up all variables of the slot x. A tree is made of nested tuples: ("num",
+value), ("var", name), ("call", function, then its arguments), ("unary", sign, tree), ("binary",
+sign, left, right), ("choose", condition, then, otherwise).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ FUNCTIONS = {
 }
 """Functions an expression may call, and how many arguments each takes."""
 
+_SUM = "sum"
 _CHEAP = frozenset("ceil copysign fabs floor fma fmax fmin rint signbit sqrt trunc".split())
 _TOKEN = re.compile(
     r"\s*(?:(?P<num>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
@@ -138,6 +139,8 @@ class _Reader:
         while self.take(","):
             args.append(self.choose())
         self.expect(")")
+        if token == _SUM and len(args) == 1 and args[0][0] == "var":
+            return ("call", token, *args)
         if FUNCTIONS.get(token) != len(args):
             self.at = name_at
             self.fail("a known function with as many arguments as it takes")
@@ -166,6 +169,20 @@ def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
     if tree[0] == "var":
         return by[tree[1]]
     return tuple(replace_names(part, by) if isinstance(part, tuple) else part for part in tree)
+
+
+def part_name(slot: str, number: int) -> str:
+    """What one of several variables of a slot is called in a tree."""
+    return f"{slot}[{number}]"
+
+
+def written_out(tree: Tree, counts: Mapping[str, int]) -> Tree:
+    """The tree with every `sum(x)` as additions, for so many variables of each slot."""
+    if tree[:2] == ("call", _SUM):
+        slot = tree[2][1]
+        first, *rest = (("var", part_name(slot, i)) for i in range(counts.get(slot, 1)))
+        return functools.reduce(lambda total, one: ("binary", "+", total, one), rest, first)
+    return tuple(written_out(part, counts) if isinstance(part, tuple) else part for part in tree)
 
 
 def cost(tree: Tree) -> int:

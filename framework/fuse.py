@@ -19,16 +19,23 @@ import numpy as np
 from . import compiler
 from .codegen import C_TYPES, COLUMN, FULL, ONE, ROW, Loop, Operand, gpu_source
 from .executor import CannotFuseError, Frame
-from .expression import ExpressionError, Tree, cost, names, parse, replace_names
+from .expression import (
+    ExpressionError,
+    Tree,
+    cost,
+    names,
+    parse,
+    part_name,
+    replace_names,
+    written_out,
+)
 from .operation import Operator
 from .plan import Plan, Step
 from .shape import Meta, Shape
+from .team import Share, shared
 
 _ABSENT = {"grad_scale": 1.0}
 """Optional input slots, and what an expression takes for them where they are left out."""
-
-_WORTH = 2
-"""Cost from which a lone operator is compiled; below, its NumPy kernel is one pass as well."""
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
@@ -42,6 +49,7 @@ class Pointwise:
 
     Attributes:
         values: output slot -> tree, in the order of computation; also of outputs only mentioned.
+        operands: name in the trees -> input variable.
         reads: input variable -> how it meets the loop, and its dtype.
         columns: where rows or columns are among the operands, the width of a row; else 0.
     """
@@ -50,6 +58,7 @@ class Pointwise:
     shape: Shape
     dtype: np.dtype
     values: dict[str, Tree]
+    operands: dict[str, str]
     reads: dict[str, Operand]
     writes: list[str]
     columns: int
@@ -76,19 +85,23 @@ def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise
     known = set().union(*map(names, trees.values()))
     if any(slot not in known and not slots[slot].shape_only for slot in inputs):
         return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
-    values = _needed(op, trees)
+    operands = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
+    for slot, own in inputs.items():
+        operands.update((part_name(slot, i), name) for i, name in enumerate(own))
+    counts = {slot: len(own) for slot, own in inputs.items()}
+    values = _needed(op, {slot: written_out(tree, counts) for slot, tree in trees.items()})
     if values is None:
         return None
     reads: dict[str, Operand] = {}
     widths = set()
     for name in set().union(*map(names, values.values())) - values.keys():
-        if name not in inputs:
+        if name not in operands:
             if name not in _ABSENT and not isinstance(op.attrs.get(name), (int, float)):
                 return None
             continue
-        variable = inputs[name][0]
+        variable = operands[name]
         kind = _kind(metas[variable], shape, dtype)
-        if len(inputs[name]) > 1 or slots[name].shape_only or kind is None:
+        if kind is None or (name in slots and slots[name].shape_only):
             return None
         reads[variable] = Operand(kind, metas[variable][1].name)
         if kind == ROW:
@@ -97,7 +110,8 @@ def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise
             widths.add(prod(shape) // max(prod(metas[variable][0]), 1))
     if len(widths) > 1:
         return None
-    return Pointwise(op, shape, dtype, values, reads, writes, widths.pop() if widths else 0)
+    columns = widths.pop() if widths else 0
+    return Pointwise(op, shape, dtype, values, operands, reads, writes, columns)
 
 
 def _needed(op: Operator, trees: Mapping[str, Tree]) -> dict[str, Tree] | None:
@@ -108,7 +122,7 @@ def _needed(op: Operator, trees: Mapping[str, Tree]) -> dict[str, Tree] | None:
     wanted = set(op.outputs)
     for slot in reversed(trees):
         if slot in wanted:
-            wanted |= names(trees[slot]) - op.entry.input_slots.keys()
+            wanted |= names(trees[slot]) & trees.keys() - op.entry.input_slots.keys()
     values = {slot: tree for slot, tree in trees.items() if slot in wanted}
     slots = list(values)
     late = (names(values[slot]) & set(slots[i:]) for i, slot in enumerate(slots))
@@ -291,12 +305,12 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
             if isinstance(p.op.attrs[name], (int, float))
         }
         known.update((name, ("num", value)) for name, value in _ABSENT.items())
-        for slot, (name, *_) in p.op.inputs.items():
+        for operand, name in p.operands.items():
             if name not in p.reads:
                 continue
             if name not in held:
                 held[name] = ("var", f"x{place(name, p.reads[name])}")
-            known[slot] = held[name]
+            known[operand] = held[name]
         for slot, tree in p.values.items():
             known[slot] = ("var", f"v{len(values)}")
             values.append(replace_names(tree, known))
@@ -315,7 +329,7 @@ def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
     Raises:
         CannotFuseError: several operators, but compiler or arrays do not allow it.
     """
-    bound = plan_loops(frame.plan, step, frame.place.kind)
+    bound = plan_loops(frame.plan, step, frame.place.kind, frame.least_cost)
     call = None
     if bound:
         call = _bind_cpu(frame, bound) if frame.place.kind == "cpu" else _bind_gpu(frame, bound)
@@ -324,15 +338,15 @@ def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
     return call
 
 
-def plan_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
-    """The loops of a step; none for a lone operator that does not gain by being compiled."""
+def plan_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
+    """The loops of a step; none for a lone operator of a lower cost."""
     found = plan.loops.get(id(step))
     if found is None:
-        found = plan.loops[id(step)] = _find_loops(plan, step, device)
+        found = plan.loops[id(step)] = _find_loops(plan, step, device, least_cost)
     return found
 
 
-def _find_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
+def _find_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
     views = {
         name: plan.declared[name].view.base
         for name in (*step.reads, *step.writes)
@@ -342,7 +356,7 @@ def _find_loops(plan: Plan, step: Step, device: str) -> list[BoundLoop]:
     if len(groups) != 1:
         return []
     loops = groups[0][1]
-    if len(step.operators) == 1 and (not loops or loops[0][0].cost() < _WORTH):
+    if len(step.operators) == 1 and (not loops or loops[0][0].cost() < least_cost):
         return []
     return [build_loop(members, set(step.writes)) for members in loops]
 
@@ -359,21 +373,26 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
         blocks.append(block)
     if not compiler.loaded(b.loop for b in bound):
         plan = frame.plan  # all loops of a plan go through the compiler together
-        everything = [b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu")]
+        everything = [
+            b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu", frame.least_cost)
+        ]
         compiler.compile_loops(everything)
     found = compiler.functions([b.loop for b in bound])
     if found is None:
         return None
-    function, run_list = found[0]
-    words = blocks[0]
+    function, words = found[0].function, blocks[0]
     if len(bound) > 1:
-        function, words = run_list, [len(bound)]
-        for (one, _), block in zip(found, blocks, strict=True):
-            words += [compiler.address(one), block.ctypes.data]
+        function, words = found[0].run_list, [len(bound)]
+        for one, block in zip(found, blocks, strict=True):
+            words += [compiler.address(one.function), block.ctypes.data]
         words = np.array(words, np.int64)
     call = partial(function, words.ctypes.data)
-    call.memory = (words, blocks, arrays)  # what the addresses point to lives as long as the call
-    return call
+    # What the addresses point to lives as long as the call.
+    items = [(one.share, block.ctypes.data) for one, block in zip(found, blocks, strict=True)]
+    work = sum(
+        int(block[0] * block[1]) * b.loop.work() for b, block in zip(bound, blocks, strict=True)
+    )
+    return shared(call, Share(tuple(items), work, (words, blocks, arrays)))
 
 
 def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:

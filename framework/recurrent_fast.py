@@ -17,7 +17,7 @@ from .operation import Operator
 from .plan import PlanOptions
 from .recurrent_analysis import Analysis, analysis_of, given_at
 from .recurrent_frame import StepFrame, step_plan
-from .recurrent_links import Bound, put_into, take_into
+from .recurrent_links import Bound, copy_into, fill, put_into, take_into
 from .recurrent_sharing import Sharing, share_memory
 from .recurrent_step import Memory
 from .recurrent_store import (
@@ -35,6 +35,7 @@ from .recurrent_store import (
 )
 from .scope import Scope
 from .shape import Levels, Meta
+from .team import merge
 
 _MOST_FRAMES = 4096
 
@@ -60,6 +61,7 @@ class FastProgram:
         if self.schedule.steps:
             self._bind_steps()
         self._bind_finals()
+        self.calls = merge(self.calls)
 
     def __call__(self) -> None:
         if self.about is not None:
@@ -223,8 +225,8 @@ class FastProgram:
 
     def _boot_call(self, memory: Memory, target: Any, places: slice) -> Any:
         if memory.boot < 0:
-            return partial(target.fill, memory.boot_value)
-        return partial(self.xp.copyto, target, self.boots[memory.boot][places])
+            return fill(target, memory.boot_value)
+        return copy_into(self.xp, self.boots[memory.boot][places], target)
 
     def _bind_final_states(self) -> None:
         """Memory for the wanted last states in the schedule's order; those that have no step."""
@@ -321,7 +323,14 @@ class FastProgram:
         )
         self._start_sums()
         self._make_room_before()
+        written = {name for op in self.sharing.operators for name in op.output_vars()}
+        self.arena.prepared.declare(
+            held.array
+            for name, held in self.stored.items()
+            if isinstance(held, Whole) and name not in written
+        )
         calls = [self._step_calls(step) for step in range(self.schedule.steps)]
+        self.calls += self.arena.prepared.calls()
         for step in self.bound.order:
             self.calls += calls[step]
         self._finish_sums()
@@ -419,15 +428,15 @@ class FastProgram:
         ]
 
     def _ending_calls(self, step: int) -> list[Any]:
-        copy = self.xp.copyto
+        copy = partial(copy_into, self.xp)
         calls = [
-            partial(copy, state.at(step), self.stored[memory.state].at(step))
+            copy(self.stored[memory.state].at(step), state.at(step))
             for memory, state in self.copied_states
         ]
         places = self.bound.ends(step)
         if places.start < places.stop:
             calls += [
-                partial(copy, held[places], self.stored[memory.state].at(step)[places])
+                copy(self.stored[memory.state].at(step)[places], held[places])
                 for memory, held in zip(self.step.memories, self.finals, strict=True)
                 if held is not None
             ]
@@ -455,7 +464,7 @@ class FastProgram:
             gathering = total
             if track is not None and not track.in_order:
                 gathering = self.xp.empty(total.shape, total.dtype)
-            self.calls.append(partial(gathering.fill, 0))
+            self.calls.append(fill(gathering, 0))
             self.step_sums.append((name, gathering, total, track))
 
     def _sum_calls(self, step: int) -> list[Any]:
@@ -493,7 +502,7 @@ class FastProgram:
             if total is not None and name in self.phases.sums:
                 source = self.stored[name].array
                 if source is not total:
-                    self.calls.append(partial(self.xp.copyto, total, source))
+                    self.calls.append(copy_into(self.xp, source, total))
 
     def _keep_steps(self) -> None:
         if self.kept is None:

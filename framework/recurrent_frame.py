@@ -27,6 +27,8 @@ class StepFrame(Frame):
         scope: where operators that hold nets find their variables.
     """
 
+    least_cost = 1  # so that a team can run them
+
     def __init__(
         self,
         plan: Plan,
@@ -42,6 +44,7 @@ class StepFrame(Frame):
         self.arrays = arrays
         self._scratch = arena.scratch
         self._fused = bind_chain
+        self.prepared = arena.prepared if tag == "loop" else None
         for name, number in plan.placement.items():
             shape, dtype = plan.metas[name]
             size = plan.nbytes(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from .recurrent_step import StepNet
 from .scope import Variable
 from .sequence import Schedule, make_schedule, offsets_of
 from .shape import Levels, Meta
+from .team import copying, filling, shared
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,10 @@ _schedules: dict[bytes, Schedule] = {}
 def take_into(xp: Any, source: Any, rows: np.ndarray, target: Any) -> Any:
     """A callable for target = source[rows]."""
     index = xp.asarray(rows)
-    if xp is np:
-        # "clip", as "raise" would go through a buffer; the rows are in range by construction.
-        return lambda: source.take(index, 0, target, "clip")
-    return lambda: source.take(index, 0, target)
+    # "clip", as "raise" would go through a buffer; the rows are in range by construction.
+    mode = ("clip",) if xp is np else ()
+    call = partial(source.take, index, 0, target, *mode)
+    return shared(call, copying(target, source, source_rows=rows))
 
 
 def put_into(
@@ -177,4 +179,14 @@ def put_into(
     def put() -> None:
         target[index] = source[held]
 
-    return put
+    return shared(put, copying(target, source, target_rows, rows))
+
+
+def copy_into(xp: Any, source: Any, target: Any) -> Any:
+    """A callable for target[...] = source."""
+    return shared(partial(xp.copyto, target, source), copying(target, source))
+
+
+def fill(target: Any, value: float) -> Any:
+    """A callable for target[...] = value."""
+    return shared(partial(target.fill, value), filling(target, value))

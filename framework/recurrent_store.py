@@ -18,6 +18,7 @@ from .executor import RunState, ScratchPool
 from .scope import Scope
 from .sequence import Schedule
 from .shape import Levels, Meta
+from .team import Prepared
 
 
 class Whole:
@@ -165,6 +166,7 @@ class Arena:
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
         self.frames: dict[Any, list[Any]] = {}
+        self.prepared = Prepared()
         self._xp = place.xp
         self._held: dict[Any, Any] = {}
 

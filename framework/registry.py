@@ -129,6 +129,7 @@ class KernelArgs:
         self.state = frame.state
         self.accumulate: bool = op.accumulate
         self.train: bool = frame.train
+        self.prepared: Any = getattr(frame, "prepared", None)
         self._arrays = arrays
         self._metas = metas
 

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..framework import team
+from ..framework.compiler import address
 from ..framework.openmp import load_openmp
 from . import matmul
 from ._calls import in_order
@@ -30,7 +32,14 @@ _GNU_THREADS = 3  # as in mkl_service.h
 _JIT_ERROR = 2  # as in mkl_types.h
 _LARGEST = 2**31 - 1
 _SHARED = 1 << 22
-"""Multiplications from which a product is shared between threads: made code runs in one alone."""
+"""Multiplications from which threads are worth waking for a product."""
+_LARGE = 1 << 25
+"""Multiplications for each thread from which MKL's ordinary product is left to share them out; in
+smaller ones it gains little by threads or even loses (64x1024 by 1024x256: 1.4 times the time)."""
+_CUT = 1 << 18
+"""Multiplications from which a product is cut into parts, for a team of threads that is awake."""
+_NARROWEST, _FEWEST, _LANES = 64, 8, 16
+"""Columns and rows that a part has at least; its columns are a multiple of the last."""
 _TYPES = {"float32": ("s", ctypes.c_float), "float64": ("d", ctypes.c_double)}
 
 
@@ -114,28 +123,88 @@ def product(
     beta = 0.0 if bias is None and by is None else 1.0
     call = None
     if a.size and b.size and (bias is None or by is None):
-        call = _bind(a, b, out, (alpha, beta))
-    if call is None:
-        return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
-    if bias is None:
-        return call
-    return in_order(partial(np.copyto, out, bias), call)
+        call = _bind((a, b, out), (alpha, beta), bias)
+    return call or matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 
-def _bind(a: Any, b: Any, out: Any, factors: tuple[float, float]) -> Callable[[], Any] | None:
-    layouts = [_layout(array) for array in (a, b, out)]
+def _bind(
+    arrays: tuple[Any, Any, Any], factors: tuple[float, float], bias: Any
+) -> Callable[[], Any] | None:
+    a, b, out = arrays
+    layouts = [_layout(array) for array in arrays]
     if None in layouts or layouts[2][0] or max(*a.shape, *b.shape) > _LARGEST:
         return None
     (transpose_a, lda), (transpose_b, ldb), (_, ldc) = layouts
     if max(lda, ldb, ldc) > _LARGEST:
         return None
-    sizes = (*out.shape, a.shape[1], lda, ldb, ldc)
-    if out.size * a.shape[1] >= _SHARED and library().MKL_Get_Max_Threads() > 1:
-        return _bind_ordinary((a, b, out), (transpose_a, transpose_b), factors, sizes)
-    gemm = _gemm(out.dtype.name, (transpose_a, transpose_b), factors, sizes)
-    call = partial(gemm.function, gemm.handle, *(x.ctypes.data for x in (a, b, out)))
-    call.memory = (gemm, a, b, out)  # lives as long as the addresses are in use
-    return call
+    transposed, steps = (transpose_a, transpose_b), (lda, ldb, ldc)
+    work, threads = out.size * a.shape[1], library().MKL_Get_Max_Threads()
+    teams = team.library() is not None
+    if threads > 1 and work >= (threads * _LARGE if teams else _SHARED):
+        call = _bind_ordinary(arrays, transposed, factors, (*out.shape, a.shape[1], *steps))
+    elif teams:
+        return _bind_parts(arrays, transposed, factors, steps, bias)
+    else:
+        call = _part(arrays, transposed, factors, steps)[1]
+    return call if bias is None else in_order(partial(np.copyto, out, bias), call)
+
+
+def _part(
+    arrays: tuple[Any, Any, Any],
+    transposed: tuple[int, int],
+    factors: tuple[float, float],
+    steps: tuple[int, int, int],
+) -> tuple[tuple[int, ...], Callable[[], Any]]:
+    """A product by code made for its shape: the four addresses, and a call."""
+    a, _, out = arrays
+    gemm = _gemm(out.dtype.name, transposed, factors, (*out.shape, a.shape[1], *steps))
+    addresses = (gemm.handle, *(array.ctypes.data for array in arrays))
+    call = partial(gemm.function, *addresses)
+    call.memory = (gemm, *arrays)  # lives as long as the addresses are in use
+    return addresses, call
+
+
+def _bind_parts(
+    arrays: tuple[Any, Any, Any],
+    transposed: tuple[int, int],
+    factors: tuple[float, float],
+    steps: tuple[int, int, int],
+    bias: Any,
+) -> Callable[[], Any]:
+    """A product in as many parts as there are threads, where these gain by it."""
+    a, b, out = arrays
+    parts, calls = [], []
+    for rows, cols in _cut(*out.shape, a.shape[1]):
+        piece = out[rows, cols]
+        addresses, call = _part((a[rows], b[:, cols], piece), transposed, factors, steps)
+        start = None if bias is None else np.ascontiguousarray(bias[cols])
+        parts.append(team.Part(address(call.func), addresses, piece, start))
+        calls.append(call)
+    work = out.size * a.shape[1]
+    share = team.parts_share(parts, work, [*arrays, *(call.memory for call in calls)])
+    if len(calls) == 1 and bias is None:
+        return team.shared(calls[0], share)
+    return team.run_together([share])
+
+
+def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
+    """The parts of a product [m, n] over k: rows and columns of each.
+
+    Columns if there are enough of them, so that each thread has a part of the second factor
+    (weights, say) in its own cache.
+    """
+    threads, whole = library().MKL_Get_Max_Threads(), slice(None)
+    if threads > 1 and m * n * k >= _CUT:
+        if n >= 2 * _NARROWEST * threads or (n > m and n >= _NARROWEST * threads):
+            return [(whole, span) for span in _spans(n, threads, _LANES)]
+        if m >= threads * _FEWEST:
+            return [(span, whole) for span in _spans(m, threads, 1)]
+    return [(whole, whole)]
+
+
+def _spans(size: int, count: int, unit: int) -> list[slice]:
+    step = -(-size // (count * unit)) * unit
+    return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
 
 
 def _bind_ordinary(

@@ -223,6 +223,7 @@ sum_many = operator(
     ],
     outputs=[Slot("out", "shape of each x", inplace="x", not_in_gradient=True)],
     source="Paddle, paddle/operators/sum_op.cc",
+    scalar="sum(x)",
     rows=rows_of("x"),
 )
 

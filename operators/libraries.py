@@ -1,0 +1,55 @@
+"""Kernel libraries: other products of two matrices for the operators that are made of them.
+
+    mkl     Intel's MKL, where the package `mkl` is installed
+    panels  in the loop of a recurrent net, where there is a C compiler: packed before the loop
+
+Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
+first of their kernels is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..framework.registry import Kernel, lookup
+from . import _mkl, _panels
+from .matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+
+
+def _with_mkl(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+    """The kernel `bind` with MKL's product; it declines where there is no MKL."""
+
+    def kernel(k: Any) -> Callable[[], Any] | None:
+        return None if _mkl.library() is None else bind(k, _mkl.product)
+
+    return kernel
+
+
+def _with_panels(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+    """The kernel `bind` with products of packed factors; it declines outside of loops."""
+
+    def kernel(k: Any) -> Callable[[], Any] | None:
+        prepared = k.prepared
+        if prepared is None:
+            return None
+        mkl = "mkl" in k.frame.plan.options.libraries and _mkl.library() is not None
+        other = _mkl.product if mkl else product
+        return bind(k, partial(_panels.product, prepared, other))
+
+    return kernel
+
+
+for _op_type, _bind in {
+    "affine": bind_affine,
+    "affine_grad": bind_affine_grad,
+    "matmul": bind_matmul,
+    "matmul_grad": bind_matmul_grad,
+}.items():
+    for _library, _with in (("mkl", _with_mkl), ("panels", _with_panels)):
+        lookup(_op_type).kernel(
+            _with(_bind), device="cpu", dtypes=(np.float32, np.float64), library=_library
+        )
