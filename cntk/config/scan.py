@@ -33,6 +33,12 @@ def _separators(separator: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(f"[{group}]*"), re.compile(rf'[{group}\[{{("]')
 
 
+def bracketed(items: list[str], brackets: str = "()") -> str:
+    """Items separated by commas in brackets, written so that none is taken for a separator."""
+    lead = "," if items and _OWN_SEPARATOR.match(items[0]) else ""
+    return f"{brackets[0]}{lead}{', '.join(items)}{brackets[1]}"
+
+
 def skip_blanks(string: str, start: int) -> int:
     """The offset of the first character from `start` on that is no space and no tab."""
     return _BLANKS.match(string, start).end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..config.scan import bracketed
 from ..config.value import parse_double
 from ..text import Location, Text
 
@@ -38,7 +39,7 @@ class Array:
     items: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return "{" + ", ".join(map(str, self.items)) + "}"
+        return bracketed([str(item) for item in self.items], "{}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +64,7 @@ class Call:
 
     def __str__(self) -> str:
         inside = [str(part) for part in (*self.parameters, *self.options)]
-        return f"{self.function}({', '.join(inside)})"
+        return f"{self.function}{bracketed(inside)}"
 
 
 Expression = Word | Array | Call
@@ -99,7 +100,7 @@ class Macro:
         return [p.string if isinstance(p, Word) else p.name.string for p in self.parameters]
 
     def __str__(self) -> str:
-        header = f"{self.name}({', '.join(map(str, self.parameters))})"
+        header = f"{self.name}{bracketed([str(p) for p in self.parameters])}"
         between = " = " if self.one_line else "\n"
         body = "".join(f"{INDENT}{line}\n" for line in str(self.body).splitlines())
         return f"{header}{between}{{\n{body}}}"

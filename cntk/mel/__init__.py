@@ -1,0 +1,8 @@
+"""MEL, CNTK's model editing language: parser, printer, and the session that runs it."""
+
+from .edit import edit_section
+from .parse import parse_mel, parse_mel_file
+from .session import Session
+from .syntax import format_mel
+
+__all__ = ["Session", "edit_section", "format_mel", "parse_mel", "parse_mel_file"]

@@ -1,0 +1,435 @@
+"""The commands of MEL, one function each, and the table of their names and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...framework.atomic import atomic_file
+from ...framework.errors import (
+    AttributeTypeError,
+    FormatError,
+    OpscopeError,
+    SlotError,
+    UnknownOperatorError,
+    VariableError,
+    nearest,
+)
+from ..config.files import find_file
+from ..config.value import ConfigValue
+from ..models.dump import dump
+from ..models.v1 import write_model
+from ..network.edit import property_name
+from ..network.network import Network
+from ..network.node import Node
+from ..text import Text, located
+from .syntax import Command
+
+if TYPE_CHECKING:
+    from .session import Model, Session
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A command: its names, what it takes, and what it does.
+
+    A name may be cut short to half its length. `most` None: any number of parameters. `options`
+    holds the values that each option may have; none listed: any.
+    """
+
+    names: tuple[str, ...]
+    run: Callable[[Session, Command], None]
+    least: int
+    most: int | None
+    usage: str
+    options: dict[str, tuple[str, ...]]
+
+
+_COMMANDS: list[Spec] = []
+
+
+def _command(
+    *names: str,
+    takes: int | tuple[int, int | None],
+    usage: str,
+    options: dict[str, tuple[str, ...]] | None = None,
+) -> Callable[[Callable[[Session, Command], None]], Callable[[Session, Command], None]]:
+    least, most = (takes, takes) if isinstance(takes, int) else takes
+
+    def register(run: Callable[[Session, Command], None]) -> Callable[[Session, Command], None]:
+        _COMMANDS.append(Spec(names, run, least, most, f"{names[0]}({usage})", options or {}))
+        return run
+
+    return register
+
+
+def run_command(session: Session, command: Command) -> None:
+    """Execute one command.
+
+    Raises:
+        OpscopeError: the command is unknown, its parameters are wrong, or it fails.
+    """
+    spec = find_command(command)
+    if command.target is not None and not spec.names[0].endswith("WithName"):
+        command = Command(
+            command.text,
+            command.function,
+            (command.target, *command.parameters),
+            command.options,
+        )
+        spec = next(s for s in _COMMANDS if s.names[0] == f"{spec.names[0]}WithName")
+    count = len(command.parameters)
+    if count < spec.least or (spec.most is not None and count > spec.most):
+        raise located(
+            SlotError,
+            f"Invalid number of parameters. Valid parameters: {spec.usage}",
+            command.location,
+        )
+    for name, value in command.options:
+        _check_option(spec, name, value)
+    spec.run(session, command)
+
+
+def find_command(command: Command) -> Spec:
+    """What a command's name stands for."""
+    word = command.function.string.lower()
+    for spec in _COMMANDS:
+        for name in spec.names:
+            if name.lower().startswith(word) and len(word) >= len(name) // 2:
+                return spec
+    raise located(
+        UnknownOperatorError,
+        f"Unknown Editor function {command.function}"
+        f"{nearest(command.function.string, command_names())}",
+        command.location,
+    )
+
+
+def command_names() -> list[str]:
+    """All names of commands."""
+    return [name for spec in _COMMANDS for name in spec.names]
+
+
+def _check_option(spec: Spec, name: Text, value: Text) -> None:
+    for known, values in spec.options.items():
+        if known.lower().startswith(name.string.lower()) and 2 * len(name) >= len(known):
+            if values and value.string.lower() not in values:
+                raise located(
+                    AttributeTypeError,
+                    f"Invalid optional parameter value {value}, valid values are: "
+                    f"{known}=({'|'.join(values)})",
+                    value.locate(),
+                )
+            return
+    valid = ", ".join(f"{k}=({'|'.join(v) or '...'})" for k, v in spec.options.items()) or "none"
+    raise located(
+        AttributeTypeError,
+        f"Invalid optional parameter {name}, valid optional parameters: {valid}",
+        name.locate(),
+    )
+
+
+def _option(command: Command, *starts: str) -> str | None:
+    """The value of an option, by the beginning of its name."""
+    for name, value in command.options:
+        if name.string.lower().startswith(starts):
+            return value.string
+    return None
+
+
+# -- models
+
+_FORMAT = {"format": ("cntk", "cntk_legacy_no_tensorlib")}
+
+
+@_command("CreateModel", takes=0, usage="")
+def _create_model(session: Session, command: Command) -> None:
+    session.open("default", Network())
+
+
+@_command("CreateModelWithName", takes=1, usage="modelName")
+def _create_model_with_name(session: Session, command: Command) -> None:
+    session.open(command.parameters[0].string, Network())
+
+
+@_command("LoadModel", takes=1, usage="modelFileName, [format=cntk]", options=_FORMAT)
+def _load_model(session: Session, command: Command) -> None:
+    session.open("default", session.load(command.parameters[0]))
+
+
+@_command(
+    "LoadModelWithName", takes=2, usage="modelName, modelFileName, [format=cntk]", options=_FORMAT
+)
+def _load_model_with_name(session: Session, command: Command) -> None:
+    network = session.load(command.parameters[1])
+    if _option(command, "format") == "cntk_legacy_no_tensorlib":
+        for node in network.groups["feature"]:  # images of that version are vectors
+            node.attributes["shape"] = (int(np.prod(node.attributes["shape"])),)
+    session.open(command.parameters[0].string, network)
+
+
+@_command(
+    "LoadNDLSnippet", takes=2, usage="modelName, ndlsnippet, [section=]", options={"section": ()}
+)
+def _load_ndl_snippet(session: Session, command: Command) -> None:
+    name, file = command.parameters
+    session.open(name.string, session.snippet(file, _option(command, "sec")))
+
+
+@_command("SaveDefaultModel", takes=1, usage="modelFileName, [format=cntk]", options=_FORMAT)
+def _save_default_model(session: Session, command: Command) -> None:
+    if session.default is None:
+        raise located(
+            VariableError,
+            "SaveDefaultModel can only be called after a default name exists (i.e., at least one "
+            "model is loaded.)",
+            command.location,
+        )
+    _save(session, session.default, command.parameters[0])
+
+
+@_command("SaveModel", takes=2, usage="modelName, modelFileName, [format=cntk]", options=_FORMAT)
+def _save_model(session: Session, command: Command) -> None:
+    _save(session, session.model(command.parameters[0]), command.parameters[1])
+
+
+def _save(session: Session, model: Model, file: Text) -> None:
+    network = session.settle(model)
+    with model.ndl.explained():
+        network.validate()
+    write_model(network, file.string)
+
+
+@_command("SetDefaultModel", takes=1, usage="modelName")
+def _set_default_model(session: Session, command: Command) -> None:
+    session.default = session.model(command.parameters[0])
+
+
+@_command("UnloadModel", takes=(0, None), usage="modelName, ...")
+def _unload_model(session: Session, command: Command) -> None:
+    for name in command.parameters:
+        model = session.models.pop(name.string.lower(), None)
+        if model is None:
+            session.warnings.append(f"{name.locate()}: model {name} does not exist")
+        elif session.default is model:
+            session.default = None
+
+
+# -- text
+
+_INCLUDE_DATA = {"includeData": ("true", "false", "t", "f", "1", "0", "")}
+
+
+def _dump(session: Session, model: Model, nodes: list[Node] | None, command: Command) -> None:
+    network = session.settle(model)
+    try:
+        network.validate()
+    except OpscopeError:
+        pass  # in the middle of an edit a network need not fit together
+    option = _option(command, "incl")
+    values = ConfigValue(Text(option)).bool() if option is not None else False
+    with atomic_file(command.parameters[1].string) as file:
+        file.write(dump(network, nodes, values).encode())
+
+
+@_command(
+    "DumpModel", "Dump", takes=2, usage="modelName, fileName, [includeData=]", options=_INCLUDE_DATA
+)
+def _dump_model(session: Session, command: Command) -> None:
+    _dump(session, session.model(command.parameters[0]), None, command)
+
+
+@_command("DumpNode", takes=2, usage="nodeName, fileName, [includeData=]", options=_INCLUDE_DATA)
+def _dump_node(session: Session, command: Command) -> None:
+    model, nodes = session.find(command.parameters[0])
+    _dump(session, model, nodes, command)
+
+
+# -- copies
+
+_COPY = {"copyFlag": ("all", "value"), "copy": ("all", "value")}
+
+
+def _pairs(session: Session, command: Command) -> tuple[Model, Model, list[tuple[Node, str]]]:
+    """Source and target model of two patterns, and each node with its new name."""
+    source, pattern = session.split(command.parameters[0])
+    target, result = session.split(command.parameters[1])
+    session.settle(source)
+    session.settle(target)
+    return source, target, source.network.copied_names(pattern, target.network, result)
+
+
+@_command("CopyNode", "Copy", takes=2, usage="fromNode, toNode, [copy=all|value]", options=_COPY)
+def _copy_node(session: Session, command: Command) -> None:
+    _, target, pairs = _pairs(session, command)
+    links = (_option(command, "copy") or "all").lower() == "all"
+    if len({id(node) for node, _ in pairs}) == len(pairs):
+        target.network.copy_nodes(pairs, links)
+        return
+    for node, name in pairs:
+        target.network.copy_nodes([(node, name)], links)
+
+
+@_command(
+    "CopySubTree",
+    takes=3,
+    usage="fromNode, toNetwork, toNodeNamePrefix, [copy=all|value]",
+    options=_COPY,
+)
+def _copy_sub_tree(session: Session, command: Command) -> None:
+    model, nodes = session.find(command.parameters[0])
+    target, _ = session.split(command.parameters[1])
+    session.settle(model)
+    session.settle(target)
+    links = (_option(command, "copy") or "all").lower() == "all"
+    for node in nodes:
+        target.network.copy_subtree(node, command.parameters[2].string, links)
+
+
+@_command("CopyNodeInputs", "CopyInputs", takes=2, usage="fromNode, toNode")
+def _copy_node_inputs(session: Session, command: Command) -> None:
+    source, target, pairs = _pairs(session, command)
+    if source is not target:
+        raise _different(command, "CopyInputs")
+    for node, name in pairs:
+        target.network.copy_node(node, name, links=True, content=False)
+
+
+def _different(command: Command, name: str) -> OpscopeError:
+    return located(
+        VariableError,
+        f"{name} requires symbols from the same network, {command.parameters[0]} and "
+        f"{command.parameters[-1]} belong to different networks",
+        command.location,
+    )
+
+
+# -- connections
+
+
+@_command("SetNodeInput", "SetInput", takes=3, usage="toNode, inputID(0-based), inputNodeName")
+def _set_node_input(session: Session, command: Command) -> None:
+    to, number, source = command.parameters
+    model, nodes = session.find(to)
+    other, inputs = session.find(source)
+    if model is not other:
+        raise _different(command, "SetNodeInput()")
+    if len(inputs) != 1:
+        raise located(
+            VariableError,
+            f"SetNodeInput() must have a single value input, {source} doesn't represent one item",
+            source.locate(),
+        )
+    index = ConfigValue(number).int()
+    for node in nodes:
+        model.network.set_input(node, index, inputs[0])
+
+
+@_command(
+    "SetNodeInputs",
+    "SetInputs",
+    takes=(2, None),
+    usage="toNode, inputNodeName1, [inputNodeName2, ...]",
+)
+def _set_node_inputs(session: Session, command: Command) -> None:
+    model, nodes = session.find(command.parameters[0])
+    if len(nodes) != 1:
+        raise located(
+            VariableError,
+            f"SetNodeInputs() must have exactly one target, {command.parameters[0]} has "
+            f"{len(nodes)}",
+            command.parameters[0].locate(),
+        )
+    inputs = []
+    for parameter in command.parameters[1:]:
+        other, found = session.find(parameter)
+        if other is not model:
+            raise _different(command, "SetNodeInputs()")
+        if len(found) != 1:
+            raise located(
+                VariableError,
+                "SetNodeInputs() each input node should be translated to one node name. "
+                f"{parameter} is translated to multiple node names.",
+                parameter.locate(),
+            )
+        inputs.append(found[0])
+    model.network.connect(nodes[0], inputs)
+
+
+# -- properties
+
+
+def _property(command: Command) -> tuple[str, float | bool]:
+    _, name, value = command.parameters
+    try:
+        known = property_name(name.string)
+    except AttributeTypeError as error:
+        raise located(
+            AttributeTypeError,
+            f"Invalid property, {name}, is not supported: {error}",
+            name.locate(),
+        ) from None
+    read = ConfigValue(value)
+    return known, read.float() if known == "learningRateMultiplier" else read.bool()
+
+
+@_command("SetProperty", takes=3, usage="toNode, propertyName, propertyValue")
+def _set_property(session: Session, command: Command) -> None:
+    if command.parameters[1].string.lower() == "multiseq":
+        return  # an older CNTK's; it means nothing now
+    name, value = _property(command)
+    model, nodes = session.find(command.parameters[0])
+    for node in nodes:
+        model.network.set_property(node, name, value)
+
+
+@_command("SetPropertyForSubTree", takes=3, usage="rootNodeName, propertyName, propertyValue")
+def _set_property_for_sub_tree(session: Session, command: Command) -> None:
+    name, value = _property(command)
+    model, nodes = session.find(command.parameters[0])
+    for node in nodes:
+        model.network.set_property_below(node, name, value)
+
+
+# -- names
+
+
+@_command("RemoveNode", "Remove", "DeleteNode", "Delete", takes=(1, None), usage="nodeName, ...")
+def _remove_node(session: Session, command: Command) -> None:
+    for parameter in command.parameters:
+        model, nodes = session.find(parameter)
+        session.settle(model)
+        for node in nodes:
+            model.network.delete(node)
+
+
+@_command("Rename", takes=2, usage="oldNodeName, newNodeName")
+def _rename(session: Session, command: Command) -> None:
+    source, target, pairs = _pairs(session, command)
+    if source is not target:
+        raise _different(command, "Rename")
+    source.network.rename_all(pairs)
+
+
+# -- values
+
+
+@_command("ReviseParameter", takes=2, usage="nodeName, nodeParametersInASCIIPathName")
+def _revise_parameter(session: Session, command: Command) -> None:
+    model, nodes = session.find(command.parameters[0])
+    file = command.parameters[1]
+    try:
+        value = np.loadtxt(find_file(file.string, session.folders), ndmin=2, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise located(FormatError, f"{file}: {error}", file.locate()) from None
+    for node in nodes:
+        if node.is_parameter:
+            model.network.revise(node, value)
+        else:
+            session.warnings.append(
+                f"{command.location}: you want to change the parameter of node ({node.name}), but "
+                f"it is not a learnable parameter (it is a {node.operation} node)"
+            )

@@ -1,0 +1,49 @@
+"""The `edit` action of a config: macros, then a script of MEL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from ...framework.errors import FormatError
+from ..config.files import load_resolved
+from ..config.parameters import ConfigParameters
+from ..ndl.builder import load_macro_files
+from ..network.network import Network
+from .parse import parse_mel_file
+from .session import Session
+
+
+def edit_section(
+    section: ConfigParameters,
+    seeds: Iterator[int] | None = None,
+    initialize: Callable[[Network], None] | None = None,
+) -> Session:
+    """Run the script `editPath` of a section, with the macros of `ndlMacros`.
+
+    `$name$` in the script are those of the config. The session is returned with its models.
+
+    Raises:
+        OpscopeError: a file is missing, the script is wrong, or a command fails.
+    """
+    session = Session(
+        folders=section.search_folders(),
+        seeds=seeds if seeds is not None else count(1),
+        initialize=initialize,
+    )
+    if section.string("ndlMacros", ""):
+        load_macro_files(section["ndlMacros"], section, session.macros)
+    path = section["editPath"]
+    try:
+        text = load_resolved(str(path), section)
+    except FormatError as error:
+        if getattr(error, "location", None) is not None:
+            raise
+        raise path.error(str(error)) from None
+    scripts, script = parse_mel_file(text, Path(str(path)).name)
+    for ndl in scripts:
+        for macro in ndl.macros:
+            session.macros.define(macro)
+    session.run(script)
+    return session

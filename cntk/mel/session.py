@@ -1,0 +1,223 @@
+"""A session of MEL: the models that are open, and which of them names without a model mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from ...framework.errors import FormatError, OpscopeError, VariableError, nearest
+from ..config.files import find_file, read_config_text
+from ..config.parameters import ConfigParameters
+from ..models.v1 import read_model
+from ..ndl.builder import parse_ndl_file
+from ..ndl.evaluate import Evaluator
+from ..ndl.macros import Macros
+from ..ndl.parse import parse_ndl
+from ..ndl.scope import Instance, reduce
+from ..ndl.syntax import Script, Word
+from ..network.edit import split_pattern
+from ..network.network import Network
+from ..network.node import Node
+from ..text import Text, located
+from .commands import run_command
+from .syntax import Embedded, Inline, MelScript
+
+
+@dataclass(eq=False)
+class Model:
+    """A model of a session and the NDL written in line for it."""
+
+    name: str
+    network: Network
+    ndl: Evaluator
+
+
+@dataclass(eq=False)
+class Session:
+    """Runs scripts of MEL.
+
+    Attributes:
+        macros: of NDL, for scripts in line.
+        folders: where files to read are looked for after the current folder.
+        models: by lower-case name.
+        default: the model of names that do not start with one.
+        warnings: what was ignored.
+        initialize: gives the parameters that in-line NDL defined their first values.
+    """
+
+    macros: Macros = field(default_factory=Macros)
+    folders: list[Path] = field(default_factory=list)
+    seeds: Iterator[int] = field(default_factory=lambda: count(1))
+    initialize: Callable[[Network], None] | None = None
+    models: dict[str, Model] = field(default_factory=dict)
+    default: Model | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def run(self, script: MelScript) -> None:
+        """Execute the statements in order.
+
+        Raises:
+            OpscopeError: with the place of the statement.
+        """
+        for statement in script:
+            try:
+                if isinstance(statement, Inline):
+                    self._inline(statement)
+                elif isinstance(statement, Embedded):
+                    network = self.evaluate(statement.script)
+                    self.open(statement.name.string, network)
+                else:
+                    run_command(self, statement)
+            except OpscopeError as error:
+                if getattr(error, "location", None) is not None:
+                    raise
+                raise located(type(error), str(error), statement.text.locate()) from None
+
+    # -- models
+
+    def open(self, name: str, network: Network) -> None:
+        """Add a model; it is the default where there is none. One of the same name is dropped."""
+        old = self.models.get(name.lower())
+        if old is not None:
+            self.warnings.append(f"conflicting model name {name}: the older model is dropped")
+            if self.default is old:
+                self.default = None
+        model = Model(name, network, Evaluator(network, self.macros, self.seeds))
+        self.models[name.lower()] = model
+        if self.default is None:
+            self.default = model
+
+    def model(self, name: Text) -> Model:
+        """The model of a name.
+
+        Raises:
+            VariableError: there is none.
+        """
+        found = self.models.get(name.string.lower())
+        if found is None:
+            known = [model.name for model in self.models.values()]
+            raise located(
+                VariableError,
+                f"Model {name} does not exist{nearest(name.string, known)}",
+                name.locate(),
+            )
+        return found
+
+    def load(self, file: Text) -> Network:
+        """The network of a model file, not validated.
+
+        Raises:
+            FormatError: it cannot be opened, or is no model.
+        """
+        path = find_file(file.string, self.folders)
+        if not path.is_file():
+            reason = "Is a directory" if path.is_dir() else "No such file or directory"
+            raise located(FormatError, f"error opening file '{file}': {reason}", file.locate())
+        return read_model(path, validate=False)
+
+    def snippet(self, file: Text, section: str | None) -> Network:
+        """The network of an NDL file, or of one section of it."""
+        text = read_config_text(find_file(file.string, self.folders))
+        if section is None:
+            scripts = parse_ndl_file(text, Path(file.string).name)
+        else:
+            sections = ConfigParameters(text, Path(file.string).name)
+            if section not in sections:
+                raise located(
+                    FormatError,
+                    f"Section {section} specified in optional parameter was not found in the "
+                    f"{file} file{nearest(section, sections)}",
+                    file.locate(),
+                )
+            scripts = [parse_ndl(sections[section].text)]
+        return self.evaluate(Script(tuple(s for script in scripts for s in script)))
+
+    def evaluate(self, script: Script) -> Network:
+        """The network of an NDL script, which need not be complete."""
+        evaluator = Evaluator(Network(), self.macros, self.seeds)
+        evaluator.run(script)
+        evaluator.connect()
+        evaluator.finish()
+        self.warnings += evaluator.warnings
+        return evaluator.network
+
+    # -- NDL in line
+
+    def _inline(self, statement: Inline) -> None:
+        if self.default is None:
+            raise located(
+                VariableError,
+                "NDL Command cannot be executed until default model is established: there is no "
+                "model yet",
+                statement.text.locate(),
+            )
+        self.default.ndl.run(Script((statement.assignment,)))
+
+    def settle(self, model: Model) -> Network:
+        """The network of a model, with everything done that its in-line NDL asked for so far."""
+        model.ndl.connect()
+        model.ndl.finish()
+        self.warnings += model.ndl.warnings
+        model.ndl.warnings = []
+        if self.initialize is not None:
+            self.initialize(model.network)
+        return model.network
+
+    # -- names
+
+    def split(self, symbol: Text) -> tuple[Model, str]:
+        """The model and the node name or pattern of `m1.L1.*`, `L1.W` or `m1` (all nodes).
+
+        Raises:
+            VariableError: no model is named, and there is no default.
+        """
+        string = symbol.string
+        end = min((i for i in (string.find("."), string.find("*")) if i >= 0), default=len(string))
+        found = self.models.get(string[:end].lower())
+        if found is not None:
+            return found, string[end + 1 :] or "*"
+        if self.default is None:
+            raise located(
+                VariableError,
+                f"{symbol}: no model is the default, and none is named",
+                symbol.locate(),
+            )
+        return self.default, string
+
+    def find(self, symbol: Text) -> tuple[Model, list[Node]]:
+        """The nodes that a name or pattern means, and their model.
+
+        A name of in-line NDL that stands for a number becomes a constant node.
+
+        Raises:
+            VariableError: there are none.
+        """
+        model, name = self.split(symbol)
+        model.ndl.connect()
+        nodes = model.network.match(name)
+        if not nodes and split_pattern(name) is None:
+            nodes = self._ndl_node(model, name)
+        if not nodes:
+            raise located(
+                VariableError,
+                f"FindSymbols could not find a symbol for {symbol}"
+                f"{nearest(name, model.network.nodes)}",
+                symbol.locate(),
+            )
+        return model, nodes
+
+    def _ndl_node(self, model: Model, name: str) -> list[Node]:
+        symbol = model.ndl.root.find(name)
+        if symbol is None:
+            return []
+        value = reduce(symbol.value, symbol.scope)
+        if isinstance(value, Instance):
+            return [value.node] if value.node is not None else []
+        if isinstance(value, tuple) and isinstance(value[0], Word):
+            number = value[0].number
+            if number is not None:
+                attributes = {"shape": (1, 1), "init": "fixedValue", "value": number}
+                return [model.network.add("LearnableParameter", name, attributes=attributes)]
+        return []
