@@ -1,0 +1,231 @@
+"""A network as a NetDesc in the `cntk` dialect, and back.
+
+Every node is an operator `cntk.OPERATION`, with its inputs in the slot `inputs`, its value in
+`output`, and the attributes of its kind; operators stand in evaluation order, delays before what
+they read.
+The value is a variable of the node's name: shapes have the slowest axis first, as everywhere in
+opscope, so they are CNTK's backwards; a value with a dynamic axis has the unknown number of samples
+in front. These operators describe the network; lowering makes operators of them that run.
+
+Precision and groups are in the metadata, under `cntk.precision` and `cntk.GROUP`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ...framework.desc import (
+    INPUT,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    NetDesc,
+    OpDesc,
+    decode_attr,
+    encode_attr,
+    make_op,
+    make_var,
+    slot_map,
+)
+from ...framework.errors import AttributeTypeError, FormatError, OpscopeError
+from ...proto import net_pb2 as pb
+from ..text import Location, Source
+from .catalogue import kind
+from .kind import AttributeSpec
+from .network import GROUPS, Network
+from .node import Node
+
+DIALECT: Final = "cntk"
+PREFIX: Final = "cntk."
+_PRECISION: Final = "cntk.precision"
+_TYPES = {
+    "bool": "bool",
+    "int": "int",
+    "float": "float",
+    "string": "string",
+    "dims": "ints",
+    "ints": "ints",
+    "bools": "bools",
+}
+_LARGEST = 1 << 63  # sizes above are stored as the negative number of the same 64 bits
+
+
+def to_desc(network: Network) -> NetDesc:
+    """The network as a NetDesc; shapes are in it if it is validated. Values of parameters are not:
+    see `parameter_arrays`."""
+    desc = NetDesc(name=network.name, type=pb.NetDesc.PLAIN)
+    nodes = list(network.order)
+    known = {id(node) for node in nodes}
+    nodes += [node for node in network.nodes.values() if id(node) not in known]
+    for node in nodes:
+        desc.vars.append(_variable(network, node))
+        desc.ops.append(_operator(node))
+    desc.metadata[_PRECISION] = network.precision
+    for group, members in network.groups.items():
+        if members:
+            desc.metadata[PREFIX + group] = json.dumps([node.name for node in members])
+    return desc
+
+
+def _variable(network: Network, node: Node) -> pb.VarDesc:
+    kind = TEMPORARY
+    if node.is_input:
+        kind = INPUT
+    elif node.is_parameter:
+        kind = PARAMETER if node.learning_rate != 0 else STATE
+    elif node.kind.precompute:
+        kind = STATE
+    elif node in network.groups["output"]:
+        kind = OUTPUT
+    shape = None
+    if node.shape is not None:
+        shape = [d or -1 for d in reversed(node.shape)]
+        if node.axis is not None:
+            shape.insert(0, -1)
+    fields: dict[str, Any] = {}
+    if node.is_parameter and node.learning_rate not in (0, 1):
+        fields["lr_factor"] = node.learning_rate
+    if node.axis is not None:
+        fields["sequence_levels"] = 1
+    dtype = "float64" if network.precision == "double" else "float32"
+    return make_var(node.name, shape, dtype, kind, source=_source(node.location), **fields)
+
+
+def _operator(node: Node) -> OpDesc:
+    attrs = {}
+    for name, value in node.attributes.items():
+        encoded = _encode(node.kind.attributes.get(name), value)
+        if encoded is not None:
+            attrs[name] = encoded
+    if node.tags:
+        attrs["tags"] = encode_attr(node.tags, "strings")
+    if node.learning_rate != 0:
+        attrs["learningRate"] = encode_attr(node.learning_rate, "float")
+    if node.axis is not None:
+        attrs["axisName"] = encode_attr(node.axis.name, "string")
+    inputs = [child.name for child in node.inputs if child is not None]
+    return make_op(
+        PREFIX + node.operation,
+        {"inputs": inputs},
+        {"output": node.name},
+        attrs,
+        source=_source(node.location),
+    )
+
+
+def _source(location: Location | None) -> pb.SourceLocation | None:
+    if location is None:
+        return None
+    return pb.SourceLocation(file=location.source.name, line=location.line, column=location.column)
+
+
+def _encode(spec: AttributeSpec | None, value: Any) -> pb.Attr | None:
+    if spec is not None and spec.type in _TYPES:
+        if spec.type == "int" and value >= _LARGEST:
+            value -= 2 * _LARGEST
+        return encode_attr(value, _TYPES[spec.type])
+    if value is None:
+        return None
+    if isinstance(value, Node):
+        return encode_attr(value.name, "string")
+    if isinstance(value, Mapping):
+        return encode_attr(json.dumps(dict(value)), "string")
+    return encode_attr(value)
+
+
+def _decode(name: str, spec: AttributeSpec | None, attr: pb.Attr) -> Any:
+    value = decode_attr(attr)
+    if spec is None or spec.type != "any":
+        if (
+            name in ("rngSeed", "rngOffset", "samplesSeen", "onlyUpToRow", "onlyUpToT")
+            and value < 0
+        ):
+            return value + 2 * _LARGEST
+        return value
+    if name == "format" and isinstance(value, str):
+        return json.loads(value)
+    return value
+
+
+def from_desc(desc: NetDesc, values: Mapping[str, np.ndarray] | None = None) -> Network:
+    """The network of a NetDesc in this dialect, not validated. `values` holds parameters as
+    `parameter_arrays` gives them.
+
+    Raises:
+        FormatError: the net is of another dialect, or does not hold together.
+    """
+    if _PRECISION not in desc.metadata:
+        raise FormatError(f"net {desc.name!r} is not in the {DIALECT} dialect")
+    network = Network(desc.name)
+    network.precision = desc.metadata[_PRECISION]
+    try:
+        _add_nodes(network, desc)
+        for group in GROUPS:
+            for name in json.loads(desc.metadata.get(PREFIX + group, "[]")):
+                network.add_to_group(group, network.find(name))
+    except (OpscopeError, AttributeError, TypeError, ValueError) as error:
+        raise FormatError(f"net {desc.name!r}: {error}") from None
+    for name, value in (values or {}).items():
+        if name in network:
+            network.find(name).value = np.asfortranarray(np.transpose(value))
+    return network
+
+
+def _add_nodes(network: Network, desc: NetDesc) -> None:
+    sources: dict[str, Source] = {}
+    inputs: dict[str, list[str]] = {}
+    for index, op in enumerate(desc.ops):
+        outputs = slot_map(op.outputs).get("output", [])
+        if not op.type.startswith(PREFIX) or len(outputs) != 1:
+            raise FormatError(f"operator %{index} ({op.type}) is not of the {DIALECT} dialect")
+        attrs = dict(op.attrs)
+        tags = decode_attr(attrs.pop("tags")) if "tags" in attrs else ()
+        rate = decode_attr(attrs.pop("learningRate")) if "learningRate" in attrs else 0.0
+        attrs.pop("axisName", None)
+        operation = op.type[len(PREFIX) :]
+        node = _add_node(network, operation, outputs[0], attrs, _location(op.source, sources))
+        node.tags = list(tags)
+        node.learning_rate = rate
+        inputs[node.name] = slot_map(op.inputs).get("inputs", [])
+    for name, names in inputs.items():
+        if names:
+            network.connect(network.find(name), [network.find(child) for child in names])
+
+
+def _add_node(
+    network: Network,
+    operation: str,
+    name: str,
+    attrs: Mapping[str, pb.Attr],
+    location: Location | None,
+) -> Node:
+    known = kind(operation)
+    given = {}
+    for key, attr in attrs.items():
+        spec = known.attributes.get(key)
+        if spec is None:
+            raise AttributeTypeError(f"{name}: {operation} has no attribute {key!r}")
+        given[key] = _decode(key, spec, attr)
+    return network.add(operation, name, attributes=given, location=location)
+
+
+def _location(source: pb.SourceLocation, sources: dict[str, Source]) -> Location | None:
+    if not source.file:
+        return None
+    found = sources.setdefault(source.file, Source(source.file, ""))
+    return Location(found, source.line, source.column)
+
+
+def parameter_arrays(network: Network) -> dict[str, np.ndarray]:
+    """Values of parameters and statistics by node name, slowest axis first (C order), as opscope
+    keeps arrays."""
+    return {
+        node.name: np.ascontiguousarray(np.transpose(node.value))
+        for node in network.nodes.values()
+        if node.value is not None
+    }
