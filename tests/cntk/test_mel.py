@@ -169,7 +169,8 @@ class TestEdits:
     def test_properties(self, folder):
         net = network(
             "SetProperty(L1.*, learningRateMultiplier, 0.25)\n"
-            "SetProperty(L1.b, needGradient, false)\nSetProperty(L1.y, output, true) ; SetProperty(ce, Criteria, false)\n"
+            "SetProperty(L1.b, needGradient, false)\n"
+            "SetProperty(L1.y, output, true) ; SetProperty(ce, Criteria, false)\n"
             "SetPropertyForSubTree(OL.t, computeGradient, true)\nSetProperty(ce, MultiSeq, true)"
         )
         assert (net.find("L1.W").learning_rate, net.find("L1.b").learning_rate) == (1, 1)
