@@ -9,7 +9,7 @@ from typing import Any
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
-from ...operators.matmul import as_rows, product
+from ...operators.matmul import Product, as_rows, product
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, Step, X, deriv_of, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
@@ -96,7 +96,8 @@ def _folded(k: Any, slot: str, width: int, write: bool = False) -> tuple[Any, li
 
 
 @repeated_affine.kernel
-def _(k: Any) -> Callable[[], Any]:
+def bind_repeated_affine(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `nnet3.repeated_affine` on top of a product of two matrices."""
     w = k["w"]
     x, load = _folded(k, "x", w.shape[1])
     out, store = _folded(k, "out", w.shape[0], write=True)
@@ -104,7 +105,8 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @repeated_affine.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def bind_repeated_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `nnet3.repeated_affine_grad` on top of a product of two matrices."""
     w = k["w"]
     grad, calls = _folded(k, "out_grad", w.shape[0])
     if k.get("w_grad") is not None:

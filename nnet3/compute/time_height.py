@@ -9,13 +9,14 @@ from typing import Any
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
-from ...operators.matmul import product
+from ...operators.matmul import Product, product
 from .images import chunks_of
 from .lowering import OUT, Recipe, X, lowers
 
 _FIRST = AttrSpec("first", "ints", "input row that the first output row reads, for each offset")
 _STRIDE = AttrSpec("stride", "int", "distance of the input rows of neighbouring outputs", minimum=1)
 _ROWS = AttrSpec("rows", "int", "rows of the output", minimum=0)
+_NARROW = 64  # columns
 
 
 @lowers("TdnnComponent")
@@ -93,39 +94,56 @@ def _(s: ShapeArgs) -> None:
 
 def _spliced(k: Any) -> tuple[Any, list[Callable[[], Any]]]:
     """The input rows of all offsets beside one another, and the calls that put them there."""
-    parts = _parts(k, k["x"])
-    if len(parts) == 1 and parts[0].flags.c_contiguous:
-        return parts[0], []
-    width = k["x"].shape[1]
+    parts, width = _parts(k, k["x"]), k["x"].shape[1]
     whole = k.scratch((k.attrs["rows"], width * len(parts)), k["x"].dtype)
     return whole, [
-        partial(k.xp.copyto, whole[:, i * width : (i + 1) * width], part)
-        for i, part in enumerate(parts)
+        partial(k.xp.copyto, share, part)
+        for share, part in zip(_blocks(whole, width), parts, strict=True)
     ]
 
 
+def _blocks(array: Any, width: int) -> list[Any]:
+    """The blocks of `width` columns of a matrix: one for each offset."""
+    return [array[:, begin : begin + width] for begin in range(0, array.shape[1], width)]
+
+
 @tdnn.kernel
-def _(k: Any) -> Callable[[], Any]:
-    x, load = _spliced(k)
-    return in_order(*load, product(k.xp, x, k["w"].T, k["out"], bias=k.get("b")))
+def bind_tdnn(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `nnet3.tdnn` on top of a product of two matrices.
+
+    Products of the offsets are added up. Where x is narrow, one product of all is quicker.
+    """
+    w, out, width = k["w"], k["out"], k["x"].shape[1]
+    parts = _parts(k, k["x"])
+    if len(parts) > 1 and width < _NARROW:
+        x, load = _spliced(k)
+        return in_order(*load, product(k.xp, x, w.T, out, bias=k.get("b")))
+    (first, *others), (w_first, *w_others) = parts, _blocks(w, width)
+    calls = [product(k.xp, first, w_first.T, out, bias=k.get("b"))]
+    by = k.scratch(out.shape, out.dtype) if others else None
+    for part, block in zip(others, w_others, strict=True):
+        calls.append(product(k.xp, part, block.T, out, by=by))
+    return in_order(*calls)
 
 
 @tdnn.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def bind_tdnn_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `nnet3.tdnn_grad` on top of a product of two matrices."""
     xp, w, grad, calls = k.xp, k["w"], k["out_grad"], []
-    if k.get("w_grad") is not None:
+    width, w_grad, x_grad = w.shape[1] // len(k.attrs["first"]), k.get("w_grad"), k.get("x_grad")
+    if w_grad is not None and width < _NARROW:
         x, load = _spliced(k)
-        calls += [*load, product(xp, grad.T, x, k["w_grad"])]
+        calls += [*load, product(xp, grad.T, x, w_grad)]
+    elif w_grad is not None:
+        for part, block in zip(_parts(k, k["x"]), _blocks(w_grad, width), strict=True):
+            calls.append(product(xp, grad.T, part, block))
     if k.get("b_grad") is not None:
         calls.append(reducing(xp, grad, k["b_grad"]))
-    x_grad = k.get("x_grad")
     if x_grad is not None:
-        width = x_grad.shape[1]
-        whole = k.scratch((k.attrs["rows"], w.shape[1]), grad.dtype)
-        calls += [product(xp, grad, w, whole), partial(x_grad.fill, 0)]
-        for i, part in enumerate(_parts(k, x_grad)):
-            share = whole[:, i * width : (i + 1) * width]
-            calls.append(partial(xp.add, part, share, part))
+        calls.append(partial(x_grad.fill, 0))
+        by = k.scratch((k.attrs["rows"], width), grad.dtype)
+        for part, block in zip(_parts(k, x_grad), _blocks(w, width), strict=True):
+            calls.append(product(xp, grad, block, part, by=by))
     return in_order(*calls)
 
 
@@ -231,7 +249,8 @@ def _by_height(k: Any, array: Any, units: int) -> tuple[Any, list[Callable[[], A
 
 
 @convolution.kernel
-def _(k: Any) -> Callable[[], Any]:
+def bind_convolution(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `nnet3.time_height_convolution` on top of a product of two matrices."""
     w, b, out, height = k["w"], k["b"], k["out"], k.attrs["height_out"]
     patches, target = _Patches(k, k["x"]), out
     if not out.flags.c_contiguous:
@@ -246,7 +265,8 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @convolution.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def bind_convolution_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of the gradient of `nnet3.time_height_convolution` on top of a product."""
     xp, w, height = k.xp, k["w"], k.attrs["height_out"]
     grad, calls = _by_height(k, k["out_grad"], w.shape[0])
     if k.get("b_grad") is not None:
