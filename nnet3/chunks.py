@@ -3,7 +3,8 @@
 A chunk is a number of output frames with the input frames that these need: the context of the
 network and, where wanted, more. Frames before the first and behind the last of an utterance are
 copies of these. Time is counted from the first output frame of the chunk, so that equal chunks are
-computed by the same compiled computation.
+computed by the same compiled computation. A short last chunk is made as long as the others and the
+rest of its output left out, unless the network would take the further frames into account.
 Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-compute.cc`.
 """
 
@@ -12,12 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ..framework.backend import Place
 from ..framework.errors import OpscopeError, ShapeError
 from .compile_cache import ComputerCache
+from .context import reads_further_ahead
 from .nnet import Nnet
 from .optimize import OptimizeOptions
 from .request import ComputationRequest, IoSpecification
@@ -128,10 +131,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an utterance: the utterance's number, and the first output frame."""
+    """A piece of an utterance.
+
+    Attributes:
+        utterance: its number.
+        first, count: the output frames that are wanted, counted after subsampling.
+        shape: of what is computed: `count` output frames, or more of which the rest is left out.
+    """
 
     utterance: int
-    first: int  # output frames are counted after subsampling
+    first: int
+    count: int
     shape: Shape
 
 
@@ -222,11 +232,21 @@ class ChunkComputer:
             left, right = options.extra_left_context, options.extra_right_context
             if first == 0 and options.extra_left_context_initial >= 0:
                 left = options.extra_left_context_initial
-            if first + count == total and options.extra_right_context_final >= 0:
-                right = options.extra_right_context_final
+            frames = count
+            if first + count == total:
+                if not self._reads_further_ahead:
+                    frames = size if first else _round_up(count, size)
+                elif options.extra_right_context_final >= 0:
+                    right = options.extra_right_context_final
             left += self.left_context
-            frames = left + (count - 1) * factor + 1 + self.right_context + right
-            yield Chunk(number, first, Shape(left, frames, count))
+            given = left + (frames - 1) * factor + 1 + self.right_context + right
+            yield Chunk(number, first, count, Shape(left, given, frames))
+
+    @cached_property
+    def _reads_further_ahead(self) -> bool:
+        nnet = self.nnet
+        context = self.left_context, self.right_context
+        return reads_further_ahead(nnet.topology(), nnet.modulus(), *context)
 
     def _input(self, chunk: Chunk, features: np.ndarray, out: np.ndarray) -> None:
         begin = chunk.first * self.options.frame_subsampling_factor - chunk.shape.left_context
@@ -243,7 +263,7 @@ class ChunkComputer:
             assert utterance.ivector is not None
             return utterance.ivector
         factor = self.options.frame_subsampling_factor
-        frame = chunk.first * factor + (chunk.shape.output_frames - 1) * factor // 2
+        frame = chunk.first * factor + (chunk.count - 1) * factor // 2
         number = frame // period
         beyond = number - (len(online) - 1)
         if beyond > 0 and beyond * period > _MAX_IVECTOR_MARGIN:
@@ -302,7 +322,7 @@ class ChunkComputer:
         for chunk, rows in zip(
             chunks, output.reshape(len(chunks), -1, self.output_dim), strict=True
         ):
-            results[chunk.utterance][chunk.first : chunk.first + shape.output_frames] = rows
+            results[chunk.utterance][chunk.first : chunk.first + chunk.count] = rows[: chunk.count]
 
     def request(self, shape: Shape, count: int) -> ComputationRequest:
         """What is asked for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
@@ -320,6 +340,12 @@ def _indexes(count: int, times: np.ndarray) -> np.ndarray:
     n = np.repeat(np.arange(count), len(times))
     t = np.tile(times, count)
     return np.stack((n, t, np.zeros_like(t)), axis=1)
+
+
+def _round_up(count: int, most: int) -> int:
+    """The next power of two, or one and a half of it, so that few lengths are to be compiled."""
+    power = 1 << (count - 1).bit_length()
+    return min(most, power * 3 // 4 if count <= power * 3 // 4 else power)
 
 
 def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..framework.errors import ShapeError
 from .computable import COMPUTABLE, Explorer
 from .topology import Topology
 
 _FIRST_WINDOW = 40
 _LAST_WINDOW = 800
+_FEW_FRAMES = 8
 
 
 def simple_context(topology: Topology, modulus: int) -> tuple[int, int]:
@@ -46,3 +49,31 @@ def _context(topology: Topology, modulus: int, start: int, window: int) -> tuple
     if False not in computable[first:]:
         return first, 0
     return first, window - computable.index(False, first)
+
+
+def reads_further_ahead(topology: Topology, modulus: int, left: int, right: int) -> bool:
+    """Whether outputs change where more input follows than the right context.
+
+    So it is with recurrence from the future, statistics over all there is, and the like.
+
+    Args:
+        left, right: the network's context.
+    """
+    frames = -(-_FEW_FRAMES // modulus) * modulus
+    times = np.arange(frames)
+    furthest = 0
+    for node in range(len(topology)):
+        for _, t, _ in topology.dependencies(node, times, times * 0):
+            furthest = max(furthest, int((t - times).max()))
+    source, target = topology.number("input"), topology.number("output")
+    found = []
+    for more in (0, frames + furthest):
+        given = [(source, t, 0) for t in range(-left, frames + right + more)]
+        if "ivector" in topology.index:
+            ivector = topology.number("ivector")
+            given += [(ivector, t, 0) for t in range(-left - modulus, frames + right + more)]
+        explorer = Explorer(topology, given, [(target, t, 0) for t in range(frames)])
+        used = {row: explorer.used(row) for row in explorer.required()[len(given) :]}
+        rows = explorer.rows
+        found.append({rows[row]: {rows[one] for one in read} for row, read in used.items()})
+    return found[0] != found[1]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.errors import OpscopeError, ShapeError
-from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance, _round_up
 from opscope.nnet3.compile_cache import ComputerCache
+from opscope.nnet3.context import reads_further_ahead
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.request import ComputationRequest
 
@@ -74,8 +75,34 @@ def test_context_is_that_of_the_network():
     assert (computer.left_context, computer.right_context) == (1, 2)
     cut = list(computer.chunks(0, Utterance("a", FEATURES[4])))
     shapes = [(c.shape.left_context, c.shape.input_frames, c.shape.output_frames) for c in cut]
-    assert [c.first for c in cut] == [0, 4, 8]
-    assert shapes == [(1, 7, 4), (1, 7, 4), (1, 5, 2)]
+    assert [(c.first, c.count) for c in cut] == [(0, 4), (4, 4), (8, 2)]
+    assert shapes == [(1, 7, 4)] * 3
+    (only,) = computer.chunks(0, Utterance("a", FEATURES[1][:3]))
+    assert (only.count, only.shape.output_frames) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (FRAMES, False),
+        (RECURRENT, False),
+        (RECURRENT.replace("-1)", "1)"), True),
+        (FRAMES.replace("Offset(input, 2)", "Failover(Offset(input, 3), Offset(input, 2))"), True),
+    ],
+)
+def test_further_frames_make_a_difference(text, expected):
+    nnet = Nnet.from_config_text(text, 1)
+    assert reads_further_ahead(nnet.topology(), nnet.modulus(), *nnet.context()) == expected
+    computer = ChunkComputer(nnet, ChunkOptions(frames_per_chunk=4))
+    *_, last = computer.chunks(0, Utterance("a", FEATURES[4]))
+    assert (last.count, last.shape.output_frames) == (2, 2 if expected else 4)
+    short, long = (computer.compute(FEATURES[4][:n])[8:] for n in (10, 12))
+    assert np.allclose(short[:1], long[:1], atol=1e-6) or expected
+
+
+@pytest.mark.parametrize(("count", "frames"), [(1, 1), (2, 2), (5, 6), (7, 8), (9, 12), (40, 40)])
+def test_lengths_of_a_single_chunk(count, frames):
+    assert _round_up(count, 40) == frames
 
 
 def test_subsampling_priors_and_scale():
