@@ -1,0 +1,1 @@
+"""Training examples: made from features and targets, selected, shuffled and merged."""
