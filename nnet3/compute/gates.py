@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.registry import Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
+from .fused import fused
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
@@ -163,10 +164,38 @@ class LstmGates:
         return partial(xp.multiply, array, self.scales[which], array)
 
 
+def _lstm_formulas(k: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arrays and formulas of the forward pass, for `fused`; see the operator's doc."""
+    x, w = k["x"], k["w"]
+    cells = w.shape[1]
+    names = {
+        n: x[:, i * cells : (i + 1) * cells] for i, n in enumerate(("pi", "pf", "pg", "po", "b"))
+    }
+    names |= {name: w[i] for i, name in enumerate(("wi", "wf", "wo"))}
+    si = sf = so = ""
+    if x.shape[1] > 5 * cells:
+        names |= {name: x[:, 5 * cells + i, None] for i, name in enumerate(("si", "sf", "so"))}
+        si, sf, so = " * si", " * sf", " * so"
+    formulas = {
+        "i": "1 / (1 + exp(-(pi + wi * b)))",
+        "f": "1 / (1 + exp(-(pf + wf * b)))",
+        "g": "tanh(pg)",
+        "c": f"f * b{sf} + i * g{si}",
+        "o": "1 / (1 + exp(-(po + wo * c)))",
+        "t": "tanh(c)",
+        "m": f"o * t{so}",
+    }
+    return names, formulas
+
+
 @lstm.kernel
 def _(k: Any) -> Callable[[], Any]:
-    xp, s, out = k.xp, LstmGates(k), k["out"]
-    cells = k["w"].shape[1]
+    xp, out, cells = k.xp, k["out"], k["w"].shape[1]
+    names, formulas = _lstm_formulas(k)
+    call = fused(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
+    if call is not None:
+        return call
+    s = LstmGates(k)
     m = out[:, cells:]
     calls = [partial(xp.copyto, out[:, :cells], s.c), partial(xp.multiply, s.o, s.t, m)]
     if s.scales is not None:
@@ -174,8 +203,54 @@ def _(k: Any) -> Callable[[], Any]:
     return in_order(*s.calls, *calls)
 
 
+def _fused_lstm_grad(k: Any) -> Callable[[], Any] | None:
+    """The gradient as one compiled loop and a sum over rows; None where nothing is compiled."""
+    x_grad, w_grad, cells = k.get("x_grad"), k.get("w_grad"), k["w"].shape[1]
+    names, formulas = _lstm_formulas(k)
+    grad = k["out_grad"]
+    names |= {"grad_c": grad[:, :cells], "grad_m": grad[:, cells:]}
+    si, sf, so = (f" * {name}" if name in names else "" for name in ("si", "sf", "so"))
+    repair = k.get("repair")
+    pushes = ["" for _ in range(5)]
+    if repair is not None:
+        names |= {f"r{i}": repair[i] for i in range(5)}
+        values = ("(2 * i - 1)", "(2 * f - 1)", "g", "(2 * o - 1)", "t")
+        pushes = [f" - r{number} * {value}" for number, value in enumerate(values)]
+    formulas |= {
+        "d_o": f"t * grad_m{so} * o * (1 - o){pushes[3]}",
+        "dc": f"o * grad_m{so} * (1 - t * t) + grad_c + d_o * wo{pushes[4]}",
+        "d_f": f"dc * b{sf} * f * (1 - f){pushes[1]}",
+        "d_i": f"dc * g{si} * i * (1 - i){pushes[0]}",
+        "d_g": f"dc * i{si} * (1 - g * g){pushes[2]}",
+        "d_b": f"dc * f{sf} + d_i * wi + d_f * wf",
+        "w_i": "d_i * b",
+        "w_f": "d_f * b",
+        "w_o": "d_o * c",
+    }
+    results, after = {}, []
+    if x_grad is not None:
+        for number, name in enumerate(("d_i", "d_f", "d_g", "d_o", "d_b")):
+            results[name] = x_grad[:, number * cells : (number + 1) * cells]
+        if x_grad.shape[1] > 5 * cells:
+            after.append(partial(x_grad[:, 5 * cells :].fill, 0))
+    if w_grad is not None:
+        parts = k.scratch((len(grad), 3 * cells), grad.dtype)
+        for number, name in enumerate(("w_i", "w_f", "w_o")):
+            results[name] = parts[:, number * cells : (number + 1) * cells]
+        total = k.scratch((3 * cells,), grad.dtype)
+        after += [
+            reducing(k.xp, parts, total),
+            partial(k.xp.copyto, w_grad, total.reshape(3, cells)),
+        ]
+    call = fused(k, names, formulas, results)
+    return None if call is None else in_order(call, *after)
+
+
 @lstm.backward("x", "w")
 def _(k: Any) -> Callable[[], Any]:
+    call = _fused_lstm_grad(k)
+    if call is not None:
+        return call
     xp, s, w = k.xp, LstmGates(k), k["w"]
     cells, shape, real = w.shape[1], s.c.shape, w.dtype.type
     grad_c, grad_m = k["out_grad"][:, :cells], k["out_grad"][:, cells:]
