@@ -21,7 +21,6 @@ from ...framework.errors import (
 from ..config.files import find_file
 from ..config.value import ConfigValue
 from ..models.dump import dump
-from ..models.v1 import write_model
 from ..network.edit import property_name
 from ..network.network import Network
 from ..network.node import Node
@@ -188,19 +187,12 @@ def _save_default_model(session: Session, command: Command) -> None:
             "model is loaded.)",
             command.location,
         )
-    _save(session, session.default, command.parameters[0])
+    session.save(session.default, command.parameters[0])
 
 
 @_command("SaveModel", takes=2, usage="modelName, modelFileName, [format=cntk]", options=_FORMAT)
 def _save_model(session: Session, command: Command) -> None:
-    _save(session, session.model(command.parameters[0]), command.parameters[1])
-
-
-def _save(session: Session, model: Model, file: Text) -> None:
-    network = session.settle(model)
-    with model.ndl.explained():
-        network.validate()
-    write_model(network, file.string)
+    session.save(session.model(command.parameters[0]), command.parameters[1])
 
 
 @_command("SetDefaultModel", takes=1, usage="modelName")

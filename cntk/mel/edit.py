@@ -9,6 +9,7 @@ from pathlib import Path
 from ...framework.errors import FormatError
 from ..config.files import load_resolved
 from ..config.parameters import ConfigParameters
+from ..models.v1 import write_model
 from ..ndl.builder import load_macro_files
 from ..network.network import Network
 from .parse import parse_mel_file
@@ -18,11 +19,14 @@ from .session import Session
 def edit_section(
     section: ConfigParameters,
     seeds: Iterator[int] | None = None,
-    initialize: Callable[[Network], None] | None = None,
+    read: Callable[[Path], Network] | None = None,
+    write: Callable[[Network, Path], None] = write_model,
 ) -> Session:
     """Run the script `editPath` of a section, with the macros of `ndlMacros`.
 
-    `$name$` in the script are those of the config. The session is returned with its models.
+    `$name$` in the script are those of the config. `seeds` counts the random parameters of all
+    networks of a run; `read` and `write` replace the files of models. The session is returned with
+    its models.
 
     Raises:
         OpscopeError: a file is missing, the script is wrong, or a command fails.
@@ -30,7 +34,8 @@ def edit_section(
     session = Session(
         folders=section.search_folders(),
         seeds=seeds if seeds is not None else count(1),
-        initialize=initialize,
+        read=read,
+        write=write,
     )
     if section.string("ndlMacros", ""):
         load_macro_files(section["ndlMacros"], section, session.macros)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+import numpy as np
+
 from ...framework.errors import FormatError, OpscopeError, VariableError, nearest
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
-from ..models.v1 import read_model
+from ..models.v1 import read_model, write_model
 from ..ndl.builder import parse_ndl_file
 from ..ndl.evaluate import Evaluator
 from ..ndl.macros import Macros
@@ -18,6 +20,7 @@ from ..ndl.parse import parse_ndl
 from ..ndl.scope import Instance, reduce
 from ..ndl.syntax import Script, Word
 from ..network.edit import split_pattern
+from ..network.initialize import initial_value
 from ..network.network import Network
 from ..network.node import Node
 from ..text import Text, located
@@ -44,13 +47,14 @@ class Session:
         models: by lower-case name.
         default: the model of names that do not start with one.
         warnings: what was ignored.
-        initialize: gives the parameters that in-line NDL defined their first values.
+        read, write: how models come from and go to files; by default as CNTK's binary files.
     """
 
     macros: Macros = field(default_factory=Macros)
     folders: list[Path] = field(default_factory=list)
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
-    initialize: Callable[[Network], None] | None = None
+    read: Callable[[Path], Network] | None = None
+    write: Callable[[Network, Path], None] = write_model
     models: dict[str, Model] = field(default_factory=dict)
     default: Model | None = None
     warnings: list[str] = field(default_factory=list)
@@ -112,6 +116,8 @@ class Session:
             FormatError: it cannot be opened, or is no model.
         """
         path = find_file(file.string, self.folders)
+        if self.read is not None:
+            return self.read(path)
         if not path.is_file():
             reason = "Is a directory" if path.is_dir() else "No such file or directory"
             raise located(FormatError, f"error opening file '{file}': {reason}", file.locate())
@@ -161,9 +167,16 @@ class Session:
         model.ndl.finish()
         self.warnings += model.ndl.warnings
         model.ndl.warnings = []
-        if self.initialize is not None:
-            self.initialize(model.network)
+        fill(model.network)
         return model.network
+
+    def save(self, model: Model, file: Text) -> None:
+        """Write a model, validated and with the initial values of its new parameters."""
+        network = self.settle(model)
+        with model.ndl.explained():
+            network.validate()
+        fill(network)
+        self.write(network, Path(file.string))
 
     # -- names
 
@@ -221,3 +234,13 @@ class Session:
                 attributes = {"shape": (1, 1), "init": "fixedValue", "value": number}
                 return [model.network.add("LearnableParameter", name, attributes=attributes)]
         return []
+
+
+def fill(network: Network) -> None:
+    """Give the parameters that have none, and whose shape is known, their initial values."""
+    dtype = np.dtype(np.float64 if network.precision == "double" else np.float32)
+    for node in network.nodes.values():
+        if node.is_parameter and node.value is None:
+            node.shape = node.shape or node.attributes["shape"]
+            if node.shape and 0 not in node.shape:
+                node.value = initial_value(node, dtype)

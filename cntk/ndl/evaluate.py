@@ -35,8 +35,8 @@ from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, 
 
 MOST = 50_000  # calls of one network, those inside of macros included
 DEEPEST = 60  # macros inside one another
-RANDOM = ("uniform", "gaussian", "henormal")  # values of `init` that draw numbers
-INIT = (*RANDOM, "fixedvalue", "fromfile", "bilinear")
+RANDOM = ("uniform", "gaussian", "heNormal")  # values of `init` that draw numbers
+INIT = {name.lower(): name for name in (*RANDOM, "fixedValue", "fromFile", "bilinear")}
 
 # Names that list the nodes of a group, in the order CNTK looks at them.
 SPECIAL = {
@@ -267,8 +267,8 @@ class Evaluator:
         self._waiting.append(instance)
 
     def _check_init(self, node: Node, call: Call, scope: Scope) -> None:
-        init = str(node.attributes["init"]).lower()
-        if init not in INIT:
+        init = INIT.get(str(node.attributes["init"]).lower())
+        if init is None:
             raise self._error(
                 AttributeTypeError,
                 "'init' must be one of the values of [ uniform | gaussian | fixedValue | fromFile "
@@ -276,14 +276,15 @@ class Evaluator:
                 place(call),
                 scope,
             )
-        if init == "fromfile" and not node.attributes["initFromFilePath"]:
+        node.attributes["init"] = init
+        if init == "fromFile" and not node.attributes["initFromFilePath"]:
             raise self._error(
                 AttributeTypeError,
                 'initFromFilePath must be set when using "fromFile" initialization method',
                 place(call),
                 scope,
             )
-        if call not in scope.names and init != "fixedvalue":
+        if call not in scope.names and init != "fixedValue":
             node.attributes.update(init="fixedValue", value=0.0)
             self.warnings.append(
                 str(

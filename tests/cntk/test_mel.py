@@ -1,6 +1,5 @@
 """MEL: parsing, every command, names and wildcards, in-line NDL, and its errors."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from opscope.cntk.mel.commands import command_names
 from opscope.cntk.mel.syntax import Command, Embedded, Inline
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.ndl import Evaluator, parse_ndl
+from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
 from opscope.cntk.text import Source
 from opscope.framework.errors import OpscopeError
@@ -24,12 +24,6 @@ NET = """
 """
 
 
-def fill(network):
-    for node in network.nodes.values():
-        if node.is_parameter and node.value is None:
-            node.value = np.full(node.attributes["shape"], node.attributes["value"], np.float32)
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with the model `a.model`, which is the current one."""
@@ -39,13 +33,13 @@ def folder(tmp_path, monkeypatch):
     evaluator.connect()
     network = evaluator.network
     network.validate()
-    fill(network)
+    initialize(network)
     write_model(network, "a.model")
     return tmp_path
 
 
 def run(text, load=True):
-    session = Session(initialize=fill)
+    session = Session()
     text = f'm = LoadModel("a.model", format=cntk)\n{text}' if load else text
     session.run(parse_mel(Source("e.mel", text).whole()))
     return session
@@ -201,7 +195,7 @@ class TestEditSection:
         config = parse_config(
             "n = 2\nEdit = [ editPath = e.mel ; ndlMacros = m.ndl ; old = a.model ; new = b.model ]"
         )
-        edit_section(config.section("Edit"), initialize=fill)
+        edit_section(config.section("Edit"))
         net = read_model(folder / "b.model")
         assert inputs(net, "H2.b.y") == ["H2.b.W", "H2.a.y"]
         assert inputs(net, "OL.t") == ["OL.W", "H2.b.y"]
