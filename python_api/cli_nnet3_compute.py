@@ -20,6 +20,7 @@ from ..framework.errors import FormatError, ShapeError
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import prepare_for_test
 from ..nnet3.compile_cache import ComputerCache
+from ..nnet3.looped_computer import LoopedComputer, LoopedOptions
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
 from ..nnet3.optimize import OptimizeOptions
@@ -100,6 +101,7 @@ def _optimization_options() -> Iterator[Option]:
     "Compute the output of an nnet3 network for features, utterance by utterance.",
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
     *_CHUNKS,
+    Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
     *_IVECTORS,
     _GPU,
     *_DEBUG,
@@ -109,13 +111,10 @@ def _optimization_options() -> Iterator[Option]:
 )
 def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
-    chosen = {
-        field.name: getattr(options, _NAMES.get(field.name, field.name))
-        for field in fields(ChunkOptions)
-    }
     place = _place(options.use_gpu)
     nnet, priors = _read(model, options.use_priors)
-    computer = ChunkComputer(nnet, ChunkOptions(**chosen), priors, place, _passes(options))
+    make, kind = (_looped, LoopedComputer) if options.looped else (_chunked, ChunkComputer)
+    computer = kind(nnet, make(options), priors, place, _passes(options))
     if computer.frames_per_chunk != options.frames_per_chunk:
         options.program.log(
             f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
@@ -146,7 +145,7 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     Option("min-chunk-size", 100, "Frames that a piece must have"),
     Option("pad-input", True, "Repeat the first and last frames of pieces that are too short"),
     Option("cache-capacity", 64, "How many compiled computations are kept"),
-    Option("use-shortcut", True, _UNUSED),
+    Option("use-shortcut", True, "Compile for two sequences where there are many, and expand"),
     Option("cached-compiler-in", "", _UNUSED),
     Option("cached-compiler-out", "", _UNUSED),
 )
@@ -154,7 +153,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     start = time.perf_counter()
     nnet, _ = _read(model, with_priors=False)
     place, passes = _place(options.use_gpu), _passes(options)
-    cache = ComputerCache(nnet, place, passes, options.cache_capacity)
+    cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
     inputs = _Utterances(options, features)
     done = 0
     with TableWriter(output, "vector") as writer:
@@ -194,6 +193,24 @@ def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utteranc
 
 # fields of ChunkOptions whose options are called otherwise
 _NAMES = {"chunks_per_batch": "minibatch_size"}
+
+
+def _chunked(options: SimpleNamespace) -> ChunkOptions:
+    names = [field.name for field in fields(ChunkOptions)]
+    return ChunkOptions(**{name: getattr(options, _NAMES.get(name, name)) for name in names})
+
+
+def _looped(options: SimpleNamespace) -> LoopedOptions:
+    chosen = {field.name: getattr(options, field.name) for field in fields(LoopedOptions)}
+    chosen["extra_left_context_initial"] = max(options.extra_left_context_initial, 0)
+    for name, default in _NOT_LOOPED.items():
+        if getattr(options, name) != default:
+            option = name.replace("_", "-")
+            raise FormatError(f"--{option} has no meaning with --looped=true")
+    return LoopedOptions(**chosen)
+
+
+_NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}
 
 
 def _passes(options: SimpleNamespace) -> bool | OptimizeOptions:

@@ -114,6 +114,16 @@ def test_options(call, batch):
         assert np.allclose(found[key], scores, rtol=1e-4, atol=1e-4)
 
 
+def test_looped(call):
+    options = "--looped=true", "--frames-per-chunk=3", "--use-priors=true"
+    code, err, found = call(*options, "net.mdl", *FILES)
+    assert code == 0 and "Done 2 utterances" in err
+    for key, x in FEATURES.items():
+        assert np.allclose(found[key], wanted(x) - np.log(PRIORS), rtol=1e-4, atol=1e-4)
+    code, err, found = call("--looped=true", "--extra-right-context=2", "net.mdl", *FILES)
+    assert code == 1 and "--extra-right-context has no meaning with --looped=true" in err
+
+
 def test_model_file_without_priors(call):
     found = call("--optimization.convert-addition=false", "net.mdl", *FILES)[2]
     assert np.allclose(found["u"], wanted(FEATURES["u"]), rtol=1e-4, atol=1e-4)
