@@ -101,6 +101,11 @@ def _access(expression: syntax.Access) -> Code:
     def access(scope: Record, path: Path) -> Value:
         owner = run_record(scope, path)
         if isinstance(owner, Instance):
+            # A reader has the dimensions of its data.
+            if name == "dim" and "dim" not in owner.record.members:
+                data = owner.record.own("data")
+                if isinstance(data, Node):
+                    return member_of_node(data, name, expression)
             owner = owner.record
         if isinstance(owner, Record):
             value = owner.find(name, Thunk)

@@ -16,7 +16,7 @@ from ...framework.errors import OpscopeError
 from ..network.network import GROUPS, Network, group_of_tag
 from ..network.node import Node
 from .nodes import attach_late
-from .session import RuntimeType, Session, as_failure
+from .session import RuntimeType, Session
 from .syntax import Expression
 from .values import (
     Failure,
@@ -24,6 +24,7 @@ from .values import (
     Path,
     Record,
     Value,
+    as_failure,
     flatten,
     force,
     path_text,

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...framework.errors import OpscopeError, SlotError
 from ..network.catalogue import kind as find_kind
+from ..network.given import RANDOM, kind_of_values
 from ..network.node import Node
 from ..text import Location
 from .syntax import Expression, LibrarySource
 from .values import (
     Array,
     Failure,
-    Instance,
     Path,
     Record,
     Shape,
     Value,
+    as_failure,
     flatten,
     path_text,
     type_name,
@@ -31,11 +32,6 @@ from .values import (
 
 if TYPE_CHECKING:
     from .session import Session
-
-# Values of `init` that draw from a generator. Source: InputAndParamNodes.cpp.
-RANDOM = frozenset(
-    "uniform uniform1 gaussian normal xavier glorotUniform glorotNormal heUniform heNormal".split()
-)
 
 
 def make_node(
@@ -52,11 +48,15 @@ def make_node(
         kind = find_kind(operation)
         complete = kind.complete(attributes)
     except OpscopeError as error:
-        raise Failure(str(error), where, type(error)) from None
+        raise as_failure(error, where) from None
     node = Node(path_text(path) or operation, kind, inputs or (), complete, location)
     if node.is_parameter:
         node.learning_rate = complete["learningRateMultiplier"]
-        if _is_random(complete) and complete["randomSeed"] < 0:
+        try:
+            random = kind_of_values(node) in RANDOM
+        except OpscopeError as error:
+            raise as_failure(error, where) from None
+        if random and complete["randomSeed"] < 0:
             complete["randomSeed"] = next(session.seeds)
     if inputs is not None:
         check_count(node, where)
@@ -71,13 +71,6 @@ def user_place(session: Session, where: Expression | None) -> Location | None:
         if not isinstance(thunk.expression.source, LibrarySource):
             return thunk.expression.location
     return where.location
-
-
-def _is_random(attributes: dict[str, Any]) -> bool:
-    """Whether a parameter's initial value is drawn: the default where nothing is said."""
-    if attributes["init"]:
-        return attributes["init"] in RANDOM
-    return not attributes["initFromFilePath"] and attributes["initValue"] == ""
 
 
 def check_count(node: Node, where: Expression | None) -> None:
@@ -124,7 +117,7 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
     try:
         kind = find_kind(operation)
     except OpscopeError as error:
-        raise Failure(str(error), where, type(error)) from None
+        raise as_failure(error, where) from None
     attributes = {}
     for name in kind.attributes:
         value = record.find(name)
@@ -166,8 +159,6 @@ def as_input_nodes(session: Session, values: list[Value], where: Any) -> list[No
             # The name that CNTK's library gives to such a constant.
             path = (None, f"inputs.arr[{len(nodes)}].res")
             item = constant(session, float(item), (1, 1), path, where)
-        elif isinstance(item, Instance):
-            item = session.as_node(item, where)
         if not isinstance(item, Node):
             raise Failure(
                 f"input {len(nodes)} of a node must be a ComputationNode, not a {type_name(item)}",

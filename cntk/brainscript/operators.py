@@ -208,21 +208,29 @@ def unary(e: Unary, value: Value, scope: Record, path: Path) -> Value:
 
 
 def member_of_node(node: Node, name: str, where: Expression) -> Value:
-    """`node.name`, `.operation`, `.dim`, `.dims` and `.inputs` (also `.PlusArgs` of a Plus)."""
+    """`node.name`, `.operation`, `.dim`, `.dims` and `.inputs` (also `.PlusArgs` of a Plus).
+
+    `.INPUT`, the first input that is no parameter, and `.OUTDIM` are from the 2015 notes.
+    """
     if name == "name":
         return node.name
     if name == "operation":
         return node.operation
     if name in ("inputs", node.operation + "Args"):
         return Array(list(node.inputs))
-    if name in ("dim", "dims"):
+    if name in ("input", "INPUT") and node.inputs:
+        data = [i for i in node.inputs if i is not None and not i.is_parameter]
+        return (data or node.inputs)[0]
+    if name in ("dim", "dims", "OUTDIM"):
         shape = node.shape
         if shape is None and (node.is_input or node.is_parameter):
             shape = node.attributes["shape"]
         if shape is None or not math.prod(shape):
             raise Failure(f"{node.name}.{name}: the node's dimensions are not known yet", where)
-        return float(math.prod(shape)) if name == "dim" else Array([float(d) for d in shape])
-    hint = nearest(name, ("name", "operation", "dim", "dims", "inputs"))
+        if name == "dims":
+            return Array([float(d) for d in shape])
+        return float(math.prod(shape))
+    hint = nearest(name, ("name", "operation", "dim", "dims", "input", "inputs"))
     raise Failure(f"unknown identifier {name!r}: a node has no such member{hint}", where)
 
 

@@ -8,14 +8,13 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
-from ...framework.errors import FormatError, OpscopeError
+from ...framework.errors import FormatError
 from ..network.network import Network
 from ..network.node import Node
 from ..text import Source
 from .syntax import Expression
-from .values import Failure, Instance, Path, Record, Thunk, Value
+from .values import Path, Record, Thunk, Value
 
 MAX_FILE = 50_000_000  # bytes of a BrainScript file
 
@@ -62,10 +61,6 @@ class Session:
     # Delay nodes whose inputs are not attached yet, with the record that names them.
     late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
 
-    def as_node(self, instance: Instance, where: Expression) -> Node:
-        """The node that an object of the redesigned top level stands for."""
-        raise Failure(f"a {instance.type} is no ComputationNode", where)
-
     def find_file(self, name: str, near: Source | None = None) -> pathlib.Path | None:
         """The file called `name`, or None: as it is, then in the folders."""
         return find_file(name, self.folders, near)
@@ -109,8 +104,3 @@ def read_source(path: pathlib.Path) -> Source:
         return Source(str(path), data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: not UTF-8 text, at byte {error.start}") from error
-
-
-def as_failure(error: OpscopeError, where: Any) -> Failure:
-    """An error of another part of the package, at a place of this text."""
-    return Failure(str(error), where, type(error))

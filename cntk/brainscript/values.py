@@ -52,6 +52,12 @@ class Failure(Exception):
         return located(self.error_class, self.message, self.location, self.chain)
 
 
+def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
+    """An error of another part of the package; `where` unless it has a place itself."""
+    place = None if getattr(error, "location", None) is not None else where
+    return Failure(str(error), place, type(error))
+
+
 def path_text(path: Path) -> str:
     """A path as the name of a node: `layers[0].W`."""
     pieces = []

@@ -1,0 +1,345 @@
+"""A file in the redesigned language as actions to run: trainings and edits.
+
+    experiment = load_experiment(["configFile=train.bs", "ExpDir=out", "deviceId=-1"])
+    for action in experiment.actions:
+        ...
+
+The command line `configFile=train.bs a=b c=d` means `new CNTK [ the file ] + [ a=b ; c=d ]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...framework.atomic import atomic_file
+from ...framework.errors import FormatError
+from ..config import ConfigParameters, parse_config
+from ..models.dump import dump
+from ..models.v1 import write_model
+from ..network.network import Network
+from ..network.node import Node
+from ..text import Source, located
+from . import syntax
+from .build import TYPES, evaluate, file_finder, model_loader
+from .compiler import compile_expression
+from .depth import deep_calls
+from .parser import parse_expression, parse_members
+from .printer import number_text
+from .redesign import FEATURE_READERS, LABEL_READERS, LIBRARY, READERS, REDESIGNED_TYPES
+from .session import Session, read_source
+from .syntax import LibrarySource, New, Number
+from .values import (
+    Array,
+    Failure,
+    Instance,
+    Record,
+    Thunk,
+    Value,
+    flatten,
+    force,
+    type_name,
+)
+
+
+@dataclass(frozen=True)
+class TrainAction:
+    """A training: where data come from, the network, and how it is optimised.
+
+    `config` holds the same in the old language: the section of a train command without its network
+    builder, with `SGD` and `reader`.
+    """
+
+    name: str
+    network: Network
+    config: ConfigParameters
+
+
+@dataclass(frozen=True)
+class EditAction:
+    """Models to be written: pairs of `Dump` or `SaveModel`, the network, and the file."""
+
+    name: str
+    steps: tuple[tuple[str, Network, Path], ...]
+
+    def run(self) -> None:
+        """Write the files.
+
+        Raises:
+            SaveError: a file cannot be written.
+            ShapeError: an edited network does not fit together.
+        """
+        for what, network, path in self.steps:
+            network.validate()
+            if what == "SaveModel":
+                write_model(network, path)
+            else:
+                with atomic_file(path) as file:
+                    file.write(dump(network).encode())
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a file of the redesigned language describes: its actions in order, and its settings."""
+
+    actions: tuple[TrainAction | EditAction, ...]
+    settings: dict[str, Any]
+
+
+def is_redesigned(source: Source) -> bool:
+    """Whether a text is of the redesigned language: `new CNTK [...]`, or members with `actions`."""
+    try:
+        top = _top_record(source, file_finder(()))
+    except FormatError:
+        return False
+    return any(member.name == "actions" for member in top.members)
+
+
+def load_experiment(arguments: Sequence[str]) -> Experiment:
+    """The actions of `configFile=file.bs name=value ...`.
+
+    A value is BrainScript if it is one constant, record or array, a string in quotes, or an
+    expression in parentheses; anything else is a string as it stands.
+
+    Raises:
+        OpscopeError: no configFile, or something is wrong in it or in a value; with the place.
+    """
+    overrides: dict[str, str] = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise FormatError(f"{argument!r}: an argument must have the form name=value")
+        overrides[name.strip()] = value.strip()
+    if "configFile" not in overrides:
+        raise FormatError("there is no configFile=... among the arguments")
+    path = Path(overrides.pop("configFile"))
+    return read_experiment(read_source(path), overrides, [path.parent])
+
+
+def read_experiment(
+    source: Source, overrides: dict[str, str] | None = None, folders: Sequence[Path] = ()
+) -> Experiment:
+    """The actions of a text, with members of its top level replaced by `overrides`."""
+    find = file_finder(folders)
+    top = _top_record(source, find)
+    changes = [_override(name, value) for name, value in (overrides or {}).items()]
+    changed = {member.name for member in changes}
+    members = (*(m for m in top.members if m.name not in changed), *changes)
+    record = syntax.Record(top.source, top.at, members)
+    expression = New(top.source, top.at, "CNTK", record)
+    session = Session({**TYPES, **REDESIGNED_TYPES}, folders, model_loader(folders, "float"))
+    settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0, **_library(session)}
+    program = evaluate(expression, session, settings, "CNTK")
+    with deep_calls():
+        try:
+            return _experiment(program)
+        except Failure as failure:
+            raise failure.error() from None
+        except RecursionError:
+            raise located(FormatError, "the actions need each other too deeply", None) from None
+
+
+def _top_record(source: Source, find: Any) -> syntax.Record:
+    """What `new CNTK` takes: the whole text, or the record of the `new CNTK` that it is."""
+    if source.text.lstrip().startswith("new"):
+        expression = parse_expression(source, find)
+        if (
+            isinstance(expression, New)
+            and expression.type == "CNTK"
+            and isinstance(expression.argument, syntax.Record)
+        ):
+            return expression.argument
+        raise located(FormatError, "new CNTK [ ... ] expected", expression.location)
+    return parse_members(source, find)
+
+
+def _override(name: str, value: str) -> syntax.Member:
+    source = Source(f"(command line) {name}", value)
+    expression: syntax.Expression = syntax.String(source, 0, value)
+    try:
+        parsed = parse_expression(source)
+    except FormatError:
+        parsed = expression
+    literal = (Number, syntax.String, syntax.Boolean, syntax.Record, syntax.Array)
+    negative = isinstance(parsed, syntax.Unary) and isinstance(parsed.operand, Number)
+    if isinstance(parsed, literal) or negative or value.startswith("("):
+        expression = parsed
+    return syntax.Member(source, 0, name, expression)
+
+
+def _library(session: Session) -> dict[str, Value]:
+    """The functions of the redesigned language, beside those of the standard library."""
+    scope = Record(session, None)
+    for member in parse_members(LibrarySource("library/redesign", LIBRARY)).members:
+        code = compile_expression(member.value)
+        thunk = Thunk(code, scope, (None, member.name), member.value)
+        scope.members[member.name] = thunk
+    return scope.members
+
+
+# --- from objects to actions
+
+
+def _experiment(program: Instance) -> Experiment:
+    record = program.record
+    actions = []
+    value = record.members.get("actions")
+    if value is None:
+        raise Failure("the top level has no member 'actions'", record.expression)
+    for number, action in enumerate(flatten(force(value))):
+        if not isinstance(action, Instance) or action.type not in _ACTIONS:
+            raise Failure(
+                f"an action must be one of {', '.join(_ACTIONS)}, not a {type_name(action)}",
+                record.place("actions"),
+            )
+        name = _action_name(record, action) or f"action{number + 1}"
+        actions.append(_ACTIONS[action.type](name, action))
+    settings = {}
+    for name, member in record.members.items():
+        expression = member.expression if isinstance(member, Thunk) else None
+        if name == "actions" or isinstance(expression, (syntax.Lambda, New)):
+            continue
+        value = force(member)
+        if isinstance(value, (str, float, bool)):
+            settings[name] = value
+    return Experiment(tuple(actions), settings)
+
+
+def _action_name(record: Record, action: Instance) -> str:
+    for name, member in record.members.items():
+        if isinstance(member, Thunk) and member.value is action and name != "actions":
+            return name
+    return ""
+
+
+def _instance(record: Record, name: str, *types: str) -> Instance:
+    value = record.own(name)
+    if not isinstance(value, Instance) or value.type not in types:
+        raise Failure(
+            f"{name!r} must be a {' or '.join(types)}"
+            + ("" if value is None else f", not a {type_name(value)}"),
+            record.place(name) if value is not None else record.expression,
+        )
+    return value
+
+
+def _train(name: str, action: Instance) -> TrainAction:
+    record = action.record
+    model = _instance(record, "model", "Model").record
+    network = model.own("network")
+    if not isinstance(network, Network):
+        raise Failure(
+            f"'network' must be a network, not a {type_name(network)}", model.place("network")
+        )
+    optimizer = _instance(record, "optimizer", "SGDOptimizer").record
+    source = _instance(record, "source", "RandomizingSource").record
+    for member, group in (("trainingCriterion", "criterion"), ("evalCriterion", "evaluation")):
+        node = optimizer.own(member)
+        if isinstance(node, Node):
+            network.add_to_group(group, node)
+    reader = _reader(source, network)
+    lines = [
+        "action = train",
+        f"precision = {record.find('precision')}",
+        f"deviceId = {_config(record.find('deviceId'))}",
+        f"traceLevel = {_config(record.find('traceLevel'))}",
+        f"modelPath = {_config(model.get('modelPath'))}",
+        f"SGD = [\n{_section(optimizer, ('trainingCriterion', 'evalCriterion'))}]",
+        f"reader = [\n{reader}]",
+    ]
+    network.precision = str(record.find("precision"))
+    return TrainAction(name, network, parse_config("\n".join(lines), name))
+
+
+def _reader(source: Record, network: Network) -> str:
+    """The source as a section of the old HTKMLFReader."""
+    lines = ["readerType = HTKMLFReader", _section(source, ("streams", "dataSetFile"))]
+    for reader, node in _streams(source, network):
+        feature = reader.type in FEATURE_READERS
+        for group in ("feature", "label"):
+            if node in network.groups[group]:
+                network.groups[group].remove(node)
+        network.add_to_group("feature" if feature else "label", node)
+        size = "dim" if feature else "labelDim"
+        data = reader.record.own("data")
+        entries = _section(reader.record, ("data",))
+        if isinstance(data, Node):
+            entries += f"{size} = {data.attributes['shape'][0]}\n"
+        lines.append(f"{node.name} = [\n{entries}]\n")
+    return "\n".join(lines)
+
+
+def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]]:
+    """The readers of a source and the nodes that they feed: those of `streams`, or else all readers
+    whose `data` the network uses."""
+    streams = source.own("streams")
+    if streams is None:
+        for name in source.members:
+            reader = source.own(name)
+            if isinstance(reader, Instance) and reader.type in READERS:
+                node = reader.record.own("data")
+                if isinstance(node, Node) and network.nodes.get(node.name) is node:
+                    yield reader, node
+        return
+    for stream in flatten(streams):
+        if not isinstance(stream, Record):
+            raise Failure("'streams' must hold records", source.place("streams"))
+        reader = _instance(stream, "reader", *FEATURE_READERS, *LABEL_READERS)
+        node = stream.own("input")
+        if not isinstance(node, Node):
+            raise Failure("'input' of a stream must be a node", stream.place("input"))
+        data = reader.record.own("data")
+        if isinstance(data, Node) and data.attributes["shape"] != node.attributes["shape"]:
+            raise Failure(
+                f"the reader gives {data.attributes['shape'][0]} dimensions, but {node.name!r} has"
+                f" {node.attributes['shape'][0]}",
+                stream.place("input"),
+            )
+        yield reader, node
+
+
+def _section(record: Record, without: Sequence[str]) -> str:
+    """The plain members of a record as lines of the old language."""
+    lines = []
+    for name in record.members:
+        if name in without or isinstance(_expression(record.members[name]), syntax.Lambda):
+            continue
+        value = record.own(name)
+        if isinstance(value, (str, float, bool, Array)):
+            lines.append(f"{name} = {_config(value)}\n")
+    return "".join(lines)
+
+
+def _expression(value: Value) -> Any:
+    return value.expression if isinstance(value, Thunk) else None
+
+
+def _config(value: Value) -> str:
+    """A value as the old language writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return ("-" if value < 0 else "") + number_text(abs(value))
+    if isinstance(value, str):
+        return f'"{value}"'
+    return ":".join(_config(item) for item in flatten(value))
+
+
+def _edit(name: str, action: Instance) -> EditAction:
+    record = action.record
+    steps = []
+    for step in flatten(record.get("do")):
+        if not isinstance(step, Instance) or step.type not in ("Dump", "SaveModel"):
+            raise Failure(
+                f"'do' must hold Dump or SaveModel, not a {type_name(step)}", record.place("do")
+            )
+        network, path = step.record.get("model"), step.record.get("pathName")
+        if not isinstance(network, Network) or not isinstance(path, str):
+            raise Failure(f"{step.type} takes a network and a file name", step.expression)
+        steps.append((step.type, network, Path(path)))
+    return EditAction(name, tuple(steps))
+
+
+_ACTIONS = {"TrainAction": _train, "EditAction": _edit}
