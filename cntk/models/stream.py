@@ -25,6 +25,7 @@ _NUMBERS = {
     "double": struct.Struct("<d"),
 }
 _DENSE_NAME = "unnamed"
+_DENSEST = 1024  # elements of a sparse matrix for each byte of its file, at most
 _CSC, _CSR = 5, 9  # MatrixFormat: 1 sparse, 4 compressed, 8 row-major
 
 
@@ -170,7 +171,7 @@ class BinaryReader:
         if layout not in (_CSC, _CSR):
             raise self.error(f"sparse matrix format {layout} is not known", start)
         major, minor = (columns, rows) if layout == _CSC else (rows, columns)
-        if rows * columns > 1 << 34 or not filled and rows * columns > 1 << 28:
+        if rows * columns > _DENSEST * len(self.data):
             raise self.error(f"a sparse matrix of {rows} x {columns}", start)
         result = np.zeros((rows, columns), dtype.newbyteorder("="), order="F")
         if not filled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -189,13 +190,12 @@ class Network(Editing):
         if node not in self.groups[group]:
             self.groups[group].append(node)
 
-    def parameter_count(self) -> int:
-        """Number of elements of all parameters that learn (learning rate not 0)."""
-        total = 0
-        for node in self.nodes.values():
-            if node.is_parameter and node.learning_rate != 0 and node.shape:
-                size = 1
-                for dim in node.shape:
-                    size *= dim
-                total += size
-        return total
+    def parameter_count(self, root: Node | None = None) -> int:
+        """Number of elements of all parameters that learn (learning rate not 0), or of those that
+        `root` is computed from: CNTK's log tells that of the training criterion."""
+        nodes = self.nodes.values() if root is None else self.below([root])
+        return sum(
+            math.prod(node.shape)
+            for node in nodes
+            if node.is_parameter and node.learning_rate != 0 and node.shape
+        )
