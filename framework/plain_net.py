@@ -288,7 +288,8 @@ class PlainNet(Net):
         key = (first, last, keep)
         found = self._ranges.get(key)
         if found is None:
-            found = analyse(self.operators[first:last], self.operators[last:], self.vars, keep)
+            ops = self.operators
+            found = analyse(ops[first:last], ops[last:], self.vars, keep, before=ops[:first])
             self._ranges[key] = found
         return found
 

@@ -76,6 +76,7 @@ def analyse(
     rest: Iterable[Operator],
     declared: Mapping[str, pb.VarDesc],
     keep: frozenset[str] | None,
+    before: Iterable[Operator] = (),
 ) -> Range:
     """Externals and survivors of a range.
 
@@ -83,12 +84,19 @@ def analyse(
         operators: the range itself.
         rest: operators that may run after it.
         keep: temporaries to keep; None keeps whatever `rest` reads.
+        before: operators that ran before it. What they wrote is not made anew where the range
+            begins with writing to a view of it.
     """
     views = {
         name: declared[name].view.base
         for op in operators
         for name in (*op.input_vars(), *op.output_vars())
         if name in declared and declared[name].HasField("view")
+    }
+    earlier = {
+        declared[name].view.base if name in declared and declared[name].HasField("view") else name
+        for op in before
+        for name in op.output_vars()
     }
     written: set[str] = set()
     read: set[str] = set()
@@ -99,6 +107,9 @@ def analyse(
             if root not in written:
                 externals[root] = None
             read.add(root)
+        for name in op.output_vars():
+            if name in views and views[name] in earlier and views[name] not in written:
+                externals[views[name]] = None
         written.update(views.get(name, name) for name in op.output_vars())
     later = {name for op in rest for name in op.input_vars()}
     later.update(

@@ -49,6 +49,10 @@ from .topology import Topology
 DIALECT: Final = "nnet3.commands"
 _PREFIX: Final = "nnet3.command."
 
+_BACKPROP: Final = (
+    {"x": "deriv.0", "out": "deriv.1", "out_deriv": "deriv.2", "indexes": "precomputed"},
+    {"in_deriv": "deriv.3"},
+)
 # Command -> (input slots, output slots): which field names the variable of each. `rows` stands for
 # the sub-matrices in the pairs (sub-matrix, row), `deriv.I` for an entry of `deriv`.
 _SLOTS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
@@ -64,11 +68,12 @@ _SLOTS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "CopyRowsMulti": ({"x": "rows"}, {"out": "target"}),
     "AddRowsMulti": ({"y": "target", "x": "rows"}, {"out": "target"}),
     "AddToRowsMulti": ({"y": "rows", "x": "target"}, {"out": "rows"}),
+    "CopyToRowsMulti": ({"x": "target"}, {"out": "rows"}),
     "Propagate": ({"x": "source", "indexes": "precomputed"}, {"out": "target"}),
-    "Backprop": (
-        {"x": "deriv.0", "out": "deriv.1", "out_deriv": "deriv.2", "indexes": "precomputed"},
-        {"in_deriv": "deriv.3"},
-    ),
+    "Backprop": _BACKPROP,
+    "BackpropNoModelUpdate": _BACKPROP,
+    "CompressMatrix": ({"x": "target"}, {}),
+    "DecompressMatrix": ({}, {"out": "target"}),
     "AcceptInput": ({}, {"out": "target"}),
     "ProvideOutput": ({"x": "target"}, {}),
     "NoOperation": ({}, {}),
@@ -81,6 +86,7 @@ _ATTRS: Final = {
     "step": "int",
     "store_stats": "bool",
     "use_memo": "bool",
+    "storage": "string",
 }
 _DEFAULTS: Final = {field.name: field.default for field in fields(Command)}
 

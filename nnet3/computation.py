@@ -7,7 +7,7 @@ for "none". Commands name sub-matrices, lists of row numbers and components by n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,8 @@ class Command:
         store_stats: the component's statistics are stored: after Propagate those of its values,
             with Backprop those that it keeps then, and self-repair is done.
         use_memo: a memo goes from Propagate to Backprop.
+        storage: of CompressMatrix, what an element is stored in: uint8 or int16. `alpha` is then
+            the greatest magnitude; 0 stands for the sign alone.
     """
 
     type: str
@@ -63,6 +65,7 @@ class Command:
     deriv: tuple[int, int, int, int] = (0, 0, 0, 0)
     store_stats: bool = False
     use_memo: bool = False
+    storage: str = ""
 
 
 @dataclass
@@ -107,6 +110,23 @@ class Computation:
         b = self.submatrices[base]
         self.submatrices.append(SubMatrix(b.matrix, b.row, b.rows, b.col + offset, cols))
         return len(self.submatrices) - 1
+
+    def new_part(self, base: int, row: int, rows: int) -> int:
+        """A new sub-matrix of rows of sub-matrix `base`; `base` itself where these are all."""
+        b = self.submatrices[base]
+        if rows == b.rows:
+            return base
+        self.submatrices.append(SubMatrix(b.matrix, b.row + row, rows, b.col, b.cols))
+        return len(self.submatrices) - 1
+
+    def copy(self) -> Computation:
+        """A computation whose lists may be changed without changing this one's."""
+        return replace(
+            self,
+            matrices=list(self.matrices),
+            submatrices=list(self.submatrices),
+            commands=list(self.commands),
+        )
 
     def is_whole(self, submatrix: int) -> bool:
         """Whether a sub-matrix is the whole of its matrix."""
@@ -168,6 +188,10 @@ class Computation:
             return f"{target} = []"
         if c.type == "SwapMatrix":
             return f"{target}.swap({source}) [dim = {s.rows} x {s.cols}]"
+        if c.type == "CompressMatrix":
+            return f"CompressMatrix({target}, {c.alpha:g}, {c.storage}, true)"
+        if c.type == "DecompressMatrix":
+            return f"DecompressMatrix({target})"
         if c.type == "SetConst":
             return f"{target}.set({c.alpha:g}) [dim = {s.rows} x {s.cols}];"
         if c.type in ("MatrixCopy", "MatrixAdd"):
@@ -191,9 +215,10 @@ class Computation:
             return (
                 f"{node.component_name}.Propagate({indexes}, {names[c.source]}, &{names[c.target]})"
             )
-        if c.type == "Backprop":
+        if c.type in ("Backprop", "BackpropNoModelUpdate"):
             values = ", ".join(names[i] for i in c.deriv[:3])
-            model = "[component-pointer]" if self.need_model_derivative else "NULL"
+            updates = self.need_model_derivative and c.type == "Backprop"
+            model = "[component-pointer]" if updates else "NULL"
             into = f"&{names[c.deriv[3]]}" if c.deriv[3] else "NULL"
             return f"{node.component_name}.Backprop({indexes}, {values}, {model}, {into})"
         if c.type == "AcceptInput":

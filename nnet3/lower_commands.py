@@ -6,7 +6,8 @@ Matrices become variables `m1`, `m2`, ...; those that the caller gives or takes 
 transform of a batch norm in test mode, say) are states that carry their values as initialisers.
 Where statistics are stored, they are states `COMPONENT/FIELD`, too, float64, which the operators
 add to. Allocation and release of memory are left to the plan that runs the list: a matrix that is
-set to zero before use becomes a `fill_constant`, and a deallocation nothing.
+set to zero before use becomes a `fill_constant`, and a deallocation nothing. What the caller gives
+keeps its value: a matrix that is given and then changed is a copy of it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import numpy as np
 from ..framework.desc import BACKWARD, FORMAT_VERSION, FORWARD, encode_attr, make_op, make_var
 from ..framework.names import grad_name, state_name
 from ..proto import net_pb2 as pb
+from .analyze import WRITE, Analysis
 from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
 from .compute.lowering import FROZEN
 from .compute.marks import GOTO, LABEL, SEGMENT
-from .optimize import written_whole
+from .optimize.zeroing import needless_zeroing
 
 
 def lower_computation(
@@ -51,16 +53,25 @@ class Lowering:
         self.natural_gradient = natural_gradient
         self.memory: dict[str, dict[str, str]] = {}  # component -> names for what that keeps
         self.started: set[str] = set()  # components whose gradients hold something
-        self.forward: dict[int, Command] = {}  # step -> its Propagate
+        self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
+        self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
+        self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
         self.names: list[str] = []  # of the variable of each sub-matrix
         types = [command.type for command in computation.commands]
         self.is_looped = types[-1:] == ["GotoLabel"]
         markers = types.count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
         self._declare()
-        for command in computation.commands:
-            self._lower(command)
+        # Kaldi's components may add to what they find; the operators here set their results.
+        analysis = Analysis(computation, sets=True)
+        if self.is_looped:  # what is handed to the next round is read there
+            swaps = [c for c in computation.commands if c.type == "SwapMatrix"]
+            analysis.taken |= {computation.submatrices[c.source].matrix for c in swaps}
+        needless = needless_zeroing(analysis)
+        for number, command in enumerate(computation.commands):
+            if number not in needless:
+                self._lower(command)
 
     # Variables
 
@@ -68,50 +79,83 @@ class Lowering:
         """Name and kind of the variables of matrices that the caller gives or takes."""
         computation = self.computation
         kinds: dict[int, tuple[str, int]] = {}
-        segment = 0
-        for command in computation.commands:
-            if command.type == "NoOperationMarker" and segment < self.segments_left:
-                segment += 1
+        for number, command in enumerate(computation.commands):
             if command.type in ("AcceptInput", "ProvideOutput"):
                 matrix = computation.submatrices[command.target].matrix
                 given = command.type == "AcceptInput"
-                node = self.nodes[command.node]
-                word = "output" if node.is_output else "input"
-                if computation.matrices[matrix].is_deriv:
-                    word += "_deriv"
                 kind = pb.VarDesc.INPUT if given else pb.VarDesc.OUTPUT
-                number = f":{segment}" if segment else ""
-                kinds[matrix] = f"{word}.{node.name}{number}", kind
+                kinds[matrix] = self._io_name(number), kind
         return kinds
+
+    def _io_name(self, number: int) -> str:
+        """The name of what a command accepts or provides."""
+        commands = self.computation.commands
+        node = self.nodes[commands[number].node]
+        word = "output" if node.is_output else "input"
+        # A matrix may hold a value and then a derivative, so that does not tell which is meant.
+        if (commands[number].type == "AcceptInput") == node.is_output:
+            word += "_deriv"
+        before = [c.type for c in commands[:number]].count("NoOperationMarker")
+        segment = min(before, self.segments_left)
+        return f"{word}.{node.name}:{segment}" if segment else f"{word}.{node.name}"
 
     def _declare(self) -> None:
         computation = self.computation
         kinds = self._io_names()
-        matrix_names = [""]
+        self._declare_given(kinds)
+        self.names = [""] * len(computation.submatrices)
+        bases: list[str] = [""]
         for number, matrix in enumerate(computation.matrices[1:], 1):
             name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
-            matrix_names.append(name)
+            bases.append(name)
             self.net.vars.append(make_var(name, (matrix.rows, matrix.cols), "float32", kind))
-        self.names.append("")
         for number, s in enumerate(computation.submatrices[1:], 1):
-            base = matrix_names[s.matrix]
-            if computation.is_whole(number):
-                self.names.append(base)
-                continue
-            name = f"{base}.s{number}"
-            var = make_var(name, (s.rows, s.cols), "float32")
-            var.view.base = base
-            var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
-            var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
-            self.net.vars.append(var)
-            self.names.append(name)
+            self._declare_part(number, bases[s.matrix])
+
+    def _declare_given(self, kinds: dict[int, tuple[str, int]]) -> None:
+        """Variables of their own for inputs that become outputs, or are written over."""
+        computation = self.computation
+        inputs: dict[int, str] = {}
+        changed: set[int] = set()
+        matrix_of = [s.matrix for s in computation.submatrices]
+        analysis = Analysis(computation)
+        for number, command in enumerate(computation.commands):
+            matrix = matrix_of[command.target]
+            if command.type == "AcceptInput":
+                inputs[matrix] = self._io_name(number)
+            elif matrix in inputs and command.type == "ProvideOutput":
+                changed.add(matrix)
+            else:
+                for s, mode in analysis.of_command[number]:
+                    if mode & WRITE and matrix_of[s] in inputs:
+                        changed.add(matrix_of[s])
+        for matrix in changed:
+            info, name = computation.matrices[matrix], inputs[matrix]
+            self.copied[matrix] = name
+            shape = (info.rows, info.cols)
+            self.net.vars.append(make_var(name, shape, "float32", pb.VarDesc.INPUT))
+            if kinds[matrix][1] == pb.VarDesc.INPUT:
+                del kinds[matrix]
+
+    def _declare_part(self, number: int, base: str) -> None:
+        """The variable of a sub-matrix: that of its matrix, or a view of it."""
+        s = self.computation.submatrices[number]
+        if self.computation.is_whole(number):
+            self.names[number] = base
+            return
+        name = f"{base}.s{number}"
+        var = make_var(name, (s.rows, s.cols), "float32")
+        var.view.base = base
+        var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
+        var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
+        self.net.vars.append(var)
+        self.names[number] = name
 
     def _lower(self, command: Command) -> None:
         """Operators of one command.
 
         A matrix is filled only where it is touched for the first time: in the same part of the net
-        as its reader, and not at all where it is set as a whole (Kaldi's components may add to what
-        they find; the operators here set their results).
+        as its reader.
         """
         computation = self.computation
         if command.type in ("AllocMatrix", "DeallocMatrix"):
@@ -121,15 +165,8 @@ class Lowering:
         if command.type == "SetConst" and computation.is_whole(command.target):
             self.fills[computation.submatrices[command.target].matrix] = command
             return
-        written = written_whole(command)
         for matrix in sorted(computation.touched(command) & self.fills.keys()):
-            fill = self.fills.pop(matrix)
-            if not (
-                written
-                and computation.submatrices[written].matrix == matrix
-                and computation.is_whole(written)
-            ):
-                self._set(fill)
+            self._set(self.fills.pop(matrix))
         if command.type in _METHODS:
             getattr(self, _METHODS[command.type])(command)
 
@@ -147,6 +184,30 @@ class Lowering:
 
     def _mark(self, c: Command) -> None:
         self.net.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
+
+    def _accept(self, c: Command) -> None:
+        matrix = self.computation.submatrices[c.target].matrix
+        if matrix in self.copied:
+            self._op("assign", {"x": self.copied[matrix]}, self.names[c.target], {})
+
+    def _compress(self, c: Command) -> None:
+        s = self.computation.submatrices[c.target]
+        name = f"{self.names[c.target]}.packed"
+        self.packed[s.matrix] = name, float(c.alpha)
+        self.net.vars.append(make_var(name, (s.rows, s.cols), c.storage))
+        attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
+        self._op("nnet3.compress", {"x": self.names[c.target]}, name, attrs)
+
+    def _decompress(self, c: Command) -> None:
+        """A new variable, so that the memory of the old one is free in between."""
+        whole = self.computation.submatrices[c.target]
+        packed, limit = self.packed.pop(whole.matrix)
+        name = f"{packed.removesuffix('.packed')}.restored"
+        self.net.vars.append(make_var(name, (whole.rows, whole.cols), "float32"))
+        self._op("nnet3.decompress", {"x": packed}, name, {"range": limit})
+        for number, s in enumerate(self.computation.submatrices):
+            if s.matrix == whole.matrix:
+                self._declare_part(number, name)
 
     def _set(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
@@ -204,8 +265,7 @@ class Lowering:
         name = node.component_name
         ops = self.ops.setdefault(name, ComponentOps(node.component))
         indexes = self.computation.precomputed[c.precomputed]
-        written = c.target if c.type == "Propagate" else c.deriv[2]
-        rows = self.computation.submatrices[written].rows
+        rows = self._rows_out(c)
         recipe = ops.recipe(indexes, rows)
         if name not in self.fields:
             self.fields[name] = [*recipe.parameters, *recipe.constants]
@@ -220,6 +280,11 @@ class Lowering:
             "rows": rows,
         }
         return ops, common, {field: a.shape for field, a in recipe.parameters.items()}
+
+    def _rows_out(self, c: Command) -> int:
+        """The rows of the output of a component's command."""
+        written = c.target if c.type == "Propagate" else c.deriv[2]
+        return self.computation.submatrices[written].rows
 
     def _declare_array(
         self, name: str, array: np.ndarray, kind: int, value: pb.OpDesc | None = None
@@ -272,21 +337,26 @@ class Lowering:
     def _propagate(self, c: Command) -> None:
         ops, common, _ = self._component(c)
         states = self._statistics(common["parameters"], c, c.store_stats)
-        made = ops.propagate(self.names[c.source], self.names[c.target], states=states, **common)
-        self.forward[c.step] = c
+        x, out = self.names[c.source], self.names[c.target]
+        made = ops.propagate(x, out, states=states, **common)
+        self.forward[c.step] = x, out, self._rows_out(c)
         self._extend(common["parameters"], made)
 
     def _backprop(self, c: Command) -> None:
         ops, common, trained = self._component(c)
         name = common["parameters"]
-        wanted = self.computation.need_model_derivative and bool(trained)
-        forward = self.forward[c.step]
+        updates = c.type == "Backprop" and self.computation.need_model_derivative
+        wanted = updates and bool(trained)
+        in_deriv = self.names[c.deriv[3]] or None
         states = self._statistics(name, c, c.store_stats)
+        if not wanted and in_deriv is None and states is None:
+            return
+        x, out = self._values(c, ops, common)
         made = ops.backprop(
-            self.names[forward.source],
-            self.names[forward.target],
+            x,
+            out,
             self.names[c.deriv[2]],
-            self.names[c.deriv[3]] or None,
+            in_deriv,
             param_derivs=f"{name}@D" if wanted else None,
             accumulate=wanted and name in self.started,
             states=states,
@@ -299,6 +369,27 @@ class Lowering:
                 gradient = grad_name(f"{name}/{field}")
                 self.net.vars.append(make_var(gradient, shape, "float32", pb.VarDesc.OUTPUT))
         self._extend(name, made)
+
+    def _values(self, c: Command, ops: ComponentOps, common: dict[str, Any]) -> tuple[str, str]:
+        """The variables of the values that a backprop reads; some only for their shape.
+
+        One that looks back at the rows of several steps, or at some of the rows of its step, does
+        not find what the forward operators have left for it: they run once more.
+        """
+        value_in, value_out, out_deriv, in_deriv = (self.names[s] for s in c.deriv)
+        x, out, rows = self.forward.get(c.step, ("", "", -1))
+        if rows != self._rows_out(c):
+            x, out = in_deriv or out_deriv, out_deriv
+            if ops.keeps_temporaries(common["indexes"], common["rows"]):
+                common["prefix"] = f"again{len(self.net.ops)}"
+                out = f"{common['prefix']}.out"
+                s = self.computation.submatrices[c.deriv[2]]
+                self.net.vars.append(make_var(out, (s.rows, s.cols), "float32"))
+                made = ops.propagate(value_in, out, **common)
+                for op in made:
+                    op.role = self.role
+                self._extend(common["parameters"], made)
+        return value_in or x, value_out or out
 
 
 _METHODS = {
@@ -315,8 +406,13 @@ _METHODS = {
     "AddRowRanges": "_rows",
     "AddRowsMulti": "_rows_multi",
     "AddToRowsMulti": "_to_rows_multi",
+    "CopyToRowsMulti": "_to_rows_multi",  # each row is copied to zeros
+    "AcceptInput": "_accept",
+    "CompressMatrix": "_compress",
+    "DecompressMatrix": "_decompress",
     "Propagate": "_propagate",
     "Backprop": "_backprop",
+    "BackpropNoModelUpdate": "_backprop",
 }
 _MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": GOTO}
 

@@ -42,7 +42,7 @@ def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
     """Steps that stay right when the variables `read` and `write` share their memory.
 
     They are right already where the only operator that writes is the last that reads, and may
-    write over that input. Else the result takes a way round.
+    write over that input. Else they read a copy.
     """
     writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
     readers = [i for i, step in enumerate(steps) if step.reads(read)]
@@ -52,11 +52,13 @@ def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
     slot = next(slot for slot, names in step.outputs.items() if write in names)
     over = lookup(step.type).output_slots[slot].inplace
     if max(readers) == writer and over and read in step.inputs.get(over, ()):
-        if sum(names.count(read) for names in step.inputs.values()) == 1:
+        slots = lookup(step.type).input_slots
+        read_by = [slot for slot, names in step.inputs.items() if read in names]
+        if sum(not slots[slot].shape_only for slot in read_by) == 1:
             return steps
     aside = f"{TEMPORARY}aside"
-    moved = [s.renamed({write: aside}) for s in steps]
-    return [*moved, Step("assign", {"x": (aside,)}, {"out": (write,)}, {})]
+    moved = [s.renamed({read: aside}) for s in steps]
+    return [Step("assign", {"x": (read,)}, {"out": (aside,)}, {}), *moved]
 
 
 def _adding(steps: list[Step], write: str) -> list[Step]:
@@ -253,6 +255,13 @@ class ComponentOps:
         recipe = self.recipe(indexes, rows)
         steps = backward_steps(recipe, recipe.parameters, True)
         return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
+
+    def keeps_temporaries(self, indexes: Any = None, rows: int = -1) -> bool:
+        """Whether the backward operators read what the forward ones leave besides `out`."""
+        recipe = self.recipe(indexes, rows)
+        kept = recipe.temps()
+        steps = backward_steps(recipe, recipe.parameters, True)
+        return any(step.reads(name) for step in steps for name in kept)
 
     def arrays(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Values of the variables that the operators read besides `x`: parameters and constants."""

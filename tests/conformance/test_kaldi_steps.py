@@ -6,6 +6,7 @@ from kaldi_data import FOLDER, need
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.graph import Graph
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.optimize import optimize
 from opscope.nnet3.request import ComputationRequest
 from opscope.nnet3.steps import Steps
 
@@ -36,6 +37,13 @@ def test_commands(case):
     folder, topology, request = load(case)
     computation = Compiler(topology, request).compile()
     assert computation.to_kaldi() == (folder / "computation.txt").read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_optimized_commands(case):
+    folder, topology, request = load(case)
+    better = optimize(Compiler(topology, request).compile(), check=True)
+    assert better.to_kaldi() == (folder / "computation.opt.txt").read_text()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,15 +1,18 @@
-"""Passes over compiled computations: exact commands, and equal numbers with every switch."""
+"""Passes over compiled computations: equal numbers with every switch, and what each does."""
 
-import itertools
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from opscope.framework.verify import verify
+from nnet3_runs import assert_same, computed, random_net, request_for
+from opscope.framework.errors import AttributeTypeError
+from opscope.nnet3.checker import check_computation
 from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.lower_commands import lower_computation
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
-from opscope.nnet3.pipeline import compile_computation, compile_request
+from opscope.nnet3.pipeline import compile_computation
 from opscope.nnet3.request import ComputationRequest
 
 TDNN = """\
@@ -34,80 +37,259 @@ input input has_deriv=1 0,-1,0 0,0,0 0,1,0 1,-1,0 1,0,0 1,1,0
 output output has_deriv=1 0,0,0 0,1,0 1,0,0 1,1,0
 need_model_derivative=1
 """
-SWITCHES = [name for name, _ in PASSES]
+SWITCHES = [field.name for field in fields(OptimizeOptions) if field.type == "bool"]
+NONE = OptimizeOptions.none()
 
 
-def results(nnet, options):
-    request = ComputationRequest.parse(REQUEST)
-    desc = compile_request(nnet, request, options)
-    verify(desc)
-    computer = NnetComputer(desc, nnet)
-    rng = np.random.default_rng(3)
-    computer.accept_input("input", rng.normal(size=(6, 3)))
-    computer.run()
-    computer.accept_input("output", rng.normal(size=(4, 4)))
-    computer.run()
-    outputs = [computer.get_output(name) for name in ("output", "input")]
-    return [*outputs, computer.model_derivative()]
+def compiled(text, request=REQUEST):
+    nnet = Nnet.from_config_text(text, 5)
+    return nnet, compile_computation(nnet, ComputationRequest.parse(request))
+
+
+def only(*switches, **others):
+    """Options with nothing else switched on, but what merging may do."""
+    chosen = dict.fromkeys(("optimize", "allow_left_merge", "allow_right_merge", *switches), True)
+    return replace(NONE, **chosen, **others)
+
+
+def lines(computation):
+    shown = computation.to_kaldi().splitlines()
+    return [line.partition(": ")[2] for line in shown if line.startswith("c")]
+
+
+def types(computation):
+    return [command.type for command in computation.commands]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_nets_with_and_without_each_pass(seed):
+    nnet = random_net(seed)
+    request = request_for(nnet, sequences=1 + seed % 2)
+    plain = compile_computation(nnet, request)
+    check_computation(plain, rewrites=False)
+    wanted = computed(plain, nnet)
+    generator = np.random.default_rng(seed)
+    chosen = [OptimizeOptions()]
+    for name in generator.choice(SWITCHES[1:], 2, replace=False).tolist():
+        chosen += [OptimizeOptions(**{name: False}), only(name)]
+    flips = generator.random((2, len(SWITCHES))) < 0.7
+    chosen += [OptimizeOptions(**dict(zip(SWITCHES, flip.tolist(), strict=True))) for flip in flips]
+    for options in chosen:
+        assert_same(computed(optimize(plain, options, check=True), nnet), wanted)
 
 
 @pytest.mark.parametrize("text", [TDNN, RNN], ids=["tdnn", "rnn"])
-@pytest.mark.parametrize("chosen", list(itertools.product([False, True], repeat=len(SWITCHES))))
-def test_every_switch_gives_the_same_numbers(text, chosen):
-    nnet = Nnet.from_config_text(text, 5)
-    options = OptimizeOptions(**dict(zip(SWITCHES, chosen, strict=True)))
-    for got, wanted in zip(results(nnet, options), results(nnet, False), strict=True):
-        assert np.allclose(got, wanted, atol=1e-6)
-
-
-def test_commands():
-    nnet = Nnet.from_config_text(TDNN, 5)
-    plain = compile_computation(nnet, ComputationRequest.parse(REQUEST))
-    assert optimize(plain, OptimizeOptions.none()).commands == plain.commands
-    better = optimize(plain)
-    assert len(better.commands) < len(plain.commands)
-    lines = [line.partition(": ")[2] for line in better.to_kaldi().splitlines()]
-    assert "m3(0:3, 0:2).CopyRows(1, m1[0, 3, 1, 4])" in lines
-    assert "m3.set(0) [dim = 4 x 6];" not in lines
-    assert any(line.startswith("m7.set(0.5)") for line in lines)
+def test_every_switch(text):
+    nnet, plain = compiled(text)
+    wanted = computed(plain, nnet)
+    for name in SWITCHES:
+        for options in (OptimizeOptions(**{name: False}), only(name)):
+            assert_same(computed(optimize(plain, options, check=True), nnet), wanted)
 
 
 def test_passes_leave_the_given_computation():
-    nnet = Nnet.from_config_text(RNN, 5)
-    plain = compile_computation(nnet, ComputationRequest.parse(REQUEST))
+    _, plain = compiled(RNN)
     before = plain.to_kaldi()
-    optimize(plain)
+    assert len(optimize(plain).commands) < len(plain.commands)
     assert plain.to_kaldi() == before
+    assert lines(optimize(plain, NONE)) == lines(plain)
 
 
-def test_copies_are_joined():
+def test_order_of_the_passes():
+    assert [step.name for step in PASSES].index("merge_variables") > 5
+    assert {name for step in PASSES for name in step.switches} <= {
+        field.name for field in fields(OptimizeOptions)
+    }
+
+
+def test_additions_to_zeros_become_copies():
+    _, plain = compiled(TDNN)
+    better = lines(optimize(plain, only("convert_addition")))
+    assert "m3(0:3, 0:2).CopyRows(1, m1[0, 3, 1, 4])" in better
+    assert "m7 += m5(0:3, 2:3)" in lines(plain)
+    assert "m7 += m5(0:3, 2:3)" in better, "it is added to the constant 0.5"
+
+
+def test_components_run_in_place():
+    _, plain = compiled(TDNN)
+    assert "tanh.Propagate(NULL, m7, &m9)" in lines(plain)
+    better = lines(optimize(plain, only("propagate_in_place"), check=True))
+    assert "tanh.Propagate(NULL, m7, &m7)" in better
+    text = TDNN.replace("Tanh", "BatchNorm")
+    _, plain = compiled(text)
+    assert "tanh.Backprop(NULL, [], m9, m10, [component-pointer], &m8)" in lines(plain)
+    better = lines(optimize(plain, only("backprop_in_place"), check=True))
+    assert "tanh.Backprop(NULL, [], m8, m9, [component-pointer], &m9)" in better
+
+
+def test_parameters_get_their_derivative_once():
+    nnet, plain = compiled(RNN)
+    better = optimize(plain, only("consolidate_model_update"))
+    assert types(better).count("BackpropNoModelUpdate") == 3
+    affine = [c for c in better.commands if c.type == "Backprop" and not c.deriv[3]]
+    assert len(affine) == 1 and affine[0] is better.commands[-4]
+    rows = [better.submatrices[s].rows for s in affine[0].deriv[:3]]
+    assert rows == [6, 0, 6]
+    merged = optimize(plain)
+    assert types(merged).count("MatrixCopy") < types(better).count("MatrixCopy")
+
+
+def test_row_lists_are_snipped_and_become_sub_matrices():
+    _, plain = compiled(
+        "input-node name=input dim=3\n"
+        "component name=a type=AffineComponent input-dim=3 output-dim=2\n"
+        "component-node name=a component=a input=input\n"
+        "output-node name=output input=Sum(a, IfDefined(Offset(a, -1)))\n",
+        "input input 0,0,0 0,1,0 0,2,0\noutput output 0,0,0 0,1,0 0,2,0\n",
+    )
+
+    def adding(options):
+        return [line for line in lines(optimize(plain, options, check=True)) if "m4" in line][2:-1]
+
+    assert adding(NONE) == ["m4.AddRows(1, m3[0, 0, 1])", "m4.AddRows(1, m3[-1, 1, 2])"]
+    snipped = adding(only("snip_row_ops"))
+    assert snipped[1] == "m4(1:2, 0:1).AddRows(1, m3[1, 2])"
+    better = adding(only("optimize_row_ops"))
+    assert better[1] == "m4(1:2, 0:1) += m3(1:2, 0:1)"
+
+
+def test_extended_matrices_are_joined():
+    text = (
+        "input-node name=input dim=3\n"
+        "component name=a type=AffineComponent input-dim=3 output-dim=2\n"
+        "component-node name=a component=a input=input\n"
+        "component name=b type=AffineComponent input-dim=4 output-dim=2\n"
+        "component-node name=b component=b input=Append(a, Offset(a, 1))\n"
+        "output-node name=output input=b\n"
+    )
+    rows = " ".join(f"0,{t},0" for t in range(11))
+    out = " ".join(f"0,{t},0" for t in range(10))
+    nnet, plain = compiled(text, f"input input {rows}\noutput output {out}\n")
+    better = optimize(plain, check=True)
+    kept = optimize(plain, OptimizeOptions(extend_matrices=False), check=True)
+    assert types(better).count("MatrixCopy") < types(kept).count("MatrixCopy")
+    assert any(info.rows == 11 and info.cols == 4 for info in better.matrices)
+
+
+def test_memory_is_taken_late_and_handed_on():
+    _, plain = compiled(TDNN)
+    better = optimize(plain, only("move_sizing_commands", "allocate_from_other"), check=True)
+    assert "SwapMatrix" in types(better)
+    first = types(better).index("AllocMatrix")
+    assert types(better)[:first] == ["AcceptInput", "NoOperationPermanent"]
+
+
+@pytest.mark.parametrize("last", [0, 1, 4])
+def test_derivatives_at_other_times_count_as_zero(last):
+    """The derivative of the outputs in the range alone, through what lies in the range."""
     nnet = Nnet.from_config_text(RNN, 5)
-    request = ComputationRequest.parse(REQUEST)
-    better = optimize(compile_computation(nnet, request))
-    kept = optimize(compile_computation(nnet, request), OptimizeOptions(remove_assignments=False))
-    assert len(better.matrices) < len(kept.matrices)
-    names = [nnet.nodes[m.node].name for m in better.matrices[1:] if not m.is_deriv]
-    assert "sigmoid_input" not in names  # it is the output of "affine"
-    assert len(better.commands) < len(kept.commands)
+    rows = " ".join(f"{n},{t},0" for n in (0, 1) for t in range(6))
+    request = ComputationRequest.parse(
+        f"input input has_deriv=1 {rows}\noutput output has_deriv=1 {rows}\n"
+        "need_model_derivative=1\n"
+    )
+    plain = compile_computation(nnet, request)
+    limits = OptimizeOptions(min_deriv_time=0, max_deriv_time=last)
+    relative = OptimizeOptions(min_deriv_time=0, max_deriv_time_relative=last - 5)
+    found = [computed(optimize(plain, o, check=True), nnet) for o in (limits, relative)]
+    assert_same(*found)
+    times = np.tile(np.arange(6), 2)
+    desc = lower_computation(plain)
+    computer = NnetComputer(desc, nnet)
+    rng = np.random.default_rng(3)
+    computer.accept_input("input", rng.normal(size=(12, 3)))
+    computer.run()
+    deriv = rng.normal(size=(12, 4))
+    computer.accept_input("output", deriv * (times <= last)[:, None])
+    computer.run()
+    np.testing.assert_allclose(found[0]["model"], computer.model_derivative(), atol=2e-6)
+    np.testing.assert_allclose(found[0]["input"], computer.get_output("input"), atol=2e-6)
 
 
-def test_memory_goes_from_matrix_to_matrix():
-    nnet = Nnet.from_config_text(TDNN, 5)
-    plain = compile_computation(nnet, ComputationRequest.parse(REQUEST))
-    better = optimize(plain)
-    held: set[int] = set()
-    for command in better.commands:
-        matrices = better.touched(command)
-        target = better.submatrices[command.target].matrix
-        if command.type in ("AllocMatrix", "AcceptInput"):
-            assert target not in held
-            held.add(target)
-        elif command.type == "SwapMatrix":
-            source = better.submatrices[command.source].matrix
-            assert source in held and target not in held
-            held = held - {source} | {target}
-        elif command.type == "DeallocMatrix":
-            held.remove(target)
-        else:
-            assert matrices <= held
-    assert any(command.type == "SwapMatrix" for command in better.commands)
+def test_derivatives_before_a_time_are_left_out():
+    nnet = Nnet.from_config_text(RNN, 5)
+    rows = " ".join(f"0,{t},0" for t in range(6))
+    request = ComputationRequest.parse(
+        f"input input has_deriv=1 {rows}\noutput output has_deriv=1 {rows}\n"
+        "need_model_derivative=1\n"
+    )
+    plain = compile_computation(nnet, request)
+    better = optimize(plain, only(min_deriv_time=3), check=True)
+    assert types(better).count("Backprop") == types(plain).count("Backprop") // 2
+    found = computed(better, nnet)
+    assert not found["input"][:3].any() and found["input"][3:].all()
+    everything = computed(plain, nnet)
+    np.testing.assert_allclose(found["input"][3:], everything["input"][3:], atol=2e-6)
+
+
+RELU = """\
+input-node name=input dim=3
+component name=affine type=AffineComponent input-dim=3 output-dim=4
+component name=relu type=RectifiedLinearComponent dim=4
+component name=norm type=BatchNormComponent dim=4
+component-node name=affine component=affine input=input
+component-node name=relu component=relu input=affine
+component-node name=norm component=norm input=relu
+output-node name=output input=norm
+"""
+
+
+def test_compression():
+    rows = " ".join(f"0,{t},0" for t in range(6))
+    request = f"input input has_deriv=1 {rows}\noutput output has_deriv=1 {rows}\n"
+    nnet, plain = compiled(RELU, request + "need_model_derivative=1\n")
+    wanted = computed(plain, nnet)
+    exact = optimize(plain, OptimizeOptions(), check=True)
+    assert [line for line in lines(exact) if "ompress" in line] == [
+        "CompressMatrix(m3, 0, uint8, true)",
+        "DecompressMatrix(m3)",
+    ]
+    assert_same(computed(exact, nnet), wanted)
+    rough = optimize(plain, OptimizeOptions(memory_compression_level=2), check=True)
+    assert any("10, int16" in line for line in lines(rough))
+    assert_same(computed(rough, nnet), wanted, 2e-3)
+    off = optimize(plain, OptimizeOptions(memory_compression_level=0))
+    assert "CompressMatrix" not in types(off)
+
+
+def test_an_input_that_is_written_over_keeps_its_value():
+    text = (
+        "input-node name=input dim=2\n"
+        "component name=tanh type=TanhComponent dim=2\n"
+        "component-node name=tanh component=tanh input=input\n"
+        "output-node name=output input=tanh\n"
+    )
+    nnet, plain = compiled(text, "input input 0,0,0 0,1,0\noutput output 0,0,0 0,1,0\n")
+    better = optimize(plain, check=True)
+    assert "tanh.Propagate(NULL, m1, &m1)" in lines(better)
+    computer = NnetComputer(lower_computation(better), nnet)
+    x = np.array([[0.5, -1.0], [2.0, 0.0]])
+    computer.accept_input("input", x)
+    for _ in range(2):
+        computer._ran_forward = False
+        computer.run()
+        np.testing.assert_allclose(computer.get_output("output"), np.tanh(x), rtol=1e-6)
+
+
+def test_an_input_may_be_an_output():
+    text = "input-node name=input dim=2\noutput-node name=output input=input\n"
+    rows = "0,0,0 0,1,0"
+    nnet, plain = compiled(
+        text, f"input input has_deriv=1 {rows}\noutput output has_deriv=1 {rows}\n"
+    )
+    better = optimize(plain, check=True)
+    assert len(better.matrices) == 3
+    computer = NnetComputer(lower_computation(better), nnet)
+    computer.accept_input("input", np.ones((2, 2)))
+    computer.run()
+    assert (computer.get_output("output") == 1).all()
+    computer.accept_input("output", np.full((2, 2), 3.0))
+    computer.run()
+    assert (computer.get_output("input") == 3).all()
+
+
+def test_options_that_make_no_sense():
+    with pytest.raises(AttributeTypeError, match="want 0, 1 or 2"):
+        OptimizeOptions(memory_compression_level=-1)
+    with pytest.raises(AttributeTypeError, match="min_deriv_time 3 lies behind max_deriv_time 2"):
+        OptimizeOptions(min_deriv_time=3, max_deriv_time=2)

@@ -1,0 +1,83 @@
+"""Matrices in fewer bits, between the forward and the backward part of a computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import in_order
+
+_SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
+_NO_GRADIENT = "it stands in compiled computations, whose backward part is compiled, too"
+_RANGE = AttrSpec("range", "float", "greatest magnitude; 0: only whether x is above 0", minimum=0.0)
+
+compress = operator(
+    "nnet3.compress",
+    doc=(
+        "x in fewer bits: whole steps of range / largest, the nearest to x, cut at -largest and"
+        " largest, where `largest` is the largest number of `dtype`; signed types only. With range"
+        " 0, 1 where x is above 0, and 0 elsewhere."
+    ),
+    inputs=[Slot("x", "[N, D]")],
+    outputs=[Slot("out", "[N, D] of `dtype`")],
+    attrs=[_RANGE, AttrSpec("dtype", "dtype", "of the result: uint8 or int16")],
+    source=_SOURCE,
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@compress.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.floats("x")
+    dtype = np.dtype(s.attrs["dtype"])
+    if dtype.kind not in "iu":
+        s.fail(f"stores whole numbers, not {dtype}")
+    if dtype.kind == "u" and s.attrs["range"]:
+        s.fail(f"{dtype} holds no numbers below 0")
+    s.set("out", (s["x"], dtype))
+
+
+@compress.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
+    if not limit:
+        return partial(xp.greater, x, x.dtype.type(0), out, casting="unsafe")
+    largest = np.iinfo(out.dtype).max
+    work, real = k.scratch(x.shape, x.dtype), x.dtype.type
+    return in_order(
+        partial(xp.multiply, x, real(largest / limit), work),
+        partial(xp.rint, work, work),
+        partial(xp.clip, work, real(-largest), real(largest), work),
+        partial(xp.copyto, out, work, casting="unsafe"),
+    )
+
+
+decompress = operator(
+    "nnet3.decompress",
+    doc="What `nnet3.compress` has stored with the same range, float32; with range 0 as it is.",
+    inputs=[Slot("x", "[N, D], whole numbers")],
+    outputs=[Slot("out", "[N, D]")],
+    attrs=[_RANGE],
+    source=_SOURCE,
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@decompress.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set("out", (s["x"], np.dtype(np.float32)))
+
+
+@decompress.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
+    copy = partial(xp.copyto, out, x, casting="unsafe")
+    if not limit:
+        return copy
+    step = out.dtype.type(limit / np.iinfo(x.dtype).max)
+    return in_order(copy, partial(xp.multiply, out, step, out))

@@ -1,0 +1,43 @@
+"""Additions to zeros become copies: x = 0; x += y  ->  x = 0; x = y."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..analyze import PropertiesOf, accesses_of, is_zeroing, overlap, rows_of
+from ..computation import Command, Computation
+from .options import OptimizeOptions
+
+_COPIES = {
+    "MatrixAdd": "MatrixCopy",
+    "AddRows": "CopyRows",
+    "AddRowsMulti": "CopyRowsMulti",
+    "AddToRowsMulti": "CopyToRowsMulti",
+}
+
+
+def convert_additions(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Every matrix is zero at first, so what is first added to a sub-matrix may overwrite it."""
+    submatrices = computation.submatrices
+    properties = PropertiesOf(computation)
+    used: list[set[int]] = [set() for _ in computation.matrices]  # sub-matrices touched so far
+
+    def fresh(number: int) -> bool:
+        mine = submatrices[number]
+        touched = used[mine.matrix]
+        return number not in touched and not any(overlap(submatrices[s], mine) for s in touched)
+
+    commands: list[Command] = []
+    for command in computation.commands:
+        if not is_zeroing(command):
+            kind = _COPIES.get(command.type)
+            if kind == "CopyToRowsMulti":
+                convert = command.alpha == 1 and all(fresh(s) for s in rows_of(command))
+            else:
+                convert = kind is not None and fresh(command.target)
+            for s, _ in accesses_of(command, properties):
+                used[submatrices[s].matrix].add(s)
+            if convert:
+                command = replace(command, type=kind)
+        commands.append(command)
+    return replace(computation, commands=commands)

@@ -1,0 +1,101 @@
+"""One derivative of a component's parameters for all steps that it runs in.
+
+A recurrent layer is computed step by step. Its backprop commands leave out the parameters; what
+they read is copied, row ranges of one matrix for all steps, and a last backprop takes the
+derivative of the parameters from that: one large product in place of many small ones. Merging then
+lets the copies go. Source: ModelUpdateConsolidator in Kaldi's nnet-optimize-utils.cc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..analyze import PropertiesOf
+from ..components.base import Properties
+from ..computation import Command, Computation, MatrixInfo, SubMatrix
+from .options import OptimizeOptions
+
+_ABLE = Properties.UPDATABLE | Properties.SIMPLE
+
+
+def consolidate_model_update(computation: Computation, options: OptimizeOptions) -> Computation:
+    """See above; only components whose rows are independent of each other, and without memo."""
+    if not computation.need_model_derivative:
+        return computation
+    properties = PropertiesOf(computation)
+    nodes = computation.topology.nodes
+    steps: dict[str, list[int]] = {}
+    for number, command in enumerate(computation.commands):
+        if command.type == "Backprop":
+            flags = properties(command.node)
+            if flags & _ABLE == _ABLE and not flags & Properties.USES_MEMO:
+                steps.setdefault(nodes[command.node].component_name, []).append(number)
+    steps = {name: numbers for name, numbers in steps.items() if len(numbers) > 1}
+    if not steps:
+        return computation
+    return _Consolidator(computation.copy(), steps).result
+
+
+class _Consolidator:
+    def __init__(self, computation: Computation, steps: dict[str, list[int]]):
+        self.result = computation
+        self.begin: list[Command] = []
+        self.before: dict[int, list[Command]] = {}  # command -> those that go just before it
+        self.final: list[Command] = []
+        self.free: list[Command] = []
+        for node in computation.topology.nodes:
+            if node.component_name in steps:
+                self._component(steps.pop(node.component_name))
+        commands = list(self.begin)
+        for number, command in enumerate(computation.commands):
+            commands += [*self.before.get(number, ()), command]
+        computation.commands = commands + self.final + self.free
+
+    def _component(self, numbers: list[int]) -> None:
+        commands = self.result.commands
+        old = [commands[number] for number in numbers]
+        for number, command in zip(numbers, old, strict=True):
+            commands[number] = replace(command, type="BackpropNoModelUpdate", store_stats=False)
+        read = [
+            self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0
+            for i in range(3)
+        ]
+        self.final.append(replace(old[0], step=-1, deriv=(*read, 0)))
+
+    def _joined(self, numbers: list[int], parts: list[int]) -> int:
+        """A matrix of the rows of all parts, each copied just before its command."""
+        computation = self.result
+        submatrices = [computation.submatrices[s] for s in parts]
+        infos = [computation.matrices[s.matrix] for s in submatrices]
+        matrix = len(computation.matrices)
+        whole = computation.new_matrix(
+            sum(s.rows for s in submatrices),
+            submatrices[0].cols,
+            any(
+                info.contiguous and computation.is_whole(s)
+                for info, s in zip(infos, parts, strict=True)
+            ),
+        )
+        _describe(computation.matrices[matrix], infos, submatrices)
+        self.begin += [Command("AllocMatrix", whole), Command("SetConst", whole, alpha=0.0)]
+        self.free.append(Command("DeallocMatrix", whole))
+        row = 0
+        for number, part, s in zip(numbers, parts, submatrices, strict=True):
+            target = computation.new_part(whole, row, s.rows)
+            self.before.setdefault(number, []).append(Command("MatrixCopy", target, part))
+            row += s.rows
+        return whole
+
+
+def _describe(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> None:
+    """What a matrix of rows of others holds."""
+    rows = [
+        info.indexes[s.row : s.row + s.rows]
+        for info, s in zip(infos, parts, strict=True)
+        if info.indexes is not None
+    ]
+    if len(rows) == len(infos):
+        joined.indexes = np.concatenate(rows)
+        joined.node, joined.is_deriv = infos[0].node, infos[0].is_deriv

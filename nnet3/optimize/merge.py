@@ -1,0 +1,169 @@
+"""Merging of matrices: copies that need not be made, and components that run in place.
+
+y = x, or y = f(x) where f may write over its argument: the matrix of y becomes part of that of x,
+or that of x part of that of y. Source: VariableMergingOptimizer in Kaldi's nnet-optimize-utils.h,
+whose conditions c1 to c7 are those of `_Merger.allowed`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..analyze import BACKPROPS, Analysis, PropertiesOf, is_zeroing, overlap
+from ..components.base import Properties
+from ..computation import Command, Computation
+from .options import OptimizeOptions
+
+
+def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
+    """In rounds, until nothing is left to merge; a sub-matrix is merged once in a round."""
+    merger = _Merger(computation, options)
+    while merger.round():
+        pass
+    return merger.result()
+
+
+class _Merger:
+    def __init__(self, computation: Computation, options: OptimizeOptions):
+        self.computation = computation = computation.copy()
+        self.options = options
+        self.analysis = Analysis(computation)
+        self.dropped: set[int] = set()
+        self.dirty: dict[int, list[int]] = {}  # matrix -> its sub-matrices merged in this round
+        self.parts: list[list[int]] = [[] for _ in computation.matrices]
+        for number, s in enumerate(computation.submatrices):
+            self.parts[s.matrix].append(number)
+        properties = PropertiesOf(computation)
+        self.candidates = [
+            (number, *pair)
+            for number, command in enumerate(computation.commands)
+            if (pair := self._pair(command, properties))
+        ]
+
+    def _pair(self, command: Command, properties: PropertiesOf) -> tuple[int, int] | None:
+        """What a command reads and writes that could be one."""
+        options = self.options
+        if command.type == "MatrixCopy":
+            return (command.source, command.target) if options.remove_assignments else None
+        if command.type == "Propagate" and options.propagate_in_place:
+            if properties(command.node) & Properties.PROPAGATE_IN_PLACE and command.source:
+                return command.source, command.target
+        elif command.type in BACKPROPS and options.backprop_in_place:
+            value_in, value_out, out_deriv, in_deriv = command.deriv
+            if properties(command.node) & Properties.BACKPROP_IN_PLACE and in_deriv:
+                if not {out_deriv, in_deriv} & {value_in, value_out}:
+                    return out_deriv, in_deriv
+        return None
+
+    def round(self) -> bool:
+        """Tries every candidate once; whether anything was merged."""
+        self.dirty.clear()
+        left = []
+        for candidate in self.candidates:
+            number, source, target = candidate
+            into_source, into_target = self.allowed(number, source, target)
+            if into_source:
+                self._merge(number, source, target)
+            elif into_target:
+                self._merge(number, target, source)
+            elif not self._is_one(source, target):
+                left.append(candidate)
+        merged = len(left) < len(self.candidates)
+        self.candidates = left
+        return merged and bool(self.dirty)
+
+    def _is_one(self, a: int, b: int) -> bool:
+        submatrices = self.computation.submatrices
+        return submatrices[a].matrix == submatrices[b].matrix
+
+    def _is_dirty(self, number: int) -> bool:
+        submatrices = self.computation.submatrices
+        mine = submatrices[number]
+        return any(overlap(submatrices[s], mine) for s in self.dirty.get(mine.matrix, ()))
+
+    def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
+        """Whether the target may become part of the source's matrix, and the other way round."""
+        computation, analysis, never = self.computation, self.analysis, (False, False)
+        a, b = computation.submatrices[source], computation.submatrices[target]
+        if a.matrix == b.matrix or self._is_dirty(source) or self._is_dirty(target):
+            return never
+        whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
+        given, taken = analysis.given, analysis.taken
+        if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
+            return never
+        bound = given | taken
+        if (a.matrix in bound or b.matrix in bound) and not (whole_a and whole_b):
+            return never
+        left = self.options.allow_left_merge and whole_b
+        right = self.options.allow_right_merge and whole_a
+        left &= whole_a or not computation.matrices[b.matrix].contiguous
+        right &= whole_b or not computation.matrices[a.matrix].contiguous
+        if not (left or right) or analysis.first_use(target) != number:
+            return never
+        command = computation.commands[number]
+        if command.type == "MatrixCopy" and command.alpha == 1:
+            safe = analysis.last_write(source) < number and analysis.last_use(
+                source
+            ) < analysis.invalidated(number, target)
+        else:
+            safe = analysis.last_use(source) == number
+        return (left, right) if safe else never
+
+    def _merge(self, number: int, keep: int, drop: int) -> None:
+        """Makes the whole matrix `drop` the sub-matrix `keep` of another."""
+        computation, analysis = self.computation, self.analysis
+        commands, submatrices = computation.commands, computation.submatrices
+        home, old = submatrices[keep], submatrices[drop].matrix
+        command = commands[number]
+        if command.type == "MatrixCopy" and command.alpha == 1:
+            self._drop(number)
+        # Memory is taken and given up once; what the caller gives and takes decides where.
+        if analysis.released[old] >= 0:
+            self.dropped.add(analysis.released[old])
+        elif analysis.released[home.matrix] >= 0:
+            self.dropped.add(analysis.released[home.matrix])
+            analysis.released[home.matrix] = -1
+        given = commands[analysis.allocated[old]].type == "AcceptInput"
+        dismissed = home.matrix if given else old
+        if analysis.allocated[dismissed] >= 0:
+            self.dropped.add(analysis.allocated[dismissed])
+        if given:
+            analysis.allocated[home.matrix] = analysis.allocated[old]
+        listed = analysis.of_matrix[dismissed]
+        if listed and is_zeroing(commands[listed[0][0]]):
+            self._drop(listed[0][0])
+        for s in self.parts[old]:
+            part = submatrices[s]
+            submatrices[s] = replace(
+                part, matrix=home.matrix, row=home.row + part.row, col=home.col + part.col
+            )
+        self.parts[home.matrix] += self.parts[old]
+        analysis.of_matrix[home.matrix] += analysis.of_matrix[old]
+        analysis.of_matrix[home.matrix].sort()
+        analysis.of_matrix[old] = []
+        for listed_set in (analysis.given, analysis.taken):
+            if old in listed_set:
+                listed_set.add(home.matrix)
+        if (
+            computation.matrices[old].contiguous
+            and not computation.matrices[home.matrix].contiguous
+        ):
+            matrix = computation.matrices[home.matrix]
+            computation.matrices[home.matrix] = replace(matrix, contiguous=True)
+        self.dirty.setdefault(home.matrix, []).append(keep)
+
+    def _drop(self, number: int) -> None:
+        """Takes a command out of the list and of the accesses."""
+        self.dropped.add(number)
+        submatrices, analysis = self.computation.submatrices, self.analysis
+        for s, _ in analysis.of_command[number]:
+            matrix = submatrices[s].matrix
+            analysis.of_matrix[matrix] = [a for a in analysis.of_matrix[matrix] if a[0] != number]
+
+    def result(self) -> Computation:
+        """The computation without what was dropped."""
+        computation = self.computation
+        computation.commands = [
+            command for i, command in enumerate(computation.commands) if i not in self.dropped
+        ]
+        return computation

@@ -1,0 +1,113 @@
+"""Commands on lists of rows: shorter ones, and plain copies where the rows follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..computation import Command, Computation
+from .options import OptimizeOptions
+
+_WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone
+_SPLIT = {  # what a part becomes if its rows follow each other, and if not
+    "AddRowsMulti": ("MatrixAdd", "AddRows"),
+    "CopyRowsMulti": ("MatrixCopy", "CopyRows"),
+    "AddToRowsMulti": ("MatrixAdd", "AddRows"),
+    "CopyToRowsMulti": ("MatrixCopy", None),
+}
+
+
+def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Rows at the beginning and the end that a command does not touch are left out of it.
+
+    Not of copies to all rows, which set the others to 0.
+    """
+    result = computation.copy()
+    for number, command in enumerate(result.commands):
+        kind, rows = command.type, command.rows
+        if kind == "AddRows":
+            real = rows >= 0  # type: ignore[operator]
+        elif kind in ("AddRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"):
+            real = rows[:, 0] >= 0  # type: ignore[index]
+        elif kind == "AddRowRanges":
+            real = rows[:, 0] != rows[:, 1]  # type: ignore[index]
+        else:
+            continue
+        if real[0] and real[-1]:
+            continue
+        first = int(real.argmax())
+        count = len(real) - int(real[::-1].argmax()) - first
+        result.commands[number] = replace(
+            command,
+            target=result.new_part(command.target, first, count),
+            rows=rows[first : first + count],  # type: ignore[index]
+        )
+    return result
+
+
+def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Rows from, or to, one or two sub-matrices: a command for each."""
+    result = computation.copy()
+    result.commands = []
+    for command in computation.commands:
+        result.commands += (_split(result, command) if command.type in _SPLIT else None) or [
+            command
+        ]
+    return result
+
+
+def _split(computation: Computation, command: Command) -> list[Command] | None:
+    subs, rows = command.rows[:, 0], command.rows[:, 1]  # type: ignore[index]
+    changes = np.flatnonzero(subs[1:] != subs[:-1]) + 1
+    if len(changes) > 1 or subs.min() < 0:
+        return None
+    bounds = [0, *changes.tolist(), len(subs)]
+    parts = []
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        mine = rows[begin:end]
+        least, most = int(mine.min()), int(mine.max())
+        even = len(mine) == most + 1 - least and bool((mine[1:] - mine[:-1] == 1).all())
+        if most + 1 - least > _WORST_SPREAD * len(mine) or _SPLIT[command.type][not even] is None:
+            return None
+        parts.append((begin, end, int(subs[begin]), least, most, even))
+    commands = []
+    for begin, end, sub, least, most, even in parts:
+        kind = _SPLIT[command.type][not even]
+        target = computation.new_part(command.target, begin, end - begin)
+        source = computation.new_part(sub, least, most + 1 - least)
+        listed = None if even else (rows[begin:end] - least).astype(np.int32)
+        if command.type in ("AddToRowsMulti", "CopyToRowsMulti"):
+            target, source = source, target
+            if listed is not None:
+                back = np.full(most + 1 - least, -1, np.int32)
+                back[listed] = np.arange(len(listed))
+                listed = back
+        commands.append(Command(kind, target, source, command.alpha, listed))  # type: ignore[arg-type]
+    return commands
+
+
+def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Row numbers that follow each other, nothing or gaps around them: a copy of a sub-matrix.
+
+    What a copy would set to 0 around them is 0 already: it was zeroed, and this is its first use.
+    """
+    result = computation.copy()
+    for number, command in enumerate(result.commands):
+        if command.type not in ("CopyRows", "AddRows"):
+            continue
+        real = np.flatnonzero(command.rows >= 0)  # type: ignore[operator]
+        if not len(real):
+            continue
+        first, count = int(real[0]), len(real)
+        rows = command.rows[first : first + count]  # type: ignore[index]
+        if int(real[-1]) + 1 - first != count or (count > 1 and (rows[1:] - rows[:-1] != 1).any()):
+            continue
+        result.commands[number] = replace(
+            command,
+            type="MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
+            target=result.new_part(command.target, first, count),
+            source=result.new_part(command.source, int(rows[0]), count),
+            rows=None,
+        )
+    return result
