@@ -31,6 +31,9 @@ TARGETS = {
     "r2": ("LSTM T=40, batch 64, 128 -> 256, SGD step", 1.0),
     "r3": ("ATIS tagger, 1,600 sentences of their real lengths, SGD", 1.0),
     "r4": ("step net of small operators T=40, batch 64, SGD step", 2.0),
+    "n1": ("nnet3 TDNN, 128 x 8 frames, gradient; peer: its products", 0.8),
+    "n2": ("nnet3 TDNN-F, 32 x 150 frames, gradient; peer: its products", 0.8),
+    "n3": ("nnet3 LSTMP, 32 x 20 frames, gradient; peer: its products", 0.8),
     "d": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, SGD step", 0.5),
 }
 
@@ -70,9 +73,10 @@ def run_cases(chosen: list[str], threads: int) -> dict[str, dict[str, float]]:
     except ImportError:
         sys.exit("the benchmarks compare with PyTorch: python build.py bench installs it")
     import cases
+    import nnet3_cases
     import recurrent_cases
 
-    makers = cases.CASES | recurrent_cases.CASES
+    makers = cases.CASES | recurrent_cases.CASES | nnet3_cases.CASES
     torch.set_num_threads(threads)
     results = {}
     for key in chosen:
@@ -138,6 +142,10 @@ def main() -> None:
         "peak_mb": {side: peak_megabytes(side, args.threads) for side in ("ours", "peer")},
         "cases": run_cases(args.only.split(","), args.threads),
     }
+    import nnet3_cases
+
+    if set(args.only.split(",")) & set(nnet3_cases.CASES):
+        results["nnet3_compile"] = nnet3_cases.compile_times()
     print(f"import opscope: {results['import_ms']:.1f} ms (target under 50)")
     ours, peer = results["peak_mb"]["ours"], results["peak_mb"]["peer"]
     print(
