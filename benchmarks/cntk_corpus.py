@@ -1,0 +1,377 @@
+"""Every config, NDL, MEL and BrainScript file of a CNTK snapshot: is it read, is its network built?
+
+    python benchmarks/cntk_corpus.py FOLDER [--only TEXT] [--failures]
+
+Each `.cntk`, `.ndl`, `.mel` and `.bs` file is parsed. Then the commands of each config run as far
+as networks go: what builders describe is built and validated, edit scripts change the models of
+earlier commands, in memory. The arguments are those of the snapshot's baseline logs, where there
+is one; node counts, parameter counts and shapes are compared with those logged. A variable that a
+config wants from the command line, and no log has, gets the value of `SUPPLIED`, or a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from cntk_baselines import Logged, Run, config_files, find_runs, local
+
+from opscope.cntk.brainscript.parser import parse_members
+from opscope.cntk.build import Seeds, build_section_network, builder_of
+from opscope.cntk.config import ConfigParameters, commands, parse_command_line
+from opscope.cntk.config.commands import Command
+from opscope.cntk.config.files import read_config_text, read_source
+from opscope.cntk.mel import edit_section, parse_mel_file
+from opscope.cntk.ndl.builder import parse_ndl_file
+from opscope.cntk.network.network import Network
+from opscope.framework.errors import FormatError, OpscopeError
+
+# Values of variables that configs take from the command line and that no log tells.
+SUPPLIED = {
+    "DeviceId": "-1",
+    "deviceNumber": "-1",
+    "precision": "float",
+    "labelDim": "183",
+    "featDim": "880",
+    "baseFeatDim": "80",
+    "RowSliceStart": "800",
+    "scaleFactor": "0.1",
+}
+# Files that shell scripts of the snapshot copy beside a config before they run it.
+COPIED = {
+    "CNTK2_dnn_ndl_deprecated.cntk": {"model.ndl": "dnn_6layer.ndl"},
+    "CNTK2_lstmp_ndl_deprecated.cntk": {"model.ndl": "lstmp-3layer-highway-dropout.ndl"},
+    "CNTK2_lstmp_smbr_ndl_deprecated.cntk": {
+        "model.ndl": "lstmp-3layer-highway-dropout.ndl",
+        "edit.mel": "lstmp-smbr.mel",
+    },
+    "CNTK2_smbr_ndl_deprecated.cntk": {
+        "model.ndl": "dnn_6layer_smbr.ndl",
+        "edit.mel": "CNTK2_dnn_smbr.mel",
+    },
+    "CNTK2_ndl_deprecated.cntk": {"model.ndl": "dnn_6layer.ndl"},
+    "CNTK_ndl_deprecated.cntk": {"model.ndl": "dnn_6layer.ndl"},
+}
+_UNKNOWN = re.compile(
+    r"No variable found with the name (\w+)|the variable (\w+) is defined by itself"
+    r"|No value given for '(\w+)'"
+)
+_FILE = re.compile(r"error opening file '(.*?)'|no earlier command makes the model (\S+)")
+SCRATCH = "{scratch}"  # stands for the temporary folder of a run
+
+
+@dataclass
+class Result:
+    """What came of one file."""
+
+    path: str
+    parsed: str = ""  # what the parser refused, if it did
+    built: int = 0
+    failures: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)  # what a network needs and nobody has
+    compared: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def parse(path: Path) -> str:
+    """What the parser of the file's language says against it; empty if nothing."""
+    try:
+        if path.suffix == ".bs":
+            parse_members(read_source(path), lambda name, near: read_source(near_file(near, name)))
+        elif path.suffix == ".ndl":
+            parse_ndl_file(read_config_text(path), path.name)
+        elif path.suffix == ".mel":
+            parse_mel_file(read_config_text(path), path.name)
+        else:
+            walk(ConfigParameters(read_config_text(path), path.name))
+    except OpscopeError as error:
+        return str(error)
+    return ""
+
+
+def near_file(near: object, name: str) -> Path:
+    """The path of an included file, beside the file that includes it."""
+    return Path(near.name).parent / name
+
+
+def walk(section: ConfigParameters) -> None:
+    """Parse all sections inside a section; scripts of other languages have their own parsers."""
+    scripts = {str(section.raw(key)) for key in ("run", "load", "edit") if section.has(key)}
+    for name in section:
+        value = section.raw(name) if name.lower() not in section._empty else None
+        if value is None or not value.string.startswith("["):
+            continue
+        if "NetworkBuilder" in name and "Simple" not in name or name in scripts:
+            continue
+        walk(ConfigParameters(value, f"{section.path}:{name}"))
+
+
+class Models:
+    """The models of a run, in memory, by the names of their files."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, Network] = {}
+
+    def store(self, name: str | Path, network: Network) -> None:
+        self._networks[self._key(name)] = network
+
+    def load(self, name: str | Path) -> Network:
+        """A copy of a model; that of an epoch (`name.3`) is the model itself."""
+        key = self._key(name)
+        network = self._networks.get(key) or self._networks.get(re.sub(r"\.\d+$", "", key))
+        if network is None:
+            raise FormatError(f"no earlier command makes the model {name}")
+        return copy_of(network)
+
+    def started(self, name: str) -> Network | None:
+        """The model of an epoch, which an edit wrote and a training finds."""
+        key = self._key(name)
+        found = [n for n in self._networks if re.fullmatch(re.escape(key) + r"\.\d+", n)]
+        if not found:
+            return None
+        network = copy_of(self._networks[max(found)])
+        network.validate()
+        return network
+
+    @staticmethod
+    def _key(name: str | Path) -> str:
+        return str(name).replace("\\", "/").lower()
+
+
+def copy_of(network: Network) -> Network:
+    """A copy whose parameters are zeros: their values do not matter here."""
+    copy = Network(network.name)
+    copy.precision = network.precision
+    copies = copy.copy_nodes([(node, node.name) for node in network.nodes.values()])
+    for node in copies.values():
+        if node.is_parameter:
+            node.value = np.broadcast_to(np.float32(0), node.shape)
+    for group, nodes in network.groups.items():
+        copy.groups[group] = [copies[node] for node in nodes]
+    return copy
+
+
+def run_config(path: Path, run: Run | None, folder: Path, result: Result) -> None:
+    """Build the networks of one config as one run had them."""
+    supplied: dict[str, str] = {}
+    while True:
+        with tempfile.TemporaryDirectory() as scratch:
+            attempt = Result(result.path)
+            missing = _attempt(path, run, folder, Path(scratch), supplied, attempt)
+        if missing is None or missing in supplied or len(supplied) > 50:
+            break
+        supplied[missing] = SUPPLIED.get(missing) or _folder_for(missing, path)
+    result.built += attempt.built
+    result.compared += attempt.compared
+    for name in ("failures", "absent", "differences"):
+        own = getattr(result, name)
+        own += [text for text in getattr(attempt, name) if text not in own]
+
+
+def _folder_for(name: str, path: Path) -> str:
+    """The value of a variable that names a folder: where the snapshot has such files, else ''."""
+    of_scripts = re.search(r"ndl|mel|config|macro", name, re.IGNORECASE)
+    if name.lower() == "ndlfile":
+        return str(path.parent / "dnn_6layer.ndl")
+    return str(path.parent) if of_scripts else SCRATCH
+
+
+def _copy_scripts(path: Path, scratch: Path) -> None:
+    """What shell scripts do before a run: scripts beside the config are copied to its folders."""
+    for name in ("configs", "ndl"):
+        (scratch / name).mkdir()
+        for file in (*path.parent.glob("*.ndl"), *path.parent.glob("*.mel")):
+            shutil.copy(file, scratch / name / file.name)
+        for target, source in COPIED.get(path.name, {}).items():
+            if (path.parent / source).exists():
+                shutil.copy(path.parent / source, scratch / name / target)
+
+
+def _attempt(
+    path: Path,
+    run: Run | None,
+    folder: Path,
+    scratch: Path,
+    supplied: dict[str, str],
+    result: Result,
+) -> str | None:
+    """One try; the name of a variable that is missing, if one is."""
+    _copy_scripts(path, scratch)
+    files = config_files(run, folder) if run is not None else [path]
+    current = local((run.arguments if run is not None else {}).get("currentDirectory", ""), folder)
+    os.chdir(current if current is not None and current.is_dir() else path.parent)
+    arguments = [f"configFile={file}" for file in files]
+    arguments += _arguments(run, path, folder, scratch)
+    arguments += [f"{name}={value}" for name, value in supplied.items()]
+    arguments = [argument.replace(SCRATCH, str(scratch)) for argument in arguments]
+    try:
+        config = parse_command_line(arguments)
+        listed = all_commands(config, supplied)
+    except OpscopeError as error:
+        missing = _missing(error)
+        if missing is None or missing in supplied:
+            result.failures.append(first_line(error))
+        return missing
+    models, seeds = Models(), Seeds()
+    for command in listed:
+        try:
+            missing = _run_command(command, models, seeds, result, run)
+        except OpscopeError as error:
+            missing = _missing(error)
+            if missing is None or missing in supplied:
+                text = f"{command.name}: {first_line(error)}"
+                (result.absent if _is_absent(error, folder) else result.failures).append(text)
+                missing = None
+        if missing is not None:
+            return missing
+    return None
+
+
+def _is_absent(error: OpscopeError, folder: Path) -> bool:
+    """Whether an error is about a file that is nowhere in the snapshot."""
+    found = _FILE.search(str(error))
+    name = re.split(r"[/\\]", next(filter(None, found.groups())))[-1] if found else ""
+    return bool(found) and next(folder.rglob(name), None) is None
+
+
+def _missing(error: OpscopeError) -> str | None:
+    found = _UNKNOWN.search(str(error))
+    return next(filter(None, found.groups())) if found else None
+
+
+def _arguments(run: Run | None, path: Path, folder: Path, scratch: Path) -> list[str]:
+    """The `name=value` of a run, with this machine's folders."""
+    values = {"RunDir": scratch, "OutputDir": scratch, "DataDir": scratch, "ConfigDir": path.parent}
+    out = {name.lower(): f"{name}={value}" for name, value in values.items()}
+    for name, value in (run.arguments if run is not None else {}).items():
+        lower = name.lower()
+        if lower in ("currentdirectory", "stderr"):
+            continue
+        if re.match(r"[A-Za-z]:[/\\]|/", value):
+            value = str(local(value, folder) or scratch / re.split(r"[/\\]", value)[-1])
+        if lower not in ("rundir", "outputdir"):
+            out[lower] = f"{name}={value}"
+    return list(out.values())
+
+
+def all_commands(config: ConfigParameters, supplied: dict[str, str]) -> list[Command]:
+    """The listed commands and behind them the other sections that say what they do."""
+    listed: list[Command] = []
+    sections = [
+        name
+        for name in config
+        if name.lower() not in config._empty
+        and config.raw(name).string.startswith("[")
+        and (config.section(name).has("action") or builder_of(config.section(name)))
+    ]
+    asked = [] if "command" in supplied or "action" in supplied else config.array("command", "")
+    here = [str(name) for name in asked if str(name) in config]
+    if here:
+        config.insert("command", ":".join(here))
+        listed = commands(config)
+    names = {command.name.lower() for command in listed}
+    rest = [name for name in sections if name.lower() not in names]
+    if rest:
+        config.insert("command", ":".join(rest))
+        listed += commands(config)
+    return listed
+
+
+def _run_command(
+    command: Command, models: Models, seeds: Seeds, result: Result, run: Run | None
+) -> None:
+    section = command.parameters
+    builder = builder_of(section)
+    actions = {action.lower() for action in command.actions}
+    if "edit" in actions and "editPath" in section:
+        edit_section(section, seeds.ndl, models.load, lambda n, name: models.store(name, n))
+        result.built += 1
+    elif builder is not None and (actions & {"train", "trainrnn", "adapt", "edit"}):
+        path = section.string("outputModelPath" if "edit" in actions else "modelPath", "model")
+        network = models.started(path)  # training goes on with a model that is there
+        if network is None:
+            network = build_section_network(section, seeds, models.load, lambda line: None).network
+        result.built += 1
+        models.store(path, network)
+        if run is not None and command.name in run.commands:
+            _compare(command.name, network, run.commands[command.name], result)
+
+
+def _compare(name: str, network: Network, logged: Logged, result: Result) -> None:
+    """Note where a network is not that of the log."""
+    below = network.below(network.groups["criterion"][:1])
+    trained = sum(math.prod(n.shape) for n in below if n.is_parameter and n.learning_rate)
+    pairs = [("nodes", len(network), logged.nodes), ("parameters", trained, logged.parameters)]
+    for node, shape in logged.shapes.items():
+        if node in network and "AutoName" not in node and "unnamed" not in node:
+            pairs.append((node, network.find(node).shape, shape))
+    result.compared += 1
+    for what, ours, theirs in pairs:
+        if theirs is not None and ours != theirs:
+            result.differences.append(f"{name}: {what}: {ours}, logged {theirs}")
+
+
+def first_line(error: OpscopeError) -> str:
+    """An error in one line."""
+    return str(error).split("\n")[0][:300]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="files whose path contains this")
+    parser.add_argument("--failures", action="store_true", help="show only what is not right")
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    runs = find_runs(folder)
+    totals: Counter[str] = Counter()
+    start = time.perf_counter()
+    for path in sorted(p for s in ("cntk", "ndl", "mel", "bs") for p in folder.rglob(f"*.{s}")):
+        name = str(path.relative_to(folder))
+        if options.only not in name:
+            continue
+        result = Result(name, parse(path))
+        if path.suffix == ".cntk" and not result.parsed:
+            for run in runs.get(path) or [None]:
+                run_config(path, run, folder, result)
+        totals.update(
+            files=1,
+            parsed=not result.parsed,
+            built=result.built,
+            failed=len(result.failures),
+            absent=len(result.absent),
+            compared=result.compared,
+            different=bool(result.differences),
+        )
+        bad = [result.parsed] if result.parsed else []
+        bad += result.failures + [f"differs: {text}" for text in result.differences[:4]]
+        bad += [f"not in the snapshot: {text}" for text in result.absent]
+        if bad or not options.failures:
+            counts = f"{result.built} built" if path.suffix == ".cntk" else ""
+            counts += f", {result.compared} as logged" if result.compared else ""
+            print(f"{'no ' if result.parsed else 'ok '} {name}  {counts}")
+            for text in bad:
+                print("      " + text.split("\n")[0])
+    whole = totals["built"] + totals["failed"]
+    share = 100 * totals["built"] / whole if whole else 0
+    print(
+        f"{totals['parsed']} of {totals['files']} files parsed; {totals['built']} of {whole} "
+        f"networks built ({share:.1f}%), {totals['absent']} more need a file that is absent; "
+        f"{totals['compared']} compared with logs, files with "
+        f"differences: {totals['different']}; {time.perf_counter() - start:.0f} s"
+    )
+    return 0 if totals["parsed"] == totals["files"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
