@@ -15,6 +15,7 @@ import numpy as np
 from ..framework.errors import OpscopeError, ShapeError
 from .compile_locations import (
     contiguous_ranges,
+    ensure_contiguous,
     pack_left,
     single_source,
     split_locations,
@@ -24,25 +25,10 @@ from .components.base import Properties
 from .computation import Command, Computation
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
-from .indexes import NO_TIME, distinct, pack_tx
+from .parts import Part, locate
 from .request import ComputationRequest
 from .steps import Step, Steps
 from .topology import Topology
-
-
-@dataclass
-class Part:
-    """A part of a descriptor's step.
-
-    Attributes:
-        step, row: int [rows, terms]: the step and the row in it of every term, -1 where none.
-        value, deriv: sub-matrices (the part's columns).
-    """
-
-    step: np.ndarray
-    row: np.ndarray
-    value: int = 0
-    deriv: int = 0
 
 
 @dataclass
@@ -88,7 +74,7 @@ class Compiler:
         computation.need_model_derivative = self.requests[0].need_model_derivative
         for number, info in enumerate(self.infos):
             if self.topology.nodes[info.step.node].kind == "descriptor" and len(info.step):
-                self._locate(number, info)
+                info.parts = locate(self.steps, number)
         needed = self._derivatives_needed()
         for number, info in enumerate(self.infos):
             self._make_matrices(info, needed[number])
@@ -113,44 +99,6 @@ class Compiler:
         """As `_values`, of the derivatives; -1 where there are none."""
         return np.array([info.deriv or -1 for info in self.infos] + [-1])
 
-    # Where rows are read from
-
-    def _locate(self, number: int, info: StepInfo) -> None:
-        step = info.step
-        topology = self.topology
-        places = topology.dependencies(step.node, step.t, step.x)
-        descriptor = topology.nodes[step.node].descriptor
-        fixed = topology.steps[step.node]
-        real = step.t != NO_TIME
-        padded = not real.all()
-        begin = 0
-        for part in descriptor.parts:  # type: ignore[union-attr]
-            count = len(list(part.leaves()))
-            chosen = places[begin : begin + count]
-            rows = np.empty((count, len(step)), np.int32)
-            for i, (source, t, x) in enumerate(chosen):
-                rows[i] = self.steps.find(source, step.n, t, x)
-            if padded:
-                rows[:, ~real] = -1
-            if not part.needs_all():
-                used: list[np.ndarray] = []
-                part.combine(iter(rows >= 0), used)
-                for i, mask in enumerate(used):
-                    rows[i][~mask] = -1
-            elif not padded and len(rows) and rows.min() < 0:
-                raise OpscopeError(f"step {number} reads rows that no step computes")
-            if count > 1:
-                rows = _sorted_terms(rows, chosen, fixed and fixed[begin : begin + count])
-            rows = np.ascontiguousarray(rows.T)
-            steps = np.where(rows >= 0, self.steps.step_of_row[rows], -1)
-            rows = np.where(rows >= 0, rows - self._starts[steps], -1)
-            info.parts.append(Part(*pack_left(steps, rows)))
-            begin += count
-
-    @property
-    def _starts(self) -> np.ndarray:
-        return self.steps.start_array
-
     def _derivatives_needed(self) -> list[bool]:
         topology = self.topology
         needed: list[bool] = []
@@ -170,7 +118,7 @@ class Compiler:
             elif node.kind == "dim-range":
                 wanted = needed[info.step.source]
             else:
-                wanted = any(needed[s] for part in info.parts for s in _numbers(part.step))
+                wanted = any(needed[s] for part in info.parts for s in part.sources())
                 if node.is_output:
                     io = request.find(node.name, output=True)
                     wanted = wanted or bool(io and io.has_deriv)
@@ -197,8 +145,8 @@ class Compiler:
             info.parts[0].value, info.parts[0].deriv = info.value, info.deriv
             return
         offset = 0
-        for part, sums in zip(info.parts, node.descriptor.parts if info.parts else (), strict=True):
-            dim = sums.dim(self.topology.dims)
+        for part in info.parts:
+            dim = part.facts.dim
             part.value = computation.new_columns(info.value, offset, dim)
             if needed:
                 part.deriv = computation.new_columns(info.deriv, offset, dim)
@@ -207,10 +155,10 @@ class Compiler:
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
         if info.kind == "component":
-            return bool(info.component.properties & Properties.OUTPUT_CONTIGUOUS)
+            return bool(info.properties & Properties.OUTPUT_CONTIGUOUS.value)
         if info.kind == "descriptor" and not info.is_output:
-            after = self.topology.nodes[node + 1].component
-            return bool(after.properties & Properties.INPUT_CONTIGUOUS)
+            after = self.topology.nodes[node + 1]
+            return bool(after.properties & Properties.INPUT_CONTIGUOUS.value)
         return False
 
     def _precompute(self) -> None:
@@ -218,7 +166,7 @@ class Compiler:
             node = self.topology.nodes[info.step.node]
             if node.kind != "component" or info.step.is_input:
                 continue
-            if node.component.properties & Properties.SIMPLE:
+            if node.properties & Properties.SIMPLE.value:
                 continue
             inputs = self.infos[number - 1].step
             indexes = precompute_indexes(node.component, inputs.indexes, info.step.indexes)
@@ -272,10 +220,8 @@ class Compiler:
             elif node.kind == "component":
                 self._propagate(number, info)
             elif node.kind == "descriptor":
-                for part, sums in zip(
-                    info.parts, node.descriptor.parts if info.parts else (), strict=True
-                ):
-                    self._forward_part(part, sums)
+                for part in info.parts:
+                    self._forward_part(part)
                 if node.is_output:
                     self._add(Command("ProvideOutput", info.value, node=info.step.node))
 
@@ -283,7 +229,7 @@ class Compiler:
         return number < len(self.infos) and self.infos[number].step.is_input
 
     def _propagate(self, number: int, info: StepInfo) -> None:
-        properties = self.topology.nodes[info.step.node].component.properties
+        properties = self.topology.nodes[info.step.node].properties
         self._add(
             Command(
                 "Propagate",
@@ -293,48 +239,41 @@ class Compiler:
                 step=number,
                 precomputed=info.precomputed,
                 store_stats=bool(
-                    self.requests[0].store_component_stats and properties & Properties.STORES_STATS
+                    self.requests[0].store_component_stats
+                    and properties & Properties.STORES_STATS.value
                 ),
-                use_memo=bool(info.deriv and properties & Properties.USES_MEMO),
+                use_memo=bool(info.deriv and properties & Properties.USES_MEMO.value),
             )
         )
 
-    def _forward_part(self, part: Part, sums: object) -> None:
-        constant = sums.constant()  # type: ignore[attr-defined]
-        if constant:
-            self._add(Command("SetConst", part.value, alpha=constant))
+    def _forward_part(self, part: Part) -> None:
+        if part.facts.constant:
+            self._add(Command("SetConst", part.value, alpha=part.facts.constant))
         values = self._values
-        for alpha, step, row in self._by_scale(part, sums):
-            for subs, rows in split_locations(values[step], row):
+        for terms in part.terms:
+            if terms.single >= 0:
+                self._add_rows(part.value, self.infos[terms.single].value, terms.alpha, terms.row)
+                continue
+            for subs, rows in split_locations(values[terms.step], terms.row):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddRowsMulti", part.value, alpha=alpha, rows=pairs))
-                elif self._is_identity(source, rows):
-                    self._add(Command("MatrixAdd", part.value, source, alpha))
+                    self._add(Command("AddRowsMulti", part.value, alpha=terms.alpha, rows=pairs))
                 else:
-                    self._add(Command("AddRows", part.value, source, alpha, rows))
+                    self._add_rows(part.value, source, terms.alpha, rows)
 
-    def _by_scale(self, part: Part, sums: object) -> list[tuple[float, np.ndarray, np.ndarray]]:
-        """The terms of a part by the scale of their nodes, in the order of the scales."""
-        scales = sums.scales()  # type: ignore[attr-defined]
-        distinct = sorted(set(scales.values()))
-        if len(distinct) <= 1:
-            return [(distinct[0], part.step, part.row)] if distinct else []
-        of_node = {self.topology.index[name]: scale for name, scale in scales.items()}
-        of_step = np.array([of_node.get(info.step.node, np.nan) for info in self.infos] + [np.nan])
-        found = of_step[part.step]
-        result = []
-        for scale in distinct:
-            mask = found == scale
-            kept = np.where(mask, part.step, -1), np.where(mask, part.row, -1)
-            result.append((scale, *pack_left(*kept)))
-        return result
+    def _add_rows(self, target: int, source: int, alpha: float, rows: np.ndarray) -> None:
+        if self._is_identity(source, rows):
+            self._add(Command("MatrixAdd", target, source, alpha))
+        else:
+            self._add(Command("AddRows", target, source, alpha, rows))
 
     def _is_identity(self, source: int, rows: np.ndarray) -> bool:
         if self.computation.submatrices[source].rows != len(rows):
             return False
-        return rows[0] == 0 and bool((rows == np.arange(len(rows))).all())
+        if rows[0] or rows[-1] != len(rows) - 1:
+            return False
+        return bool((rows[1:] > rows[:-1]).all())
 
     # Backward
 
@@ -354,8 +293,8 @@ class Compiler:
             elif node.kind == "descriptor":
                 if node.is_output and info.deriv:
                     self._add(Command("AcceptInput", info.deriv, node=info.step.node))
-                for part, sums in zip(info.parts, node.descriptor.parts, strict=True):
-                    self._backward_part(part, sums)
+                for part in info.parts:
+                    self._backward_part(part)
 
     def _backprop(self, number: int, info: StepInfo) -> None:
         properties = self.topology.nodes[info.step.node].component.properties
@@ -367,29 +306,35 @@ class Compiler:
                 step=number,
                 precomputed=info.precomputed,
                 deriv=(
-                    before.value if properties & Properties.BACKPROP_NEEDS_INPUT else 0,
-                    info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT else 0,
+                    before.value if properties & Properties.BACKPROP_NEEDS_INPUT.value else 0,
+                    info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT.value else 0,
                     info.deriv,
                     before.deriv,
                 ),
                 store_stats=request.store_component_stats
-                and (request.need_model_derivative or not properties & Properties.UPDATABLE),
-                use_memo=bool(properties & Properties.USES_MEMO),
+                and (request.need_model_derivative or not properties & Properties.UPDATABLE.value),
+                use_memo=bool(properties & Properties.USES_MEMO.value),
             )
         )
 
-    def _backward_part(self, part: Part, sums: object) -> None:
+    def _backward_part(self, part: Part) -> None:
         derivs = self._derivs
-        for alpha, step, row in self._by_scale(part, sums):
-            subs = derivs[step]
-            located = pack_left(subs, np.where(subs >= 0, row, -1))
+        for terms in part.terms:
+            if terms.single >= 0:
+                source = self.infos[terms.single].deriv
+                for rows in ensure_contiguous(terms.row) if source else ():
+                    self._backward_rows(part.deriv, source, terms.alpha, rows)
+                continue
+            subs = derivs[terms.step]
+            located = pack_left(subs, np.where(subs >= 0, terms.row, -1))
             for sub, rows in split_locations_backward(*located):
                 source = single_source(sub)
                 if source == -2:
                     pairs = np.stack((sub, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddToRowsMulti", part.deriv, alpha=alpha, rows=pairs))
+                    command = Command("AddToRowsMulti", part.deriv, alpha=terms.alpha, rows=pairs)
+                    self._add(command)
                 else:
-                    self._backward_rows(part.deriv, source, alpha, rows)
+                    self._backward_rows(part.deriv, source, terms.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
         """Adds row i of `deriv` to row `rows[i]` of `source`."""
@@ -426,25 +371,6 @@ class Compiler:
                 deriv = computation.matrices[computation.submatrices[info.deriv].matrix]
                 deriv.node, deriv.indexes = info.step.node, info.step.indexes
                 deriv.is_deriv = True
-
-
-def _numbers(steps: np.ndarray) -> list[int]:
-    values = distinct(steps.ravel())
-    return values[values >= 0].tolist()
-
-
-def _sorted_terms(
-    rows: np.ndarray,
-    places: list[tuple[object, np.ndarray, np.ndarray]],
-    fixed: list[tuple[int, int, int]] | None,
-) -> np.ndarray:
-    """The terms [terms, rows] of each row in the order of their (node, t, x)."""
-    if fixed is not None:
-        return rows[sorted(range(len(fixed)), key=fixed.__getitem__)]
-    keys = np.stack(
-        [np.broadcast_to(node, t.shape) * (1 << 45) + pack_tx(t, x) for node, t, x in places]  # type: ignore[attr-defined]
-    )
-    return np.take_along_axis(rows, np.argsort(keys, axis=0, kind="stable"), 0)
 
 
 def _consolidate_io(computation: Computation) -> None:

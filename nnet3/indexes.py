@@ -7,7 +7,8 @@ then x, then n; packed keys sort likewise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -58,6 +59,59 @@ def distinct(values: np.ndarray) -> np.ndarray:
     return np.flatnonzero(there) + low
 
 
+class Columns:
+    """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
+
+    Not to be changed: steps of one list share it.
+    """
+
+    def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
+        self.n, self.t, self.x = n, t, x
+        self._bases: dict[tuple[int, int], np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @cached_property
+    def indexes(self) -> np.ndarray:
+        """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        indexes = np.empty((len(self.t), 3), np.int32)
+        indexes[:, 0], indexes[:, 1], indexes[:, 2] = self.n, self.t, self.x
+        return indexes
+
+    @cached_property
+    def real(self) -> np.ndarray | None:
+        """Which rows are no padding; None: all."""
+        if not len(self.t) or self.t.min() != NO_TIME:
+            return None
+        return self.t != NO_TIME
+
+    @cached_property
+    def low(self) -> tuple[int, int, int]:
+        """The least n, t and x of rows that are no padding."""
+        return self._bounds(np.min)
+
+    @cached_property
+    def high(self) -> tuple[int, int, int]:
+        """The greatest n, t and x of rows that are no padding."""
+        return self._bounds(np.max)
+
+    def _bounds(self, bound: Callable[[np.ndarray], int]) -> tuple[int, int, int]:
+        kept = slice(None) if self.real is None else self.real
+        n, t, x = (bound(part[kept]) for part in (self.n, self.t, self.x))
+        return int(n), int(t), int(x)
+
+    def base(self, counts: tuple[int, int]) -> np.ndarray:
+        """Places in a table of `counts` values of n and x, all lower bounds being 0."""
+        base = self._bases.get(counts)
+        if base is None:
+            of_n, of_x = counts
+            base = self.t if of_x == 1 else self.t * of_x + self.x
+            base = base * of_n + self.n if of_n > 1 else base
+            self._bases[counts] = base
+        return base
+
+
 class RowTable:
     """Finds the numbers of rows by their (n, t, x); later entries replace earlier ones.
 
@@ -66,47 +120,60 @@ class RowTable:
     """
 
     def __init__(self, low: Sequence[int], high: Sequence[int], rows: int):
-        self._low = [int(v) for v in low]
-        self._size = [int(b) - int(a) + 1 for a, b in zip(low, high, strict=True)]
-        places = self._size[0] * self._size[1] * self._size[2]
+        self._low = tuple(int(v) for v in low)
+        self._high = tuple(int(v) for v in high)
+        of_n, of_t, of_x = (b - a + 1 for a, b in zip(self._low, self._high, strict=True))
+        self._counts = of_n, of_x
+        self._origin = self._place(*self._low)
+        places = of_n * of_t * of_x
         self._dense = np.full(places, -1, np.int32) if places <= 64 * rows + 65536 else None
         self._dict: dict[tuple[int, int, int], int] = {}
 
-    def _place(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        (n0, t0, x0), (nn, _, nx) = self._low, self._size
-        place = t - t0 if t0 else t
-        if nx > 1:
-            place = place * nx + (x - x0)
-        return place * nn + (n - n0) if nn > 1 else place
+    def _place(self, n: int, t: int, x: int) -> int:
+        """Of an index in the table, as `Columns.base` counts."""
+        of_n, of_x = self._counts
+        return (t * of_x + (x if of_x > 1 else 0)) * of_n + (n if of_n > 1 else 0)
 
-    def set(self, n: np.ndarray, t: np.ndarray, x: np.ndarray, first: int) -> None:
+    def set(self, columns: Columns, first: int) -> None:
         """Numbers rows `first`, `first` + 1, ...; padding rows are passed over."""
-        rows = np.arange(first, first + len(t), dtype=np.int32)
-        real = t != NO_TIME
-        if not real.all():
-            n, t, x, rows = n[real], t[real], x[real], rows[real]
-        if self._dense is not None:
-            self._dense[self._place(n, t, x)] = rows
-        else:
-            places = zip(n.tolist(), t.tolist(), x.tolist(), strict=True)
+        rows = np.arange(first, first + len(columns), dtype=np.int32)
+        if self._dense is None:
+            places = zip(columns.n.tolist(), columns.t.tolist(), columns.x.tolist(), strict=True)
             self._dict.update(zip(places, rows.tolist(), strict=True))
+            return
+        places = columns.base(self._counts)
+        if columns.real is not None:
+            places, rows = places[columns.real], rows[columns.real]
+        self._dense[places - self._origin] = rows
 
-    def find(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """The number of each row, int32; -1 where there is none."""
+    def find(self, columns: Columns, t: int = 0, x: int = 0) -> np.ndarray:
+        """The number of each row, shifted by t and x; int32, -1 where there is none."""
+        if not len(columns):
+            return np.zeros(0, np.int32)
         if self._dense is None:
             get = self._dict.get
-            places = zip(n.tolist(), t.tolist(), x.tolist(), strict=True)
-            return np.fromiter((get(place, -1) for place in places), np.int32, len(t))
-        if not len(t):
-            return np.zeros(0, np.int32)
-        (n0, t0, x0), (nn, nt, nx) = self._low, self._size
-        inside = t.min() >= t0 and t.max() < t0 + nt
-        inside = inside and x.min() >= x0 and x.max() < x0 + nx
-        inside = inside and n.min() >= n0 and n.max() < n0 + nn
-        if inside:
-            return self._dense[self._place(n, t, x)]
-        ok = (t >= t0) & (t < t0 + nt) & (x >= x0) & (x < x0 + nx) & (n >= n0) & (n < n0 + nn)
-        return np.where(ok, self._dense[np.where(ok, self._place(n, t, x), 0)], -1)
+            shifted = columns.n.tolist(), (columns.t + t).tolist(), (columns.x + x).tolist()
+            places = (get(place, -1) for place in zip(*shifted, strict=True))
+            return np.fromiter(places, np.int32, len(columns))
+        places = columns.base(self._counts) + (self._place(0, t, x) - self._origin)
+        if columns.real is None and self._holds(columns.low, t, x, columns.high):
+            return self._dense[places]
+        ok = np.ones(len(columns), bool) if columns.real is None else columns.real.copy()
+        moved = columns.n, columns.t + t, columns.x + x
+        for part, least, most in zip(moved, self._low, self._high, strict=True):
+            ok &= (part >= least) & (part <= most)
+        return np.where(ok, self._dense[np.where(ok, places, 0)], -1)
+
+    def _holds(self, low: Sequence[int], t: int, x: int, high: Sequence[int]) -> bool:
+        (n0, t0, x0), (n1, t1, x1) = self._low, self._high
+        return (
+            n0 <= low[0]
+            and t0 <= low[1] + t
+            and x0 <= low[2] + x
+            and high[0] <= n1
+            and high[1] + t <= t1
+            and high[2] + x <= x1
+        )
 
 
 def format_indexes(indexes: np.ndarray) -> str:

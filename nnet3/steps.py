@@ -10,9 +10,9 @@ they read stands in earlier steps. Besides:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,10 @@ from ..framework.errors import ShapeError
 from .components.base import Properties
 from .compute.time_grid import reorder_indexes
 from .graph import Graph, Group
-from .indexes import NO_TIME, RowTable, pack_tx, unpack_tx
+from .indexes import Columns, RowTable, pack_tx, unpack_tx
 from .request import ComputationRequest
 from .topology import Topology
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # n, t, x: int64
 Parts = list[tuple[Group, np.ndarray]]
 
 
@@ -37,20 +36,18 @@ class Step:
     """
 
     node: int
-    n: np.ndarray
-    t: np.ndarray
-    x: np.ndarray
+    columns: Columns
     is_input: bool = False
     source: int = -1
     segment: int = 0
 
     def __len__(self) -> int:
-        return len(self.t)
+        return len(self.columns)
 
-    @cached_property
+    @property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
-        return np.stack((self.n, self.t, self.x), axis=1).astype(np.int32)
+        return self.columns.indexes
 
 
 class Steps:
@@ -85,16 +82,33 @@ class Steps:
         """The step of every row, when rows are numbered throughout."""
         return np.repeat(np.arange(len(self.steps)), np.diff(self.starts))
 
-    def find(self, node: int | np.ndarray, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> Any:
-        """The number of the row of each index of `node`, the latest one; -1 where none."""
-        if isinstance(node, np.ndarray):
-            rows = np.full(t.shape, -1, np.int32)
-            for one in np.unique(node).tolist():
-                mask = node == one
-                rows[mask] = self.find(one, n[mask], t[mask], x[mask])
-            return rows
+    def find(self, node: int, columns: Columns, t: int = 0, x: int = 0) -> np.ndarray:
+        """The number of the row of each index of `node`, shifted by t and x; -1 where none.
+
+        Of several rows with one index it is the latest.
+        """
         table = self._tables.get(node)
-        return np.full(t.shape, -1, np.int32) if table is None else table.find(n, t, x)
+        if table is None:
+            return np.full(len(columns), -1, np.int32)
+        return table.find(columns, t, x)
+
+    def find_places(self, node: int | np.ndarray, columns: Columns) -> np.ndarray:
+        """As `find`, of a node for each index."""
+        if not isinstance(node, np.ndarray):
+            return self.find(node, columns)
+        rows = np.full(len(columns), -1, np.int32)
+        for one in np.unique(node).tolist():
+            mask = node == one
+            rows[mask] = self.find(one, Columns(columns.n[mask], columns.t[mask], columns.x[mask]))
+        return rows
+
+    def step_of_all(self, rows: np.ndarray) -> int:
+        """The step that all rows belong to; -1 where there are several, or none."""
+        if not len(rows) or rows[0] < 0:
+            return -1
+        step = bisect_right(self.starts, int(rows[0])) - 1
+        inside = rows.min() >= self.starts[step] and rows.max() < self.starts[step + 1]
+        return step if inside else -1
 
     def to_text(self) -> str:
         """Epochs, counts and the steps with their indexes, one line each."""
@@ -119,8 +133,7 @@ class Steps:
         given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
         self.num_phases += bool(given)
         for node in sorted(given):
-            columns = given[node].indexes.astype(np.int64).T
-            self._add(Step(node, *columns, is_input=True))
+            self._add(Step(node, as_columns(given[node].indexes), is_input=True))
         segments = [group.segments[self._segment] for group in self._graph.groups]
         for epoch in range(len(topology.epoch_members)):
             members = topology.epoch_members[epoch]
@@ -153,14 +166,13 @@ class Steps:
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n."""
         expanded = [self._expand(group.ns, keys) for group, keys in parts]
-        if not expanded:
-            empty = np.zeros(0, np.int64)
-            return empty, empty, empty
         if len(expanded) == 1:
             return expanded[0]
-        n, t, x = (np.concatenate(part) for part in zip(*expanded, strict=True))
+        if not expanded:
+            return as_columns(np.zeros((0, 3), np.int64))
+        n, t, x = (np.concatenate([getattr(c, name) for c in expanded]) for name in "ntx")
         order = np.lexsort((n, x, t))
-        return n[order], t[order], x[order]
+        return Columns(n[order], t[order], x[order])
 
     def _expand(self, ns: np.ndarray, keys: np.ndarray) -> Columns:
         """The rows of `keys` for every n; equal lists share their arrays."""
@@ -168,7 +180,7 @@ class Steps:
         columns = self._expanded.get(name)
         if columns is None:
             t, x = unpack_tx(np.repeat(keys, len(ns)))
-            columns = self._expanded[name] = np.tile(ns, len(keys)), t, x
+            columns = self._expanded[name] = Columns(np.tile(ns, len(keys)), t, x)
         return columns
 
     def _add_phase(self, phase: dict[int, Parts]) -> None:
@@ -192,8 +204,8 @@ class Steps:
         self.steps.append(step)
         start = self.starts[-1]
         self.starts.append(start + len(step))
-        if len(step):
-            self._table(step).set(step.n, step.t, step.x, start)
+        if len(step) and self.topology.readers_of[step.node]:
+            self._table(step).set(step.columns, start)
         return number
 
     def _table(self, step: Step) -> RowTable:
@@ -202,16 +214,20 @@ class Steps:
             node = step.node
             if step.source >= 0:
                 node = self.steps[step.source].node
-            parts = [(step.n, step.t[step.t != NO_TIME], step.x)]
+            low, high = [step.columns.low], [step.columns.high]
+            count = len(step)
             for group in self._graph.groups:
                 for segment in group.segments:
                     for listed in (segment.rows, segment.given):
-                        if node in listed:
-                            parts.append((group.ns, *unpack_tx(listed[node])))
-            low = [min(part[i].min() for part in parts if len(part[i])) for i in range(3)]
-            high = [max(part[i].max() for part in parts if len(part[i])) for i in range(3)]
-            count = sum(len(part[0]) * len(part[1]) for part in parts[1:]) + len(step)
-            table = self._tables[step.node] = RowTable(low, high, count)
+                        keys = listed.get(node, ())
+                        if len(keys):
+                            t, x = unpack_tx(keys)
+                            low.append((int(group.ns[0]), int(t[0]), int(x.min())))
+                            high.append((int(group.ns[-1]), int(t[-1]), int(x.max())))
+                            count += len(group.ns) * len(keys)
+            least = [min(part) for part in zip(*low, strict=True)]
+            most = [max(part) for part in zip(*high, strict=True)]
+            table = self._tables[step.node] = RowTable(least, most, count)
         return table
 
     def _add_output(self, node: int, parts: Parts) -> None:
@@ -222,23 +238,19 @@ class Steps:
             raise ShapeError(
                 f"output '{name}' is computed in parts: it must not be inside a loop of the network"
             )
-        self._add(Step(node, *io.indexes.astype(np.int64).T))
+        self._add(Step(node, as_columns(io.indexes)))
 
     def _add_component(self, node: int, parts: Parts) -> None:
-        component = self.topology.nodes[node].component
-        properties = component.properties
-        columns = self._merge(parts)
-        if properties & Properties.SIMPLE:
-            self._add(Step(node - 1, *columns))
-            self._add(Step(node, *columns))
-            return
-        inputs = self._merge([self._component_input(node, *part) for part in parts])
-        if properties & Properties.REORDERS_INDEXES:
-            before = (np.stack(part, axis=1) for part in (inputs, columns))
-            after = reorder_indexes(component, *before)
-            inputs, columns = (tuple(part.astype(np.int64).T) for part in after)
-        self._add(Step(node - 1, *inputs))
-        self._add(Step(node, *columns))
+        properties = self.topology.nodes[node].properties
+        columns = inputs = self._merge(parts)
+        if not properties & Properties.SIMPLE.value:
+            inputs = self._merge([self._component_input(node, *part) for part in parts])
+        if properties & Properties.REORDERS_INDEXES.value:
+            before = (np.stack((c.n, c.t, c.x), axis=1) for c in (inputs, columns))
+            after = reorder_indexes(self.topology.nodes[node].component, *before)
+            inputs, columns = map(as_columns, after)
+        self._add(Step(node - 1, inputs))
+        self._add(Step(node, columns))
 
     def _component_input(
         self, node: int, group: Group, keys: np.ndarray
@@ -253,15 +265,21 @@ class Steps:
         return group, wanted[there[place] == wanted]
 
     def _add_dim_range(self, node: int, columns: Columns) -> None:
-        rows = self.find(self.topology.nodes[node].source, *columns)
-        numbers = np.searchsorted(self.starts, rows, side="right") - 1
-        _, first = np.unique(numbers, return_index=True)
-        for source in hash_order(numbers[np.sort(first)].tolist()):
-            if (source, node) in self._ranges:
-                continue
-            step = self.steps[source]
-            added = Step(node, step.n, step.t, step.x, source=source)
-            self._ranges[source, node] = self._add(added)
+        rows = self.find(self.topology.nodes[node].source, columns)
+        sources = [self.step_of_all(rows)]
+        if sources[0] < 0:
+            numbers = np.searchsorted(self.starts, rows, side="right") - 1
+            _, first = np.unique(numbers, return_index=True)
+            sources = hash_order(numbers[np.sort(first)].tolist())
+        for source in sources:
+            if (source, node) not in self._ranges:
+                added = Step(node, self.steps[source].columns, source=source)
+                self._ranges[source, node] = self._add(added)
+
+
+def as_columns(indexes: np.ndarray) -> Columns:
+    """The columns of indexes [rows, 3]."""
+    return Columns(*np.ascontiguousarray(indexes.T, np.int64))
 
 
 _BUCKETS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043)

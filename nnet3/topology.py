@@ -21,15 +21,43 @@ from .descriptor import (
     ForwardingDescriptor,
     OffsetForwardingDescriptor,
     SimpleForwardingDescriptor,
+    SumDescriptor,
 )
 from .epochs import compute_epochs
 
 Place = tuple[Any, Any, Any]
 
 
+@dataclass(frozen=True)
+class SumFacts:
+    """What the compiler asks again and again of one part of a descriptor.
+
+    Attributes:
+        sums: the part.
+        leaves: the numbers of its leaves among all leaves of the descriptor.
+        dim: columns.
+        constant: what it adds to every row; 0 where there is no Const.
+        needs_all: every leaf is required.
+        scales: scale of every node that is read, by the node's number.
+        groups: for every scale, in their order, the leaves with it in the order of node, t and x;
+            None where leaves are more than offsets of nodes.
+    """
+
+    sums: SumDescriptor
+    leaves: range
+    dim: int
+    constant: float
+    needs_all: bool
+    scales: dict[int, float]
+    groups: list[tuple[float, list[int]]] | None
+
+
 @dataclass
 class TopologyNode:
-    """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges."""
+    """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges.
+
+    `properties` are those of the component, `Properties` as a plain integer.
+    """
 
     name: str
     kind: str
@@ -41,6 +69,7 @@ class TopologyNode:
     dim_offset: int = 0
     reads: Reads = field(default=SAME)
     is_output: bool = False
+    properties: int = 0
 
 
 class Topology:
@@ -52,6 +81,7 @@ class Topology:
         for i, node in enumerate(self.nodes):
             if node.kind == "component":
                 node.reads = component_reads(node.component)
+                node.properties = int(node.component.properties)
             elif node.kind == "descriptor":
                 after = self.nodes[i + 1] if i + 1 < len(self.nodes) else None
                 node.is_output = after is None or after.kind != "component"
@@ -138,6 +168,30 @@ class Topology:
             else:
                 listed.append([(node.source, 0, 0)] if node.kind == "dim-range" else [])
         return listed
+
+    @cached_property
+    def sums(self) -> list[list[SumFacts]]:
+        """For every node the parts of its descriptor; none where it has no descriptor."""
+        return [
+            list(self._facts(i, node.descriptor)) if node.descriptor is not None else []
+            for i, node in enumerate(self.nodes)
+        ]
+
+    def _facts(self, node: int, descriptor: Descriptor) -> Iterator[SumFacts]:
+        steps, begin = self.steps[node], 0
+        for part in descriptor.parts:
+            leaves = range(begin, begin + sum(1 for _ in part.leaves()))
+            begin = leaves.stop
+            scales = {self.index[name]: scale for name, scale in part.scales().items()}
+            groups = None
+            if steps is not None:
+                ordered = sorted(leaves, key=steps.__getitem__)
+                groups = [
+                    (scale, [leaf for leaf in ordered if scales[steps[leaf][0]] == scale])
+                    for scale in sorted(set(scales.values()))
+                ]
+            dim, constant = part.dim(self.dims), part.constant()
+            yield SumFacts(part, leaves, dim, constant, part.needs_all(), scales, groups)
 
     def combine(self, node: int, present: Sequence[Any], t: Any) -> tuple[Any, list[Any]]:
         """(computable, for each candidate: used) of rows of `node`; see `Reads.combine`."""

@@ -8,7 +8,7 @@ from opscope.nnet3 import graph as graph_module
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.epochs import compute_epochs, strongly_connected
 from opscope.nnet3.graph import Graph, NotComputableError
-from opscope.nnet3.indexes import NO_TIME, RowTable, format_indexes, format_integers
+from opscope.nnet3.indexes import NO_TIME, Columns, RowTable, format_indexes, format_integers
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.request import ComputationRequest, IoSpecification
 from opscope.nnet3.steps import Steps, hash_order
@@ -166,11 +166,13 @@ def test_hash_order():
 def test_row_table(far):
     n, t, x = np.array([0, 1, 0]), np.array([3, NO_TIME, 5 + far]), np.array([0, 0, 1])
     table = RowTable((0, 3, 0), (1, 5 + far, 1), 3)
-    table.set(n, t, x, 10)
+    table.set(Columns(n, t, x), 10)
     asked = np.array([0, 0, 1, 0]), np.array([3, 5 + far, 3, 4]), np.array([0, 1, 0, 0])
-    assert table.find(*asked).tolist() == [10, 12, -1, -1]
+    assert table.find(Columns(*asked)).tolist() == [10, 12, -1, -1]
     outside = np.array([7]), np.array([-9]), np.array([0])
-    assert table.find(*outside).tolist() == [-1]
+    assert table.find(Columns(*outside)).tolist() == [-1]
+    shifted = Columns(asked[0], asked[1] - 7, asked[2] + 1)
+    assert table.find(shifted, 7, -1).tolist() == [10, 12, -1, -1]
 
 
 def test_segments_read_what_was_computed_before():
@@ -193,7 +195,7 @@ output-node name=output input=a
 """
     first, second = request(range(-2, 4), range(4), (0,)), request(range(4, 8), range(4, 8), (0,))
     steps = Steps(Graph(topology(text), first, second)).steps
-    times = {(step.segment, step.node): step.t.tolist() for step in steps}
+    times = {(step.segment, step.node): step.columns.t.tolist() for step in steps}
     assert times[1, 1] == list(range(2, 8))
     assert times[1, 2] == list(range(4, 8))
 
