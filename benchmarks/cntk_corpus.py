@@ -188,8 +188,8 @@ def _folder_for(name: str, path: Path) -> str:
 
 def _copy_scripts(path: Path, scratch: Path) -> None:
     """What shell scripts do before a run: scripts beside the config are copied to its folders."""
-    for name in ("configs", "ndl"):
-        (scratch / name).mkdir()
+    for name in ("", "configs", "ndl"):
+        (scratch / name).mkdir(exist_ok=True)
         for file in (*path.parent.glob("*.ndl"), *path.parent.glob("*.mel")):
             shutil.copy(file, scratch / name / file.name)
         for target, source in COPIED.get(path.name, {}).items():
@@ -297,7 +297,7 @@ def _run_command(
         edit_section(section, seeds.ndl, models.load, lambda n, name: models.store(name, n))
         result.built += 1
     elif builder is not None and (actions & {"train", "trainrnn", "adapt", "edit"}):
-        path = section.string("outputModelPath" if "edit" in actions else "modelPath", "model")
+        path = _model_path(section, "outputModelPath" if "edit" in actions else "modelPath")
         network = models.started(path)  # training goes on with a model that is there
         if network is None:
             network = build_section_network(section, seeds, models.load, lambda line: None).network
@@ -305,6 +305,14 @@ def _run_command(
         models.store(path, network)
         if run is not None and command.name in run.commands:
             _compare(command.name, network, run.commands[command.name], result)
+
+
+def _model_path(section: ConfigParameters, key: str) -> str:
+    """Where a command writes its model; examples leave it to be filled in."""
+    try:
+        return section.string(key)
+    except FormatError:
+        return "model"
 
 
 def _compare(name: str, network: Network, logged: Logged, result: Result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -223,7 +224,9 @@ def _dump(session: Session, model: Model, nodes: list[Node] | None, command: Com
         pass  # in the middle of an edit a network need not fit together
     option = _option(command, "incl")
     values = ConfigValue(Text(option)).bool() if option is not None else False
-    with atomic_file(command.parameters[1].string) as file:
+    path = Path(command.parameters[1].string)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
         file.write(dump(network, nodes, values).encode())
 
 

@@ -176,7 +176,9 @@ class Session:
         with model.ndl.explained():
             network.validate()
         fill(network)
-        self.write(network, Path(file.string))
+        path = Path(file.string)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.write(network, path)
 
     # -- names
 

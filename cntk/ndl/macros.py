@@ -15,13 +15,15 @@ class Macros:
         self._macros: dict[str, Macro] = {}
 
     def define(self, macro: Macro) -> None:
-        """Add a macro.
+        """Add a macro. The same one twice does no harm: files of macros repeat each other.
 
         Raises:
-            VariableError: it is there already, or has the name of a node function.
+            VariableError: another one has its name, or a node function has.
         """
         name = macro.name.string
         old = self._macros.get(name.lower())
+        if old is not None and _text(old) == _text(macro):
+            return
         if old is not None or ndl_function(name) is not None:
             chain = [("it is defined at", old.name.locate())] if old is not None else []
             what = "function" if old is not None else "node function"
@@ -49,3 +51,7 @@ class Macros:
 
     def __len__(self) -> int:
         return len(self._macros)
+
+
+def _text(macro: Macro) -> tuple[list[str], str]:
+    return [str(parameter) for parameter in macro.parameters], str(macro.body)

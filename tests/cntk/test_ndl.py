@@ -88,6 +88,10 @@ class TestNetworks:
         found = nodes("d = PastValue(2, s)\nf = Input(2)\ns = Plus(f, d)")
         assert found["d"] == ["PastValue", "s"]
 
+    def test_the_same_macro_twice_does_no_harm(self):
+        found = nodes("[ A(x) { y = Exp(x) }\nA(x) [ y=Exp(x); ]\nf = Input(1) ; z = A(f) ]")
+        assert found["z.y"] == ["Exp", "f"]
+
     def test_nested_calls_as_parameters_of_macros(self):
         found = nodes("[ N(x) = Log(x)\n f = Input(3) ; y = N(Exp(f)) ; z = N(N(f)) ]")
         inner = next(n for n, v in found.items() if v[:2] == ["Exp", "f"])
