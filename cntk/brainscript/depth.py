@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_NESTING = 2_000  # levels of one expression in the text
+MAX_OPERATORS = 4_000  # in a row, such as a + b + c
 MAX_DEPTH = 20_000  # values being computed at one time, each one needed by the one before
 MAX_CALLS = 4_000_000  # function calls of one evaluation
 MAX_ELEMENTS = 1_000_000  # of one array

@@ -69,7 +69,9 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
             if name not in special:
                 value.name = name
             roots.append(value)
-    return network_of(record.session, roots, {}, where)
+    network = network_of(record.session, roots, {}, where)
+    network.precision = str(record.find("precision", "float"))
+    return network
 
 
 def network_of(
@@ -121,9 +123,14 @@ def network_from_file(record: Record, path: Path, where: Expression) -> Network:
     if session.load_model is None:
         raise Failure(f"model files such as {name!r} cannot be read here", where)
     try:
-        return session.load_model(name)
+        network = session.load_model(name)
     except OpscopeError as error:
         raise as_failure(error, record.place("pathName")) from error
+    for group, nodes in network.groups.items():
+        for node in nodes:
+            if group not in map(group_of_tag, node.tags):
+                node.tags.append(group)
+    return network
 
 
 # --- editing

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ...framework.errors import FormatError
 from ..text import Source, located
-from .depth import MAX_NESTING, deep_calls
+from .depth import MAX_NESTING, MAX_OPERATORS, deep_calls
 from .syntax import (
     PRECEDENCE,
     UNARY,
@@ -72,7 +72,7 @@ class _Parser:
         if self.token.kind != "end":
             raise self.error(f"unexpected {self.shown()}")
         with deep_calls():
-            if height(tree) > 4 * MAX_NESTING:
+            if height(tree) > 2 * MAX_OPERATORS:
                 raise located(FormatError, "an expression of too many operators", tree.location)
         return tree
 
@@ -130,8 +130,12 @@ class _Parser:
         if self.nesting > MAX_NESTING:
             raise self.error(f"more than {MAX_NESTING} levels of nesting")
         left = self.operand()
+        operators = 0
         while True:
             token = self.token
+            operators += 1
+            if operators > MAX_OPERATORS:
+                raise self.error(f"more than {MAX_OPERATORS} operators in one expression")
             text = token.text
             if token.kind == "symbol" and text in ".[({":
                 left = self.postfix(left, token)

@@ -161,7 +161,7 @@ def _head(expression: Expression, indent: str) -> str:
 def _operand(expression: Expression, indent: str) -> str:
     """What follows `new C`; a postfix would belong to the whole, not to the operand."""
     text = _text(expression, POSTFIX, indent)
-    return f"({text})" if isinstance(expression, (Access, Apply, Index)) else text
+    return f"({text})" if isinstance(expression, (Access, Apply, Index, Number)) else text
 
 
 def _array(items: tuple[Expression, ...], indent: str) -> tuple[str, int]:

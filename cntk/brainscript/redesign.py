@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...framework.errors import OpscopeError
-from ..network.network import Network, group_of_tag
+from ..network.network import Network
 from ..network.node import Node
 from ..network.simple_builder import SimpleNetwork
 from .networks import computation_network, duplicate, network_of
@@ -162,11 +162,6 @@ def edited_model(record: Record, path: Path, where: Expression) -> Network:
     for copy in copies.values():
         inputs = (copies.get(i, i) if i is not None else None for i in copy.inputs)
         copy.inputs = [redirected.get(i, i) if i is not None else None for i in inputs]
-    for group, nodes in model.groups.items():
-        for node in nodes:
-            copy = copies[node]
-            if group not in map(group_of_tag, copy.tags):
-                copy.tags.append(group)
     for old, new in redirected.items():
         new.tags += [tag for tag in old.tags if tag not in new.tags]
         old.tags.clear()

@@ -155,7 +155,7 @@ def test_endless_nesting_is_an_error(text):
     start = time.perf_counter()
     with pytest.raises(FormatError):
         parse_members(Source("deep", text))
-    assert time.perf_counter() - start < 10
+    assert time.perf_counter() - start < 2
 
 
 def test_long_arrays_are_fine():
@@ -233,7 +233,7 @@ expressions = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(expressions)
 def test_what_is_printed_parses_to_the_same(expression):
     text = print_expression(expression)
