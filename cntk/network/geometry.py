@@ -181,6 +181,10 @@ def convolution(node: Node, final: bool) -> None:
         shape = data.shape or ()
         if not rules.size(shape):
             return
+        if not values["kernelShape"]:  # of CNTK 2.0: the weight is [kernel x maps]
+            kernel, maps = (weight.shape or ())[: len(shape)], (weight.shape or ())[len(shape) :]
+            values["kernelShape"] = kernel
+            values["mapCount"] = (1,) * (len(shape) - len(maps)) + maps
         complete(node, shape, shape)
         result = (input_shape if values["transpose"] else output_shape)(node, shape)
         node.shape = result if is_chw(node) or len(result) != 3 else from_chw(result, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import rules
+from ..kind import AttributeSpec
 from ._make import RANDOM_STATE, standard
 
 for _name, _ndl in [
@@ -23,7 +24,8 @@ for _name, _ndl in [
     ("Hardmax", ()),
 ]:
     standard(_name, 1, rules.unary, ndl=_ndl)
-standard("Dropout", 1, rules.unary, attributes=RANDOM_STATE)
+_DROPOUT = {"dropoutRate": AttributeSpec("float", 0.0), **RANDOM_STATE}
+standard("Dropout", 1, rules.unary, attributes=_DROPOUT)
 standard("Pass", 1, rules.unary, ndl=None)
 
 for _name in (
