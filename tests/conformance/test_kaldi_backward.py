@@ -66,12 +66,11 @@ def compiled(nnet, request, io):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_generic_backward(case):
+def test_generic_backward(case, within):
     folder = need("random_nets", case)
     nnet = Nnet.read(folder / "model.raw")
     request = ComputationRequest.parse((folder / "request.txt").read_text())
     io = read_archive(folder / "io.ark")
     got, wanted = generic(nnet, request, io), compiled(nnet, request, io)
     assert got.keys() == wanted.keys()
-    for name, array in wanted.items():
-        assert difference(got[name], array) < TOLERANCE, name
+    within({name: difference(got[name], array) for name, array in wanted.items()}, TOLERANCE)
