@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..framework.errors import ShapeError
 from .components import Component, UpdatableComponent
 from .components.affine import BlockAffineComponent, RepeatedAffineComponent
 from .components.composite import CompositeComponent
@@ -55,6 +56,36 @@ def scale(nnet: Nnet, factor: float) -> None:
         for name in (*names, *_STATISTICS):
             if name in vars(component):
                 setattr(component, name, _scaled(getattr(component, name), factor))
+
+
+def add(nnet: Nnet, other: Nnet, factor: float) -> None:
+    """Add `factor` times the parameters and statistics of another network of the same structure.
+
+    Raises:
+        ShapeError: the structures differ.
+    """
+    pairs = zip(_all_components(nnet), _all_components(other), strict=False)
+    if len(nnet.components) != len(other.components):
+        raise ShapeError(
+            f"networks of {len(nnet.components)} and {len(other.components)} components"
+        )
+    for component, source in pairs:
+        if component.type != source.type or component.num_parameters != source.num_parameters:
+            raise ShapeError(
+                f"{component.type} with {component.num_parameters} parameters and {source.type}"
+                f" with {source.num_parameters} cannot be added"
+            )
+        names = component.trained if component.is_updatable else ()
+        for name in (*names, *_STATISTICS):
+            if name in vars(source):
+                both = getattr(component, name), _scaled(getattr(source, name), factor)
+                setattr(component, name, _sum(*both))
+
+
+def _sum(value: Any, other: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.size != np.size(other):  # statistics of one alone
+        return other if not value.size else value
+    return value + other
 
 
 def _scaled(value: Any, factor: float) -> Any:

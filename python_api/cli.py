@@ -26,6 +26,22 @@ _COMMANDS = {
     "nnet3-xvector-compute": (".cli_nnet3_compute", "Compute one vector for each utterance."),
     "nnet3-compile": (".cli_nnet3_compile", "Print what a network computes for a request."),
     "nnet3-xconfig-to-config": (".cli_nnet3_xconfig", "Turn an xconfig into config files."),
+    "nnet3-get-egs": (".cli_nnet3_egs", "Make examples from features and posteriors."),
+    "nnet3-get-egs-dense-targets": (".cli_nnet3_egs", "Make examples from features and matrices."),
+    "nnet3-xvector-get-egs": (".cli_nnet3_egs", "Make examples for x-vectors."),
+    "nnet3-copy-egs": (".cli_nnet3_egs", "Copy examples; choose frames, cut context."),
+    "nnet3-merge-egs": (".cli_nnet3_egs", "Merge examples into minibatches."),
+    "nnet3-shuffle-egs": (".cli_nnet3_egs", "Copy examples in random order."),
+    "nnet3-subset-egs": (".cli_nnet3_egs", "Draw examples at random."),
+    "nnet3-train": (".cli_nnet3_train", "Train an nnet3 network on examples."),
+    "nnet3-compute-prob": (".cli_nnet3_train", "Objective and accuracy on examples."),
+    "nnet3-average": (".cli_nnet3_train", "Average nnet3 networks."),
+    "nnet3-combine": (".cli_nnet3_train", "Average the networks that do best on examples."),
+    "nnet3-show-progress": (".cli_nnet3_train", "How a network changed."),
+    "nnet3-acc-lda-stats": (".cli_nnet3_stats", "Statistics for LDA of a network's output."),
+    "nnet-get-feature-transform": (".cli_nnet3_stats", "An input transform from such statistics."),
+    "nnet3-am-init": (".cli_nnet3_stats", "Make an acoustic model of a raw network."),
+    "nnet3-am-adjust-priors": (".cli_nnet3_stats", "Set the priors of an acoustic model."),
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }
 
@@ -34,7 +50,7 @@ _OWN = frozenset({"nnet3-compile", "nnet3-xconfig-to-config"})
 
 def kaldi_programs() -> list[str]:
     """The commands that stand for programs of Kaldi."""
-    return [name for name in _COMMANDS if name.startswith("nnet3-") and name not in _OWN]
+    return [n for n in _COMMANDS if n.startswith(("nnet3-", "nnet-")) and n not in _OWN]
 
 
 class _Commands(click.Group):

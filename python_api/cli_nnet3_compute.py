@@ -10,12 +10,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from types import SimpleNamespace
-from typing import Any
 
 import click
 import numpy as np
 
-from ..framework.backend import GPUPlace, Place, gpu_present
 from ..framework.errors import FormatError, ShapeError
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import prepare_for_test
@@ -23,17 +21,12 @@ from ..nnet3.compile_cache import ComputerCache
 from ..nnet3.looped_computer import LoopedComputer, LoopedOptions
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
-from ..nnet3.optimize import OptimizeOptions
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
 from ..nnet3.xvector import xvector
+from .cli_nnet3_options import DEBUG, GPU, UNUSED, chosen_passes, chosen_place, optimization_options
 from .cli_nnet3_program import Option, program
 
-_GPU = Option(
-    "use-gpu",
-    "no",
-    "yes|no|optional|wait: whether to compute on the GPU; optional: if there is one",
-)
 _CHUNKS = (
     Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
     Option("extra-right-context", 0, "Frames of right context besides those that it needs"),
@@ -58,42 +51,6 @@ _IVECTORS = (
     Option("online-ivectors", "", "Rspecifier of iVectors estimated online, as matrices"),
     Option("online-ivector-period", 0, "Frames between two iVectors of --online-ivectors"),
 )
-_UNUSED = "Taken for compatibility; without effect"
-_DEBUG = (
-    Option("debug-computation", False, _UNUSED),
-    Option("computation.debug", False, _UNUSED),
-)
-_LAST = (1 << 31) - 1
-_OPTIMIZATION = {
-    "optimize": True,
-    "consolidate-model-update": True,
-    "propagate-in-place": True,
-    "backprop-in-place": True,
-    "extend-matrices": True,
-    "optimize-row-ops": True,
-    "split-row-ops": True,
-    "convert-addition": True,
-    "remove-assignments": True,
-    "allow-left-merge": True,
-    "allow-right-merge": True,
-    "initialize-undefined": True,
-    "move-sizing-commands": True,
-    "allocate-from-other": True,
-    "min-deriv-time": -_LAST - 1,
-    "max-deriv-time": _LAST,
-    "max-deriv-time-relative": _LAST,
-    "snip-row-ops": True,
-    "memory-compression-level": 1,
-}
-_PASSES = {field.name for field in fields(OptimizeOptions)}
-
-
-def _optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; those of passes that opscope has not are taken all the same."""
-    for name, default in _OPTIMIZATION.items():
-        known = name == "optimize" or name.replace("-", "_") in _PASSES
-        about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
-        yield Option(f"optimization.{name}", default, about if known else _UNUSED)
 
 
 @program(
@@ -103,18 +60,18 @@ def _optimization_options() -> Iterator[Option]:
     *_CHUNKS,
     Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
     *_IVECTORS,
-    _GPU,
-    *_DEBUG,
-    *_optimization_options(),
+    GPU,
+    *DEBUG,
+    *optimization_options(),
     Option("apply-exp", False, "Write the exponential function of the output"),
     Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
 )
 def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
-    place = _place(options.use_gpu)
+    place = chosen_place(options.use_gpu)
     nnet, priors = _read(model, options.use_priors)
     make, kind = (_looped, LoopedComputer) if options.looped else (_chunked, ChunkComputer)
-    computer = kind(nnet, make(options), priors, place, _passes(options))
+    computer = kind(nnet, make(options), priors, place, chosen_passes(options))
     if computer.frames_per_chunk != options.frames_per_chunk:
         options.program.log(
             f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
@@ -137,22 +94,22 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     "nnet3-xvector-compute",
     "Compute one vector for each utterance with an x-vector network.",
     ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
-    *(replace(option, doc=_UNUSED) for option in _CHUNKS),
-    _GPU,
-    *_DEBUG,
-    *_optimization_options(),
+    *(replace(option, doc=UNUSED) for option in _CHUNKS),
+    GPU,
+    *DEBUG,
+    *optimization_options(),
     Option("chunk-size", -1, "If set, the mean of vectors of pieces of so many frames is written"),
     Option("min-chunk-size", 100, "Frames that a piece must have"),
     Option("pad-input", True, "Repeat the first and last frames of pieces that are too short"),
     Option("cache-capacity", 64, "How many compiled computations are kept"),
     Option("use-shortcut", True, "Compile for two sequences where there are many, and expand"),
-    Option("cached-compiler-in", "", _UNUSED),
-    Option("cached-compiler-out", "", _UNUSED),
+    Option("cached-compiler-in", "", UNUSED),
+    Option("cached-compiler-out", "", UNUSED),
 )
 def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
     nnet, _ = _read(model, with_priors=False)
-    place, passes = _place(options.use_gpu), _passes(options)
+    place, passes = chosen_place(options.use_gpu), chosen_passes(options)
     cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
     inputs = _Utterances(options, features)
     done = 0
@@ -211,25 +168,6 @@ def _looped(options: SimpleNamespace) -> LoopedOptions:
 
 
 _NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}
-
-
-def _passes(options: SimpleNamespace) -> bool | OptimizeOptions:
-    """What `compile_request` takes."""
-    if not options.optimization_optimize:
-        return False
-    given = vars(options)
-    switches: dict[str, Any] = {
-        name: given[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in given
-    }
-    return OptimizeOptions(**switches)
-
-
-def _place(use_gpu: str) -> Place | None:
-    if use_gpu not in ("yes", "no", "optional", "wait"):
-        raise FormatError(f"--use-gpu={use_gpu} is none of yes, no, optional, wait")
-    if use_gpu == "no" or (use_gpu == "optional" and not gpu_present()):
-        return None
-    return GPUPlace()
 
 
 def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:

@@ -92,7 +92,8 @@ class Program(click.Command):
     Args:
         name: of the program.
         about: a sentence or two on what it does.
-        files: the names of its positional arguments; `[...]` is one that may be missing.
+        files: the names of its positional arguments; `[NAME]` is one that may be missing, `NAME...`
+            one that may be repeated.
         options: its own options.
         run: called with a namespace of option values (and `program`, this object) and the files.
             The file names of optional arguments that are missing are ''.
@@ -139,10 +140,11 @@ class Program(click.Command):
         if options.print_args:
             click.echo(" ".join(map(quoted, (self.name or "", *arguments))) + " ", err=True)
         least = sum(not name.startswith("[") for name in self.files)
+        repeated = any(name.endswith("...") for name in self.files)
         if not arguments:
             click.echo(self.usage(), err=True)
             return False
-        if not least <= len(files) <= len(self.files):
+        if len(files) < least or (len(files) > len(self.files) and not repeated):
             raise FormatError(self._wrong_number(files))
         missing = len(self.files) - len(files)
         for i, name in enumerate(self.files):

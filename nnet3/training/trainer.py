@@ -12,7 +12,6 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,13 @@ from ...framework.plain_net import PlainNet
 from ...framework.scope import Scope
 from ...proto import net_pb2 as pb
 from ..adjust import set_learning_rate
+from ..caching import RecentCache
 from ..compute import part_of, set_statistic
 from ..compute.lowering import FROZEN
 from ..examples import NnetExample
 from ..nnet import Nnet
 from ..pipeline import compile_request
+from ..request import ComputationRequest
 from ..sparse import to_dense
 from .example_request import count_examples, example_request
 from .options import NnetTrainerOptions
@@ -92,7 +93,7 @@ class NnetTrainer:
         interval = options.backstitch_training_interval
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
-        self._steps: OrderedDict[object, _Step] = OrderedDict()
+        self._steps: RecentCache[_Step] = RecentCache(_CAPACITY)
         self._variables: dict[str, pb.VarDesc] = {}
 
     # Training
@@ -169,18 +170,14 @@ class NnetTrainer:
             need_model_derivative=True,
             store_component_stats=self.options.store_component_stats,
         )
-        key = request.key()
-        step = self._steps.get(key)
-        if step is not None:
-            self._steps.move_to_end(key)
-            return step
-        desc = compile_request(self.nnet, request, self.options.optimize, natural_gradient=True)
-        desc = training_net(desc, self.nnet, self.options)
+        return self._steps.get(request.key(), lambda: self._compile(request))
+
+    def _compile(self, request: ComputationRequest) -> _Step:
+        options = self.options
+        desc = compile_request(self.nnet, request, options.optimize, natural_gradient=True)
+        desc = training_net(desc, self.nnet, options)
         self._adopt(desc)
-        step = self._steps[key] = _Step(desc, self._shared)
-        if len(self._steps) > _CAPACITY:
-            self._steps.popitem(last=False)
-        return step
+        return _Step(desc, self._shared)
 
     def _adopt(self, desc: pb.NetDesc) -> None:
         """Give the shared scope what a new computation reads and no other had before."""

@@ -1,0 +1,181 @@
+"""Several networks of one structure: averaged, combined over held-out examples, compared.
+
+Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-progress.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ...framework.errors import AttributeTypeError, ShapeError
+from .. import adjust
+from ..components.normalize import BatchNormComponent
+from ..examples import NnetExample
+from ..nnet import Nnet
+from .compute_prob import NnetComputeProb, NnetComputeProbOptions
+from .progress import Log, number
+from .update_pass import updatable
+
+
+def average(nnets: Iterable[Nnet], weights: Sequence[float]) -> Nnet:
+    """The weighted mean of parameters and statistics; weights are made to sum to 1.
+
+    Raises:
+        AttributeTypeError: not one weight for each network, or they sum to 0.
+        ShapeError: the networks' structures differ.
+    """
+    total = float(sum(weights))
+    if not total:
+        raise AttributeTypeError("the weights of an average sum to 0")
+    mean: Nnet | None = None
+    count = 0
+    for weight, nnet in zip(weights, nnets, strict=True):
+        count += 1
+        share = weight / total
+        if mean is None:
+            mean = nnet.copy()
+            adjust.scale(mean, share)
+        else:
+            adjust.add(mean, nnet, share)
+    if mean is None or count != len(weights):
+        raise AttributeTypeError(f"{len(weights)} weights for {count} networks")
+    return mean
+
+
+def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet, log: Log) -> None:
+    """Collect the statistics of all components anew, which is what batch normalisation uses in
+    test mode."""
+    log("Recomputing stats on nnet (affects batch-norm)")
+    for component in nnet.components.values():
+        component.zero_stats()
+    prob = NnetComputeProb(nnet, NnetComputeProbOptions(store_component_stats=True))
+    for example in examples:
+        prob.compute(example)
+    prob.print_total_stats(log)
+    log("Done recomputing stats.")
+
+
+def has_batchnorm(nnet: Nnet) -> bool:
+    """Whether there is batch normalisation in it."""
+    return any(isinstance(c, BatchNormComponent) for c in nnet.components.values())
+
+
+def objective_in_test_mode(
+    nnet: Nnet,
+    examples: Sequence[NnetExample],
+    batchnorm_test_mode: bool = False,
+    dropout_test_mode: bool = True,
+) -> float:
+    """The objective per frame in test mode."""
+    nnet = nnet.copy()
+    if batchnorm_test_mode:
+        adjust.set_batchnorm_test_mode(nnet, True)
+    if dropout_test_mode:
+        adjust.set_dropout_test_mode(nnet, True)
+    prob = NnetComputeProb(nnet, NnetComputeProbOptions(compute_accuracy=False))
+    for example in examples:
+        prob.compute(example)
+    return prob.objective_per_frame()
+
+
+def combine(
+    nnets: Iterable[Nnet],
+    count: int,
+    examples: Sequence[NnetExample],
+    log: Log,
+    max_objective_evaluations: int = 30,
+    batchnorm_test_mode: bool = False,
+    dropout_test_mode: bool = True,
+) -> Nnet:
+    """The mean of the first n networks, with the n whose mean has the best objective.
+
+    Args:
+        nnets: the last one first; read one after the other. count: how many there are.
+        examples: over which the objective is computed, and at the end the statistics.
+
+    Raises:
+        ShapeError: the networks' structures differ, or there are no examples.
+    """
+    if not examples:
+        raise ShapeError("there are no examples over which to combine")
+    modes = batchnorm_test_mode, dropout_test_mode
+    stream = iter(nnets)
+    mean = next(stream).copy()
+    best, used = mean.copy(), 1
+    first = highest = objective_in_test_mode(mean, examples, *modes)
+    log(f"objective function using the last model is {number(first)}")
+    every = -(-count // max_objective_evaluations)
+    for n, nnet in enumerate(stream, 1):
+        adjust.scale(mean, n / (n + 1))
+        adjust.add(mean, nnet, 1 / (n + 1))
+        if (n - 1) % every == every - 1 or n == count - 1:
+            value = objective_in_test_mode(mean, examples, *modes)
+            log(f"Combining last {n + 1} models, objective function is {number(value)}")
+            if value > highest:
+                best, used, highest = mean.copy(), n + 1, value
+    log(
+        f"Combining {used} nnets, objective function changed from {number(first)} to"
+        f" {number(highest)}"
+    )
+    if has_batchnorm(best):
+        recompute_stats(examples, best, log)
+    return best
+
+
+def by_component(nnet: Nnet, vector: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The dot products of two vectors in the order of `Nnet.vectorize`, component by component."""
+    sizes = [component.num_parameters for component in updatable(nnet).values()]
+    parts = np.split(vector.astype(np.float64) * other, np.cumsum(sizes)[:-1])
+    return np.array([part.sum() for part in parts])
+
+
+def per_component(nnet: Nnet, values: np.ndarray) -> str:
+    """`[ NAME:VALUE ... ]`, as Kaldi prints a number for each updatable component."""
+    pairs = zip(updatable(nnet), values.tolist(), strict=True)
+    return "[ " + "".join(f"{name}:{number(value)} " for name, value in pairs) + "]"
+
+
+def show_progress(
+    old: Nnet,
+    new: Nnet,
+    examples: Sequence[NnetExample],
+    log: Log,
+    num_segments: int = 1,
+    optimize: object = True,
+) -> None:
+    """Log how parameters changed, and, with examples, how much of the change of the objective each
+    component brought about: the gradient in the middle, times the change.
+
+    Raises:
+        ShapeError: the networks have different numbers of parameters.
+    """
+    if old.num_parameters != new.num_parameters:
+        raise ShapeError(
+            f"networks of {old.num_parameters} and {new.num_parameters} parameters are not compared"
+        )
+    before, after = old.vectorize(), new.vectorize()
+    if examples:
+        gained = np.zeros(len(updatable(old)))
+        for segment in range(num_segments):
+            middle = (segment + 0.5) / num_segments
+            nnet = average((new, old), (middle, 1.0 - middle))
+            options = NnetComputeProbOptions(compute_deriv=True, optimize=optimize)
+            prob = NnetComputeProb(nnet, options)
+            for example in examples:
+                prob.compute(example)
+            totals = prob.totals["output"]
+            prob.print_total_stats(log)
+            each = number(totals.objective / totals.weight)
+            log(f"At position {number(middle)}, objf per frame is {each}")
+            change = by_component(nnet, prob.deriv, after - before)
+            gained += change / (totals.weight * num_segments)
+        log(f"Total objf change per component is {per_component(old, gained)}")
+    change = np.sqrt(by_component(old, before - after, before - after))
+    log(f"Parameter differences per layer are {per_component(old, change)}")
+    norms = np.sqrt(by_component(old, before, before)), np.sqrt(by_component(new, after, after))
+    log(f"Norms of parameter matrices from <new-nnet-in> are {per_component(new, norms[1])}")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = change / norms[0]
+    log(f"Relative parameter differences per layer are {per_component(old, relative)}")

@@ -1,0 +1,304 @@
+"""Statistics for LDA, and the transform of a network's input that is made of them.
+
+The transform diagonalises the within-class covariance, orders directions by how far they tell
+classes apart, and scales the less telling ones down ("preconditioning" of the input).
+
+Source: Kaldi's `transform/lda-estimate.cc`, `nnet2/get-feature-transform.cc`,
+`nnet3bin/nnet3-acc-lda-stats.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...framework.errors import FormatError, ShapeError
+from ..compile_cache import ComputerCache
+from ..examples import NnetExample
+from ..kaldi_io import Reader, Writer
+from ..nnet import Nnet
+from ..sparse import to_dense
+from .example_request import example_request
+from .progress import Log, number
+
+
+@dataclass
+class LdaStats:
+    """Sums over vectors x with their classes: float64.
+
+    Attributes:
+        counts: weights of the classes, [C]. sums: of x, by class, [C, D]. squares: of x x', [D, D].
+    """
+
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    sums: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    squares: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @property
+    def total(self) -> float:
+        """The weight of all vectors."""
+        return float(self.counts.sum())
+
+    def accumulate(self, x: np.ndarray, weights: np.ndarray) -> None:
+        """Add vectors [N, D] with their weights for all classes, [N, C].
+
+        Raises:
+            ShapeError: other dimensions than before.
+        """
+        x, weights = x.astype(np.float64), weights.astype(np.float64)
+        classes, dim = weights.shape[1], x.shape[1]
+        if not self.counts.size:
+            self.counts, self.sums = np.zeros(classes), np.zeros((classes, dim))
+            self.squares = np.zeros((dim, dim))
+        if (classes, dim) != self.sums.shape:
+            raise ShapeError(
+                f"{classes} classes of dimension {dim}, and {self.sums.shape[0]} of"
+                f" {self.sums.shape[1]} before"
+            )
+        self.counts += weights.sum(axis=0)
+        self.sums += weights.T @ x
+        self.squares += (x * weights.sum(axis=1)[:, None]).T @ x
+
+    def add(self, other: LdaStats) -> None:
+        """Add other statistics. Raises ShapeError: of other dimensions."""
+        if not self.counts.size:
+            self.counts, self.sums = other.counts.copy(), other.sums.copy()
+            self.squares = other.squares.copy()
+            return
+        if self.sums.shape != other.sums.shape:
+            raise ShapeError(f"statistics of {self.sums.shape} and {other.sums.shape}")
+        self.counts += other.counts
+        self.sums += other.sums
+        self.squares += other.squares
+
+    def covariances(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Total and between-class covariance, [D, D], and the mean, [D].
+
+        Raises:
+            ShapeError: there is nothing in the statistics.
+        """
+        if not self.total:
+            raise ShapeError("the statistics for LDA are empty")
+        mean = self.sums.sum(axis=0) / self.total
+        total = self.squares / self.total - np.outer(mean, mean)
+        seen = self.counts != 0
+        means = self.sums[seen] / self.counts[seen, None]
+        between = (means * (self.counts[seen, None] / self.total)).T @ means - np.outer(mean, mean)
+        return total, between, mean
+
+    # Files: what is stored are the squares less those of the class means, in float32.
+
+    def write(self, writer: Writer) -> None:
+        """Write it as Kaldi does."""
+        classes, dim = self.sums.shape
+        writer.write_token("<LDAACCS>")
+        writer.write_token("<VECSIZE>")
+        writer.write_int32(dim)
+        writer.write_token("<NUMCLASSES>")
+        writer.write_int32(classes)
+        writer.write_token("<ZERO_ACCS>")
+        writer.write_vector(self.counts.astype(np.float32))
+        writer.write_token("<FIRST_ACCS>")
+        writer.write_matrix(self.sums.astype(np.float32))
+        writer.write_token("<SECOND_ACCS>")
+        within = self.squares - _class_squares(self.counts, self.sums)
+        write_packed(writer, within.astype(np.float32))
+        writer.write_token("</LDAACCS>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> LdaStats:
+        """Read what Kaldi's `acc-lda` or `nnet3-acc-lda-stats` wrote.
+
+        Raises:
+            FormatError: it is damaged.
+        """
+        reader.expect_token("<LDAACCS>")
+        reader.expect_token("<VECSIZE>")
+        start = reader.offset
+        dim = reader.read_int32()
+        reader.expect_token("<NUMCLASSES>")
+        classes = reader.read_int32()
+        reader.expect_token("<ZERO_ACCS>")
+        counts = reader.read_vector(np.float32).astype(np.float64)
+        reader.expect_token("<FIRST_ACCS>")
+        sums = reader.read_matrix(np.float32).astype(np.float64)
+        reader.expect_token("<SECOND_ACCS>")
+        within = read_packed(reader).astype(np.float64)
+        reader.expect_token("</LDAACCS>")
+        if (counts.shape, sums.shape, within.shape) != ((classes,), (classes, dim), (dim, dim)):
+            raise reader.error(f"no statistics of {classes} classes of dimension {dim}", start)
+        return cls(counts, sums, within + _class_squares(counts, sums))
+
+
+def _class_squares(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    seen = counts != 0
+    return (sums[seen] / counts[seen, None]).T @ sums[seen]
+
+
+def write_packed(writer: Writer, matrix: np.ndarray) -> None:
+    """Write the lower triangle of a matrix as Kaldi's SpMatrix or TpMatrix of float32."""
+    lower = matrix[np.tril_indices(len(matrix))].astype("<f4")
+    if writer.binary:
+        writer.write_token("FP")
+        writer.write_int32(len(matrix))
+        writer.write_raw(lower.tobytes())
+        return
+    rows = np.split(lower, np.cumsum(np.arange(1, len(matrix))))
+    lines = "\n".join(" ".join(map(number, row.tolist())) for row in rows)
+    writer.write_raw(f"[\n{lines} ]\n")
+
+
+def read_packed(reader: Reader) -> np.ndarray:
+    """A symmetric matrix from Kaldi's SpMatrix: [D, D], float32.
+
+    Raises:
+        FormatError: something else stands there, or it is cut off.
+    """
+    start = reader.offset
+    if reader.binary:
+        reader.expect_token("FP")
+        dim = reader.read_int32()
+        if dim < 0:
+            raise reader.error(f"no matrix has {dim} rows", start)
+        values = reader.read_array("<f4", dim * (dim + 1) // 2)
+    else:
+        reader.expect_token("[")
+        words = []
+        while (word := reader.read_token()) != "]":
+            words.append(word)
+        try:
+            values = np.array(words, np.float32)
+        except ValueError:
+            raise reader.error("a symmetric matrix has numbers", start) from None
+        dim = int((np.sqrt(8 * len(values) + 1) - 1) / 2)
+        if dim * (dim + 1) // 2 != len(values):
+            raise reader.error(f"{len(values)} numbers are no lower triangle", start)
+    matrix = np.zeros((dim, dim), np.float32)
+    matrix[np.tril_indices(dim)] = values
+    return matrix + np.tril(matrix, -1).T
+
+
+class LdaAccumulator:
+    """Statistics of the output of a network, by the classes in the examples.
+
+    Args:
+        rand_prune: weights below this are set to it with so high a probability that they stay the
+            same on average, else to 0; this saves time with soft classes.
+    """
+
+    def __init__(self, nnet: Nnet, rand_prune: float = 0.0, seed: int = 0) -> None:
+        self.nnet, self.rand_prune = nnet, rand_prune
+        self.stats = LdaStats()
+        self._rng = np.random.default_rng(seed)
+        self._cache = ComputerCache(nnet)
+
+    def accumulate(self, example: NnetExample) -> None:
+        """Add an example.
+
+        Raises:
+            FormatError, ShapeError: it does not fit the network, or has no `output`.
+        """
+        classes = next((io for io in example.io if io.name == "output"), None)
+        if classes is None:
+            raise FormatError("the example has no 'output'")
+        inputs = {node.name for node in self.nnet.inputs()}
+        request = example_request(self.nnet, _without_width(example, self.nnet))
+        computer = self._cache.computer(request)
+        for io in example.io:
+            if io.name in inputs:
+                computer.accept_input(io.name, to_dense(io.features))
+        computer.run()
+        weights = to_dense(classes.features)
+        if self.rand_prune > 0:
+            small = np.abs(weights) < self.rand_prune
+            kept = self._rng.random(weights.shape) * self.rand_prune < np.abs(weights)
+            pruned = np.where(kept, np.sign(weights) * self.rand_prune, 0.0)
+            weights = np.where(small, pruned, weights)
+        self.stats.accumulate(computer.get_output("output"), weights)
+
+
+def _without_width(example: NnetExample, nnet: Nnet) -> NnetExample:
+    """The example with an output as wide as the network's, which is a transform of the input."""
+    from ..examples import NnetIo
+
+    dim = nnet.output_dim("output")
+    return NnetExample(
+        [
+            NnetIo(io.name, io.indexes, np.zeros((len(io.indexes), dim), np.float32))
+            if io.name == "output"
+            else io
+            for io in example.io
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class TransformOptions:
+    """How a transform is made.
+
+    Attributes:
+        remove_offset: append a column that takes the mean to 0.
+        dim: rows of the transform; 0 or less = as many as the input has columns.
+        within_class_factor: variance within classes that telling directions are given, in place of
+            1, relative to that between classes.
+        max_singular_value: if above 0, larger singular values are reduced to it.
+    """
+
+    remove_offset: bool = True
+    dim: int = -1
+    within_class_factor: float = 0.001
+    max_singular_value: float = 5.0
+
+
+def within_cholesky(stats: LdaStats, log: Log) -> np.ndarray:
+    """The Cholesky factor of the within-class covariance, a little smoothed where it has none."""
+    total, between, _ = stats.covariances()
+    within = total - between
+    try:
+        return np.linalg.cholesky(within)
+    except np.linalg.LinAlgError:
+        smooth = 1e-3 * np.trace(within) / len(within)
+        log(
+            f"Cholesky failed (possibly not +ve definite), so adding {number(smooth)} to diagonal"
+            " and trying again."
+        )
+        try:
+            return np.linalg.cholesky(within + smooth * np.eye(len(within)))
+        except np.linalg.LinAlgError:
+            raise ShapeError("the within-class covariance is not positive definite") from None
+
+
+def feature_transform(stats: LdaStats, options: TransformOptions, log: Log) -> np.ndarray:
+    """The transform of the input of a network, float32, [dim, D] or [dim, D+1].
+
+    Raises:
+        ShapeError: there are no statistics, or fewer columns than rows are asked for.
+    """
+    _, between, mean = stats.covariances()
+    size = len(mean)
+    dim = options.dim if options.dim > 0 else size
+    if dim > size:
+        raise ShapeError(f"a transform to {dim} dimensions, but the input has {size}")
+    log(f"Data count is {number(stats.total)}")
+    whiten = np.linalg.inv(within_cholesky(stats, log))
+    u, values, _ = np.linalg.svd(whiten @ between @ whiten.T)
+    log(f"LDA singular values are  [ {' '.join(map(number, values.tolist()))} ]")
+    log(f"Sum of all singular values is {number(values.sum())}")
+    log(f"Sum of selected singular values is {number(values[:dim].sum())}")
+    transform = (u.T @ whiten)[:dim]
+    if options.within_class_factor != 1:
+        variances = (options.within_class_factor + values) / (1.0 + values)
+        transform *= np.sqrt(variances[:dim, None])
+    if options.max_singular_value > 0:
+        left, s, right = np.linalg.svd(transform, full_matrices=False)
+        high = s > options.max_singular_value
+        if high.any():
+            log(
+                f"Applied ceiling to {high.sum()} out of {len(s)} singular values of transform"
+                f" using ceiling {number(options.max_singular_value)}, max is {number(s.max())}"
+            )
+            transform = (left * np.minimum(s, options.max_singular_value)) @ right
+    if options.remove_offset:
+        transform = np.column_stack((transform, -transform @ mean))
+    return transform.astype(np.float32)
