@@ -20,8 +20,10 @@ from .syntax import Command, Embedded, Inline, MelScript, MelStatement
 MODEL_MAKERS = ("createmodel", "loadmodel")
 
 
-def parse_mel(text: Text | str) -> MelScript:
+def parse_mel(text: Text | str, errors: list[FormatError] | None = None) -> MelScript:
     """The statements of a text.
+
+    With a list for `errors`, wrong statements are left out and their errors put there.
 
     Raises:
         FormatError: with place and caret.
@@ -33,20 +35,27 @@ def parse_mel(text: Text | str) -> MelScript:
     statements = []
     for start, end in records(text, ";"):
         record = text.cut(start, end).strip()
-        if record.string:
-            statements.append(_statement(record))
+        try:
+            if record.string:
+                statements.append(_statement(record))
+        except FormatError as error:
+            if errors is None:
+                raise
+            errors.append(error)
     return MelScript(tuple(statements))
 
 
-def parse_mel_file(text: Text, name: str = "<string>") -> tuple[list[Script], MelScript]:
+def parse_mel_file(
+    text: Text, name: str = "<string>", errors: list[FormatError] | None = None
+) -> tuple[list[Script], MelScript]:
     """The NDL scripts that a file loads, for their macros, and what it executes."""
     sections = ConfigParameters(text, name)
     loads = [str(n) for n in sections.array("load")] if sections.has("load") else []
     edits = [str(n) for n in sections.array("edit")] if sections.has("edit") else []
     if not loads and not edits:
-        return [], parse_mel(text)
-    scripts = [parse_ndl(sections[n].text) for n in loads]
-    parts = [parse_mel(sections[n].text) for n in edits]
+        return [], parse_mel(text, errors)
+    scripts = [parse_ndl(sections[n].text, errors=errors) for n in loads]
+    parts = [parse_mel(sections[n].text, errors) for n in edits]
     return scripts, MelScript(tuple(statement for part in parts for statement in part))
 
 

@@ -63,17 +63,19 @@ def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlN
     return _built(scripts, Macros(), seeds)
 
 
-def parse_ndl_file(text: Text, name: str = "<string>") -> list[Script]:
+def parse_ndl_file(
+    text: Text, name: str = "<string>", errors: list[FormatError] | None = None
+) -> list[Script]:
     """All scripts of an NDL file: of the sections that it loads and runs, or the whole text.
 
     Variables stay as they are. Sections that the file loads or runs but does not have are left out:
-    they may be in another file.
+    they may be in another file. `errors`: as of `parse_ndl`.
     """
     sections = ConfigParameters(text, name)
     if "load" not in sections and "run" not in sections:
-        return [parse_ndl(join(["[ ", text, " ]"]))]
+        return [parse_ndl(join(["[ ", text, " ]"]), errors=errors)]
     names = [str(n) for key in ("load", "run") if key in sections for n in sections.array(key)]
-    return [parse_ndl(sections.raw(n)) for n in names if sections.has(n)]
+    return [parse_ndl(sections.raw(n), errors=errors) for n in names if sections.has(n)]
 
 
 def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macros) -> None:

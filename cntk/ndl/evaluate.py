@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
 
 from ...framework.errors import (
     AttributeTypeError,
@@ -29,6 +28,7 @@ from ..network.kind import NdlFunction
 from ..network.network import GROUPS, Network, group_of_tag
 from ..network.node import Node
 from ..text import Location, extended, located
+from .arguments import number_of, plain, read_options
 from .macros import Macros
 from .scope import Instance, Scope, Symbol, Value, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
@@ -58,6 +58,8 @@ class Evaluator:
         root: the scope of the script itself.
         seeds: numbers of the random parameters, counted over all networks of a run.
         warnings: what is suspicious but was ignored, such as an unknown option.
+        errors: a list, if a wrong statement shall not be the end: its error is put there, and what
+            depends on it is left out.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Evaluator:
         self.seeds = seeds if seeds is not None else count(1)
         self.root = Scope()
         self.warnings: list[str] = []
+        self.errors: list[OpscopeError] | None = None
         self._waiting: list[Instance] = []
         self._random: list[Node] = []
         self._scopes: dict[int, tuple[Location, Scope]] = {}
@@ -82,44 +85,59 @@ class Evaluator:
     def run(self, script: Script) -> None:
         """Evaluate a script for the first time: macros, names, nodes without their inputs."""
         for macro in script.macros:
-            self.macros.define(macro)
+            with self._recovered():
+                self.macros.define(macro)
         self._declare(script.assignments, self.root)
         self._evaluate(script.assignments, self.root)
+
+    @contextmanager
+    def _recovered(self) -> Iterator[None]:
+        """A context that keeps errors in `errors`, where there is such a list."""
+        try:
+            yield
+        except OpscopeError as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error)
 
     def _declare(
         self, assignments: list[Assignment], scope: Scope, given: frozenset[str] = frozenset()
     ) -> None:
         """Enter the names of a script, before any of them is used; those `given` by a call stay."""
         for assignment in assignments:
-            value = assignment.value
-            if assignment.name is None:
-                continue
-            name = assignment.name.string
-            if isinstance(value, Call):
-                scope.names[value] = name
-            if name.lower() in given:
-                continue
-            if ndl_function(name) is not None:
-                raise self._error(
-                    VariableError,
-                    f"variable {name} is invalid, it is reserved because it is also the name of a "
-                    "function",
-                    assignment.name.locate(),
-                    scope,
-                )
-            old = scope.symbols.get(name.lower())
-            if old is not None:
-                raise self._error(
-                    VariableError,
-                    f"Symbol '{name}' currently assigned to '{old.value}' reassigning to a "
-                    "different value not allowed",
-                    assignment.name.locate(),
-                    scope,
-                    [("it is assigned at", old.location)],
-                )
-            scope.symbols[name.lower()] = Symbol(name, value, scope, assignment.name.locate())
-            if isinstance(value, Word):
-                self._rename(value, name, scope)
+            with self._recovered():
+                self._declare_one(assignment, scope, given)
+
+    def _declare_one(self, assignment: Assignment, scope: Scope, given: frozenset[str]) -> None:
+        value = assignment.value
+        if assignment.name is None:
+            return
+        name = assignment.name.string
+        if isinstance(value, Call):
+            scope.names[value] = name
+        if name.lower() in given:
+            return
+        if ndl_function(name) is not None:
+            raise self._error(
+                VariableError,
+                f"variable {name} is invalid, it is reserved because it is also the name of a "
+                "function",
+                assignment.name.locate(),
+                scope,
+            )
+        old = scope.symbols.get(name.lower())
+        if old is not None:
+            raise self._error(
+                VariableError,
+                f"Symbol '{name}' currently assigned to '{old.value}' reassigning to a "
+                "different value not allowed",
+                assignment.name.locate(),
+                scope,
+                [("it is assigned at", old.location)],
+            )
+        scope.symbols[name.lower()] = Symbol(name, value, scope, assignment.name.locate())
+        if isinstance(value, Word):
+            self._rename(value, name, scope)
 
     def _rename(self, word: Word, name: str, scope: Scope) -> None:
         """`OutputNodes = ol`: a call that gets a second name has its nodes under that one."""
@@ -130,8 +148,9 @@ class Evaluator:
     def _evaluate(self, assignments: list[Assignment], scope: Scope) -> None:
         for assignment in assignments:
             if isinstance(assignment.value, Call):
-                self._instantiate(assignment.value, scope)
-                scope.last = assignment.value
+                with self._recovered():
+                    self._instantiate(assignment.value, scope)
+                    scope.last = assignment.value
 
     def _instantiate(self, call: Call, scope: Scope) -> Instance:
         known = scope.instances.get(call)
@@ -241,13 +260,13 @@ class Evaluator:
             instance.node = self.network.find(instance.name)
             return
         values = [reduce(parameter, scope) for parameter in call.parameters]
-        nodes = function.nodes([_number(value) is not None for value in values])
+        nodes = function.nodes([number_of(value) is not None for value in values])
         given = [
-            self._plain(value, parameter, scope)
+            plain(value, parameter, scope)
             for number, (value, parameter) in enumerate(zip(values, call.parameters, strict=True))
             if number not in nodes
         ]
-        options = self._options(call, function, scope)
+        options = read_options(call, function, scope, self.warnings)
         location = place(call)
         if location is not None:
             self._scopes[id(location)] = (location, scope)
@@ -299,56 +318,6 @@ class Evaluator:
         elif init in RANDOM and node.attributes["randomSeed"] < 0:
             self._random.append(node)
 
-    def _plain(self, value: Value, parameter: Expression, scope: Scope) -> Any:
-        """A parameter that is no node: a number, a string, or a list of them."""
-        if value is None or isinstance(value, Instance):
-            raise self._error(
-                AttributeTypeError,
-                f"Scalar expected, '{parameter}' must be a constant or variable that resolves to a "
-                "constant",
-                place(parameter),
-                scope,
-            )
-        found, where = value
-        if isinstance(found, Array):
-            return [self._plain(reduce(item, where), item, where) for item in found.items]
-        number = found.number
-        if number is None:
-            return found.string
-        return int(number) if number == number // 1 and abs(number) < 2**63 else number
-
-    def _options(self, call: Call, function: NdlFunction, scope: Scope) -> dict[str, Any]:
-        names = {name.lower(): name for name in function.options}
-        options = {}
-        for option in call.options:
-            lower = option.name.string.lower()
-            if lower == "tag":
-                continue
-            if lower not in names:
-                self.warnings.append(
-                    str(
-                        self._error(
-                            AttributeTypeError,
-                            f"{function.name} has no option {option.name}, it is ignored"
-                            f"{nearest(option.name.string, [*names.values(), 'tag'])}",
-                            place(option),
-                            scope,
-                        )
-                    )
-                )
-                continue
-            value = self._plain(reduce(option.value, scope), option.value, scope)
-            try:
-                options[names[lower]] = function.options[names[lower]].convert(value)
-            except ValueError as error:
-                raise self._error(
-                    AttributeTypeError,
-                    f"{function.name}: {option.name}: {error}",
-                    place(option),
-                    scope,
-                ) from None
-        return options
-
     # -- second evaluation
 
     def connect(self) -> None:
@@ -358,10 +327,12 @@ class Evaluator:
             if instance.inner is not None:
                 instance.node = self._returned(instance)
         for instance in waiting:
-            if instance.inner is None:
-                self._connect(instance)
-            self._tag(instance)
-        self._special()
+            with self._recovered():
+                if instance.inner is None:
+                    self._connect(instance)
+                self._tag(instance)
+        with self._recovered():
+            self._special()
 
     def _returned(self, instance: Instance) -> Node | None:
         """The node that a macro returns: what has the macro's own name, or its last call."""
@@ -381,15 +352,19 @@ class Evaluator:
         call, scope = instance.call, instance.scope
         function = ndl_function(call.function.string)
         values = [reduce(parameter, scope) for parameter in call.parameters]
-        nodes = function.nodes([_number(value) is not None for value in values])
+        nodes = function.nodes([number_of(value) is not None for value in values])
         inputs = [self._input(values[n], call.parameters[n], call, scope) for n in nodes]
+        if self.errors and None in inputs:
+            return  # it reads a statement that is wrong: that one was told
         if inputs or instance.node.kind.inputs[0]:
             with self.explained():
                 self.network.connect(instance.node, inputs)
 
-    def _input(self, value: Value, parameter: Expression, call: Call, scope: Scope) -> Node:
+    def _input(self, value: Value, parameter: Expression, call: Call, scope: Scope) -> Node | None:
         if isinstance(value, Instance) and value.node is not None:
             return value.node
+        if self.errors and (value is None or isinstance(value, Instance)):
+            return None
         if isinstance(value, tuple) and isinstance(value[0], Word) and value[0].number is None:
             name = value[0].string
             if name in self.network:
@@ -402,7 +377,7 @@ class Evaluator:
                 scope,
             )
         hint = ""
-        if _number(value) is not None:
+        if number_of(value) is not None:
             hint = f"; a number as a node is written Constant({parameter})"
         raise self._error(
             SlotError,
@@ -481,9 +456,3 @@ class Evaluator:
         chain: list[tuple[str, Location | None]] | None = None,
     ) -> OpscopeError:
         return located(error_class, message, location, (chain or []) + scope.chain())
-
-
-def _number(value: Value) -> float | None:
-    if isinstance(value, tuple) and isinstance(value[0], Word):
-        return value[0].number
-    return None

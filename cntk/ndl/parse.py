@@ -17,39 +17,47 @@ from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, 
 DEEPEST = 100  # calls and macro definitions inside one another
 
 
-def parse_ndl(text: Text | str, calls_only: bool = False) -> Script:
+def parse_ndl(
+    text: Text | str, calls_only: bool = False, errors: list[FormatError] | None = None
+) -> Script:
     """The statements of a text, which may be in brackets.
 
     `calls_only`: as in macros of one line and in MEL, a call without a name is a statement, and
-    there are no macro definitions.
+    there are no macro definitions. With a list for `errors`, wrong statements are left out and
+    their errors put there.
 
     Raises:
         FormatError: with place and caret.
     """
     if isinstance(text, str):
         text = Source("<string>", text).whole()
-    return _script(text, calls_only, 0)
+    return _script(text, calls_only, 0, errors)
 
 
-def _script(text: Text, calls_only: bool, depth: int) -> Script:
+def _script(
+    text: Text, calls_only: bool, depth: int, errors: list[FormatError] | None = None
+) -> Script:
     _check_depth(depth, text)
     statements: list[Statement] = []
     head: tuple[Text, tuple[Word | Option, ...]] | None = None
     for start, end in records(text, ";"):
         record = text.cut(start, end).strip()
-        if not record.string:
-            continue
-        if head is not None:
-            statements.append(_macro(*head, record, depth))
-            head = None
-            continue
-        stop = key_end(record.string, 0, len(record))
-        if record.string[stop : stop + 1] == "=":
-            statements.append(_assignment(record, stop, depth))
-        elif calls_only:
-            statements.append(Assignment(None, _call(record, depth)))
-        else:
-            head = _head(record, stop, depth)
+        try:
+            if head is not None and record.string:
+                (name, parameters), head = head, None
+                statements.append(_macro(name, parameters, record, depth, errors))
+            elif record.string:
+                stop = key_end(record.string, 0, len(record))
+                if record.string[stop : stop + 1] == "=":
+                    statements.append(_assignment(record, stop, depth))
+                elif calls_only:
+                    statements.append(Assignment(None, _call(record, depth)))
+                else:
+                    head = _head(record, stop, depth)
+        except FormatError as error:
+            if errors is None:
+                raise
+            errors.append(error)
     if head is not None:
         raise located(FormatError, f"Body of Macro missing: {head[0]}", head[0].locate())
     return Script(tuple(statements))
@@ -83,13 +91,19 @@ def _head(record: Text, stop: int, depth: int) -> tuple[Text, tuple[Word | Optio
     return name, tuple(parameters)
 
 
-def _macro(name: Text, parameters: tuple[Word | Option, ...], body: Text, depth: int) -> Macro:
+def _macro(
+    name: Text,
+    parameters: tuple[Word | Option, ...],
+    body: Text,
+    depth: int,
+    errors: list[FormatError] | None,
+) -> Macro:
     one_line = body.string.startswith("=")
     if one_line:
         body = body.cut(1, len(body)).strip()
         if not body.string:
             raise located(FormatError, f"Body of Macro missing: {name}", name.locate())
-    return Macro(name, parameters, _script(body, one_line, depth + 1), one_line)
+    return Macro(name, parameters, _script(body, one_line, depth + 1, errors), one_line)
 
 
 def _assignment(record: Text, equals: int, depth: int) -> Assignment:
