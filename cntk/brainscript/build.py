@@ -99,6 +99,7 @@ def build_section(
     load_model: Callable[[str], Network] | None = None,
     seeds: Iterator[int] | None = None,
     say: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Network:
     """The network of a config's section that has a `BrainScriptNetworkBuilder` (or, by its older
     name, an `ExperimentalNetworkBuilder`), with the section's precision and device; the rest as in
@@ -115,6 +116,7 @@ def build_section(
         trace_level=section.int("traceLevel", 0),
         seeds=seeds,
         say=say,
+        warn=warn,
     )
 
 
@@ -129,17 +131,19 @@ def build_network(
     trace_level: int = 0,
     seeds: Iterator[int] | None = None,
     say: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> Network:
     """The network that the value of a `BrainScriptNetworkBuilder` describes, not validated.
 
     `name` is for errors in a text that is from no file; `folders` are those of the config files,
     where includes and models are looked for; `load_model` gives the network of a model file's name
     (by default the file is looked for in `folders` and read); `seeds` counts the random parameters
-    of all networks of one run; `say` takes the lines of Print and Debug.
+    of all networks of one run; `say` takes the lines of Print and Debug, `warn` what is suspicious.
 
     Raises:
         FormatError and other errors of the package: they show the place in the text and the chain
-            of calls that led there.
+            of calls that led there. Where several members of the network are wrong, the error's
+            attribute `others` is a list of the other errors.
     """
     paths = [Path(folder) for folder in folders]
     expression = network_expression(source_of(text, name), paths)
@@ -148,6 +152,7 @@ def build_network(
         paths,
         load_model or model_loader(paths, precision),
         say or log.info,
+        warn or log.warning,
         seeds if seeds is not None else count(1),
     )
     settings = {

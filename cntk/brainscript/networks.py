@@ -21,6 +21,7 @@ from .syntax import Expression
 from .values import (
     Failure,
     Function,
+    LimitFailure,
     Path,
     Record,
     Value,
@@ -61,17 +62,42 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
 
     It holds all nodes among the record's members, under the members' names, and all they need.
     """
-    roots = special_nodes(record)
+    roots: list[Node] = []
+    failures: list[Failure] = []
     special = {group + "Nodes" for group in GROUPS}
+    try:
+        roots += special_nodes(record)
+    except Failure as failure:
+        failures.append(failure)
     for name in sorted(record.members):
-        value = record.own(name)
+        if failures and isinstance(failures[-1], LimitFailure):
+            break
+        try:
+            value = record.own(name)
+        except Failure as failure:
+            failures.append(failure)
+            continue
         if isinstance(value, Node):
             if name not in special:
                 value.name = name
             roots.append(value)
+    if failures:
+        raise _joined(failures)
     network = network_of(record.session, roots, {}, where)
     network.precision = str(record.find("precision", "float"))
     return network
+
+
+def _joined(failures: list[Failure]) -> Failure:
+    """The first of several failures, with those at other places beside it."""
+    first = failures[0]
+    places = {(str(first.location), first.message)}
+    for failure in failures[1:]:
+        place = (str(failure.location), failure.message)
+        if place not in places and "circular reference" not in failure.message:
+            places.add(place)
+            first.others.append(failure)
+    return first
 
 
 def network_of(

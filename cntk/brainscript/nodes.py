@@ -9,9 +9,10 @@ Source: ComputationNetworkBuilder.cpp (NewComputationNodeFromConfig), Computatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...framework.errors import OpscopeError, SlotError
+from ...framework.errors import OpscopeError, SlotError, nearest
 from ..network.catalogue import kind as find_kind
 from ..network.given import RANDOM, kind_of_values
 from ..network.node import Node
@@ -123,6 +124,8 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
         value = record.find(name)
         if value is not None:
             attributes[name] = plain(value)
+    if not isinstance(where.source, LibrarySource):
+        _warn_of_unknown(record, operation, kind.attributes, where)
     late = bool(kind.delay)
     inputs = None if late else inputs_of(record, where)
     node = make_node(session, operation, path, inputs, attributes, where)
@@ -132,6 +135,18 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
     if late:
         session.late[node] = (record, where)
     return node
+
+
+def _warn_of_unknown(
+    record: Record, operation: str, attributes: Mapping[str, Any], where: Expression
+) -> None:
+    """Say which members of a node's record its kind does not know; CNTK passes over them."""
+    known = {*attributes, "operation", "inputs", "tag", "dims"}
+    for name in record.members:
+        if name not in known:
+            record.session.warn(
+                f"{where.location}: {operation} has no attribute {name!r}{nearest(name, known)}"
+            )
 
 
 def attach_late(session: Session, node: Node) -> None:

@@ -47,13 +47,15 @@ class Session:
         load_model: reads the model file of a name for `BS.Network.Load`.
         seeds: gives the seeds of random initial values, in the order in which parameters are made;
             CNTK has one counter for all networks of a process.
-        say: takes the lines of `Print`, `Debug` and `Trace`.
+        say: takes the lines of `Print` and `Debug`.
+        warn: takes what is suspicious.
     """
 
     types: Mapping[str, RuntimeType]
     folders: Sequence[pathlib.Path] = ()
     load_model: Callable[[str], Network] | None = None
     say: Callable[[str], None] = log.info
+    warn: Callable[[str], None] = log.warning
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
     calls: int = 0
     depth: int = 0

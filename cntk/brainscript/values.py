@@ -33,7 +33,10 @@ Code = Callable[["Record", Path], Value]
 
 
 class Failure(Exception):
-    """An error on its way out; `error` makes the package's error that the user sees."""
+    """An error on its way out; `error` makes the package's error that the user sees.
+
+    `others` are errors of other members of a network, which do not come from this one.
+    """
 
     def __init__(
         self,
@@ -47,9 +50,17 @@ class Failure(Exception):
         self.location = where if where is None or isinstance(where, Location) else where.location
         self.error_class = error_class
         self.chain = list(chain)
+        self.others: list[Failure] = []
 
     def error(self) -> OpscopeError:
-        return located(self.error_class, self.message, self.location, self.chain)
+        """The error with its place and chain; it has the attribute `others`, a list of errors."""
+        error = located(self.error_class, self.message, self.location, self.chain)
+        error.others = [other.error() for other in self.others]
+        return error
+
+
+class LimitFailure(Failure):
+    """Evaluation went too deep or took too long; trying another member would do so again."""
 
 
 def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
@@ -91,7 +102,7 @@ class Thunk:
         if self.running:
             raise _circular(self, waiting)
         if len(waiting) >= MAX_DEPTH:
-            raise Failure(f"more than {MAX_DEPTH} values need each other", self.expression)
+            raise LimitFailure(f"more than {MAX_DEPTH} values need each other", self.expression)
         self.running = True
         waiting.append(self)
         try:
@@ -264,9 +275,9 @@ class Closure(Function):
         session = self.scope.session
         session.calls += 1
         if session.calls > MAX_CALLS:
-            raise Failure(f"more than {MAX_CALLS} function calls", self.expression)
+            raise LimitFailure(f"more than {MAX_CALLS} function calls", self.expression)
         if session.depth >= MAX_DEPTH:
-            raise Failure(f"more than {MAX_DEPTH} nested function calls", self.expression)
+            raise LimitFailure(f"more than {MAX_DEPTH} nested function calls", self.expression)
         members = self.complete(named) if named else dict(self.optional)
         members.update(zip(self.parameters, arguments, strict=True))
         session.depth += 1

@@ -192,6 +192,22 @@ def test_errors(body, message):
     assert "test:" in str(caught.value)
 
 
+def test_all_wrong_members_are_told():
+    body = "x = Input {3}\na = Sigmiod (x)\nb = a + x\nc = Tahn (x)\nd = c * b\ne = -'x'"
+    with pytest.raises(FormatError) as caught:
+        built(body)
+    errors = [caught.value, *caught.value.others]
+    first_lines = [str(error).split("\n")[0] for error in errors]
+    assert [line.split(": ")[0] for line in first_lines] == ["test:3:5", "test:5:5", "test:7:5"]
+
+
+def test_unknown_attributes_are_told():
+    warnings = []
+    node = "new ComputationNode [ operation = 'Tanh' ; inputs = x ; tga = 'a' ]"
+    build_network(f"{{ x = Input {{3}} ; z = {node} }}", warn=warnings.append)
+    assert warnings == ["BrainScript:1:23: Tanh has no attribute 'tga' (did you mean tag?)"]
+
+
 @pytest.mark.parametrize("text", ["", "x", "1", "new ComputationNetwork {}"])
 def test_a_network_description_is_in_brackets(text):
     with pytest.raises(FormatError, match="must be an expression in"):
