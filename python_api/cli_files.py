@@ -16,16 +16,21 @@ from .io import NET_SUFFIX, Loaded, load, load_desc, paths_of
 
 
 def read_desc(path: str) -> pb.NetDesc:
-    """The description in a saved net or a checkpoint; of an nnet3 model, in the nnet3 dialect."""
+    """The description in a saved net or a checkpoint; that of a model of Kaldi's or of CNTK's is in
+    a dialect of its own."""
     if path.endswith(SUFFIX):
         return read_checkpoint(path).desc
     if is_nnet3(path):
         from ..nnet3.nnet import Nnet
 
         return Nnet.read(path).to_desc()
+    if cntk_kind(path):
+        from .cli_cntk_files import model_desc
+
+        return model_desc(path)
     net_path = paths_of(path)[0]
     if os.path.isfile(path) and not os.path.isfile(net_path):
-        raise FormatError(f"{path}: neither a net nor a file of Kaldi's that is known")
+        raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
     return load_desc(net_path)
 
 
@@ -37,6 +42,15 @@ def is_nnet3(path: str) -> bool:
     except OSError:
         return False
     return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
+
+
+def cntk_kind(path: str) -> str:
+    """What file of CNTK's this is (see `cli_cntk_files`); empty for none."""
+    if path.endswith((NET_SUFFIX, SUFFIX)):
+        return ""
+    from .cli_cntk_files import kind_of_file
+
+    return kind_of_file(path)
 
 
 def kaldi_kind(path: str) -> str:

@@ -18,15 +18,23 @@ import click
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     """Print the net in FILE, one line an operator, or draw it.
 
-    FILE is a .pb, a .checkpoint, or a model of Kaldi's nnet3 (.raw, .mdl). Of Kaldi's other files
+    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), or a model or checkpoint of
+    CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0). Of Kaldi's other files
     (archives and script files, also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints
     what they hold.
     """
-    from .cli_files import kaldi_kind, read_desc
+    from .cli_files import cntk_kind, kaldi_kind, read_desc
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
-    kind = "" if dot or svg else kaldi_kind(file)
+    cntk = cntk_kind(file)
+    if cntk == "checkpoint":
+        from .cli_cntk_files import listing as cntk_listing
+
+        for line in cntk_listing(file):
+            click.echo(line)
+        return
+    kind = "" if dot or svg or cntk else kaldi_kind(file)
     if kind:
         from .cli_nnet3_files import listing
 
@@ -58,16 +66,22 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
 def verify(file: str) -> None:
     """Check the net in FILE, and the parameters beside it, and list all that is wrong.
 
-    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3, as for `opscope show`. The exit code
-    is 1 if there is an error; warnings alone leave it 0.
+    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
+    exit code is 1 if there is an error; warnings alone leave it 0.
     """
     from ..framework.verify import ERROR, problems
     from .checkpoint import SUFFIX
-    from .cli_files import is_nnet3, kaldi_kind, read_desc
+    from .cli_files import cntk_kind, is_nnet3, kaldi_kind, read_desc
     from .io import verify_parameters
 
     if is_nnet3(file):
         _verify_nnet3(file)
+        return
+    cntk = cntk_kind(file)
+    if cntk:
+        from .cli_cntk_files import check as check_cntk
+
+        click.echo(check_cntk(file, cntk))
         return
     kind = kaldi_kind(file)
     if kind:
@@ -78,6 +92,11 @@ def verify(file: str) -> None:
         return
     desc = read_desc(file)
     if desc.metadata.get("dialect"):
+        from . import cli_cntk_files
+
+        if cli_cntk_files.is_dialect(desc):
+            click.echo(f"{file}: {cli_cntk_files.check_dialect(desc)}, no error")
+            return
         from .cli_nnet3_files import check_dialect
 
         click.echo(f"{file}: {check_dialect(file, desc)}, no error")

@@ -1,7 +1,7 @@
 """A network as a NetDesc in the `cntk` dialect, and back.
 
 Every node is an operator `cntk.OPERATION`, with its inputs in the slot `inputs`, its value in
-`output`, and the attributes of its kind; operators stand in evaluation order, delays before what
+`output`, and those attributes of its kind that are not at their defaults; operators stand in evaluation order, delays before what
 they read.
 The value is a variable of the node's name: shapes have the slowest axis first, as everywhere in
 opscope, so they are CNTK's backwards; a value with a dynamic axis has the unknown number of samples
@@ -65,6 +65,7 @@ def to_desc(network: Network) -> NetDesc:
     for node in nodes:
         desc.vars.append(_variable(network, node))
         desc.ops.append(_operator(node))
+    desc.metadata["dialect"] = DIALECT
     desc.metadata[_PRECISION] = network.precision
     for group, members in network.groups.items():
         if members:
@@ -99,8 +100,12 @@ def _variable(network: Network, node: Node) -> pb.VarDesc:
 def _operator(node: Node) -> OpDesc:
     attrs = {}
     for name, value in node.attributes.items():
-        encoded = _encode(node.kind.attributes.get(name), value)
-        if encoded is not None:
+        spec = node.kind.attributes.get(name)
+        encoded = _encode(spec, value)
+        is_default = (
+            spec is not None and type(spec.default) is type(value) and spec.default == value
+        )
+        if encoded is not None and not is_default:
             attrs[name] = encoded
     if node.tags:
         attrs["tags"] = encode_attr(node.tags, "strings")
@@ -159,10 +164,10 @@ def from_desc(desc: NetDesc, values: Mapping[str, np.ndarray] | None = None) -> 
     Raises:
         FormatError: the net is of another dialect, or does not hold together.
     """
-    if _PRECISION not in desc.metadata:
+    if desc.metadata.get("dialect") != DIALECT:
         raise FormatError(f"net {desc.name!r} is not in the {DIALECT} dialect")
     network = Network(desc.name)
-    network.precision = desc.metadata[_PRECISION]
+    network.precision = desc.metadata.get(_PRECISION, "float")
     try:
         _add_nodes(network, desc)
         for group in GROUPS:

@@ -168,6 +168,6 @@ def test_a_compiled_net_is_an_ordinary_net(call):
 def test_unknown_files(call):
     Path("notes").write_text("something else\n")
     said = call("show", "notes", code=1)
-    assert "notes: neither a net nor a file of Kaldi's that is known" in said
+    assert "notes: neither a net nor a file of Kaldi's or CNTK's that is known" in said
     with pytest.raises(FormatError, match="nothing"):
         opscope.load_nnet("nothing")
