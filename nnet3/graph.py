@@ -4,7 +4,8 @@ Source: Kaldi's nnet-computation-graph.cc. Two things make it fast here. Rows of
 depend on each other, so all n for which the request asks the same are one group, worked out once.
 And where nodes form no loop, one pass over the nodes from the outputs back gathers all candidates,
 one pass forward finds what is computable, and one pass back keeps what is needed: a few array
-operations for each node. Loops are explored row by row, see computable.py.
+operations for each node. Loops take several such passes, see recurrent_graph.py; rows of which the
+times alone do not say enough are explored one by one, see computable.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from ..framework.errors import OpscopeError, ShapeError
 from .computable import COMPUTABLE, Explorer, Row
 from .indexes import format_indexes, pack_tx, unpack_tx
+from .recurrent_graph import RecurrentRows
 from .request import ComputationRequest
 from .topology import Topology
 
@@ -113,8 +115,10 @@ class Graph:
         if not segment.asked[1]:
             segment.given = _by_node(segment.asked[0])
             return True
-        fill = _fill_by_exploring if self.topology.is_recurrent else _fill_by_nodes
-        return fill(self.topology, segment)
+        if not self.topology.is_recurrent:
+            return _fill_by_nodes(self.topology, segment)
+        found = _fill_by_times(self.topology, segment)
+        return _fill_by_exploring(self.topology, segment) if found is None else found
 
     @property
     def num_cindexes(self) -> int:
@@ -242,6 +246,16 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
     if len(parts) < 2:
         return parts[0] if parts else _EMPTY
     return np.sort(np.concatenate(parts))
+
+
+def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
+    """Fills `rows` and `levels`; False where an output is missing, None where this way fails."""
+    segment.given = _by_node(segment.asked[0])
+    given = {node: segment.there(node) for node in {*segment.known, *segment.given}}
+    found = RecurrentRows(topology, given, _by_node(segment.asked[1]))
+    if found.state:
+        segment.rows, segment.levels = found.rows, found.levels
+    return found.state
 
 
 def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:

@@ -130,17 +130,7 @@ def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     """How many chunks further a row may still be read, at most."""
     chunk = len(np.unique(requests[1].inputs[0].indexes[:, 1]))
     first = len(np.unique(requests[0].inputs[0].indexes[:, 1]))
-    times = np.arange(2 * chunk)
-    furthest = 0
-    for node in range(len(topology)):
-        steps = topology.steps[node]
-        if steps is not None:
-            offsets = [abs(offset) for _, offset, _ in steps]
-        else:
-            places = topology.dependencies(node, times, times * 0)
-            offsets = [int(abs(t - times).max()) for _, t, _ in places]
-        furthest = max(furthest, *offsets, 0)
-    return 1 - (chunk - first - furthest) // chunk
+    return 1 - (chunk - first - topology.reach) // chunk
 
 
 def compile_looped(

@@ -204,7 +204,7 @@ class Steps:
         self.steps.append(step)
         start = self.starts[-1]
         self.starts.append(start + len(step))
-        if len(step) and self.topology.readers_of[step.node]:
+        if len(step) and self.topology.nodes[step.node].kind != "descriptor":
             self._table(step).set(step.columns, start)
         return number
 

@@ -26,6 +26,7 @@ from .descriptor import (
 from .epochs import compute_epochs
 
 Place = tuple[Any, Any, Any]
+_TIMES = 24  # that show how far expressions with Switch, Round and ReplaceIndex reach
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,10 @@ class Topology:
             members.setdefault(epoch, []).append(node)
         return members
 
+    def is_loop(self, members: list[int]) -> bool:
+        """Whether the nodes of an epoch form a loop."""
+        return len(members) > 1 or members[0] in self.inputs_of[members[0]]
+
     @cached_property
     def is_recurrent(self) -> bool:
         """Whether nodes form a loop."""
@@ -168,6 +173,20 @@ class Topology:
             else:
                 listed.append([(node.source, 0, 0)] if node.kind == "dim-range" else [])
         return listed
+
+    @cached_property
+    def reach(self) -> int:
+        """How many frames a row lies from those it may read, at most; judged by a few times."""
+        times = np.arange(_TIMES)
+        furthest = 0
+        for node, steps in enumerate(self.steps):
+            if steps is not None:
+                offsets = [abs(offset) for _, offset, _ in steps]
+            else:
+                places = self.dependencies(node, times, times * 0)
+                offsets = [int(abs(t - times).max()) for _, t, _ in places]
+            furthest = max(furthest, *offsets, 0)
+        return furthest
 
     @cached_property
     def sums(self) -> list[list[SumFacts]]:

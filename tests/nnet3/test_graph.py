@@ -60,6 +60,71 @@ def _explore(nodes, group):
     return graph_module._fill_by_exploring(nodes, group)
 
 
+BOTH_WAYS = """\
+input-node name=input dim=2
+input-node name=ivector dim=2
+component name=f type=NoOpComponent dim=2
+component name=b type=NoOpComponent dim=2
+component name=c type=NoOpComponent dim=6
+component-node name=f component=f input=Sum(Offset(input, 1), IfDefined(Offset(f, -3)))
+component-node name=b component=b input=Sum(f, IfDefined(Offset(b, 2)))
+component-node name=c component=c input=Append(b, Failover(Offset(f, 1), b), {ivector})
+dim-range-node name=part input-node=c dim-offset=2 dim=2
+output-node name=output input=Sum(part, IfDefined(Offset(f, 4)))
+""".replace("{ivector}", "ReplaceIndex(ivector, t, 0)")
+NO_START = """\
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component name=b type=NoOpComponent dim=2
+component-node name=a component=a input=Failover(Offset(b, -1), input)
+component-node name=b component=b input=IfDefined(a)
+output-node name=output input=a
+"""
+SWITCH = """\
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component name=b type=NoOpComponent dim=2
+component-node name=a component=a input=Sum(input, IfDefined(Switch(Offset(a, -2), Round(b, 3))))
+component-node name=b component=b input=Failover(Offset(a, -1), input)
+output-node name=output input=a
+"""
+
+
+@pytest.mark.parametrize("text", [RNN, BOTH_WAYS, SWITCH])
+@pytest.mark.parametrize("inputs", [range(-1, 9), range(0, 12), range(2, 6)])
+def test_both_builders_of_loops_agree(text, inputs, monkeypatch):
+    nodes, segments = (
+        topology(text),
+        [request(inputs, range(3)), request(range(12, 17), range(4, 6))],
+    )
+    if "ivector" in text:
+        segments[0].inputs.append(rows("ivector", (0, 1), (0,)))
+    results = []
+    for fill in (graph_module._fill_by_times, lambda *args: None):
+        monkeypatch.setattr(graph_module, "_fill_by_times", fill)
+        try:
+            graph = Graph(nodes, *segments)
+        except NotComputableError as error:
+            results.append(str(error))
+            continue
+        parts = graph.groups[0].segments
+        assert (parts[0].explorer is None) == (not results)
+        found = [
+            {node: keys.tolist() for node, keys in part.items()}
+            for segment in parts
+            for part in (segment.given, segment.rows, segment.levels)
+        ]
+        results.append([graph.num_cindexes, graph.num_candidates, found])
+    assert results[0] == results[1]
+
+
+def test_a_recurrence_without_a_beginning_is_refused():
+    nodes, asked = topology(NO_START), ([(0, 0, 0)], [(5, 0, 0)])
+    assert graph_module._fill_by_times(nodes, graph_module.Segment(asked)) is None
+    with pytest.raises(CycleError, match="did not end"):
+        Graph(nodes, request(range(3), range(3), (0,)))
+
+
 def test_groups_of_equal_n():
     wanted = request(range(-2, 6), range(3), ns=(0, 1, 5))
     wanted.outputs[0] = IoSpecification(
