@@ -1,16 +1,41 @@
-"""Fills reference/operators.md from the registry while mkdocs builds."""
+"""Fills reference pages while mkdocs builds: operators by the registry, programs by their help."""
 
 from __future__ import annotations
 
 from typing import Any
 
-PAGE = "reference/operators.md"
+OPERATORS = "reference/operators.md"
+PROGRAMS = "reference/nnet3_programs.md"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """mkdocs hook: the page's text, followed by one section for each operator."""
-    if page.file.src_uri != PAGE:
-        return markdown
+    """mkdocs hook: the page's text, followed by one section for each operator or program."""
+    if page.file.src_uri == OPERATORS:
+        return _operators(markdown)
+    return _programs(markdown) if page.file.src_uri == PROGRAMS else markdown
+
+
+def _programs(markdown: str) -> str:
+    import click
+
+    from opscope.python_api.cli import main
+
+    context = click.Context(main, info_name="opscope")
+    sections = [markdown]
+    for name in main.list_commands(context):
+        if not name.startswith("nnet") and name != "links":
+            continue
+        command = main.get_command(context, name)
+        if hasattr(command, "usage"):
+            text = command.usage()
+        else:
+            with click.Context(command, context, name) as inner:
+                text = command.get_help(inner)
+        sections.append(f"## {name}\n\n```text\n{text}\n```")
+    return "\n\n".join(sections)
+
+
+def _operators(markdown: str) -> str:
     from opscope.framework.registry import lookup
     from opscope.python_api.op_methods import describe, method_types
 

@@ -18,6 +18,7 @@ _HOMES = {
     "compile_forward": ".pipeline",
     "prepare_for_test": ".collapse",
     "xconfig_to_config": ".xconfig",
+    **dict.fromkeys(("apply_edits", "parse_edits"), ".edits"),
     "NnetComputer": ".computer",
     **dict.fromkeys(("ChunkComputer", "ChunkOptions", "Utterance"), ".chunks"),
     **dict.fromkeys(("LoopedComputer", "LoopedOptions", "Stream"), ".looped_computer"),
