@@ -147,7 +147,8 @@ class GradientArgs:
         """A gradient OpDesc; empty slots are left out.
 
         Raises:
-            GradientError: it would read a value that the forward operators overwrite.
+            GradientError: it would read a value that the forward operators overwrite, or one that
+                the forward operator was not told to keep.
         """
         entry = lookup(op_type)
         reads = {}
@@ -159,6 +160,12 @@ class GradientArgs:
                     if isinstance(name, _Named):
                         self._builder.check_readable(name, self._index)
             reads[slot] = [str(name) for name in names]
+        for known in entry.inputs:
+            if known.name in inputs and not reads[known.name] and not known.optional:
+                raise GradientError(
+                    f"{self._builder.title(self._index)} has no variable in its slot"
+                    f" {known.name!r}, which the gradient reads"
+                )
         writes = {}
         for slot, given in outputs.items():
             names = as_names(given)

@@ -2,7 +2,8 @@
 
 Forward, backward and update operators stand in panels of their own, each in its colour. A variable
 that comes from another panel (dashed), or that many operators read, is drawn at each place anew, so
-that no line has to cross the whole picture. One that is overwritten has a box for each value.
+that no line has to cross the whole picture; in the last panel every given one is.
+One that is overwritten has a box for each value.
 """
 
 from __future__ import annotations
@@ -170,7 +171,8 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
         for name in dict.fromkeys(input_names(op)):
             if name == EMPTY:
                 continue
-            alone = (name, version.get(name, 0)) in shared
+            value = (name, version.get(name, 0))
+            alone = value in shared or (role == OPTIMIZE and not value[1])
             sources[name] = variable(name, True) if alone or name not in now else now[name]
             if not alone:
                 now[name] = sources[name]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 SIDE_GAP = 18.0
 LAYER_GAP = 30.0
 _SWEEPS = 12
+_ABREAST = 6  # sources of one reader that stand side by side
 
 
 @dataclass
@@ -66,16 +67,20 @@ class _Graph:
             self.layers[layer].append(node)
 
     def _layers(self) -> list[int]:
-        """Longest path from the top; sources stand right above their first reader."""
+        """Longest path from the top; sources stand right above their first reader, in rows."""
         layer = [0] * self.count
         for start, end in sorted(self.edges, key=lambda edge: edge[1]):
             layer[end] = max(layer[end], layer[start] + 1)
         fed = {end for _, end in self.edges}
+        standing: dict[int, int] = {}  # reader -> sources above it
         for node in range(self.count):
-            below = [layer[end] for start, end in self.edges if start == node]
+            below = [(layer[end], end) for start, end in self.edges if start == node]
             if node not in fed and below:
-                layer[node] = min(below) - 1
-        return layer
+                first, reader = min(below)
+                number = standing[reader] = standing.get(reader, -1) + 1
+                layer[node] = first - 1 - number // _ABREAST
+        top = min(layer, default=0)
+        return [number - top for number in layer]
 
     def _path(self, start: int, end: int) -> list[int]:
         """The edge as a chain with an invisible box in every layer that it crosses."""

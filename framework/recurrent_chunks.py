@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .plan import PlanOptions
 from .recurrent_fast import FastProgram
-from .recurrent_links import Bound, Track, take_into
+from .recurrent_links import Bound, Track, fill, take_into
 from .recurrent_step import StepNet
 from .sequence import Schedule
+from .team import merge
 
-ROWS = 4096
+ROWS = 512
 """Rows of a piece, about: enough for products of full speed, few enough to stay in the caches."""
 
 
@@ -39,6 +39,7 @@ class PiecewiseProgram:
         self.bound = bound
         self.xp = bound.frame.xp
         self.calls: list[Any] = []
+        self.programs: list[FastProgram] = []
         schedule, step = bound.schedule, _carrying(bound.step)
         carried = self._carried()
         begins = range(0, schedule.steps, length)
@@ -46,14 +47,22 @@ class PiecewiseProgram:
             span = slice(begin, min(begin + length, schedule.steps))
             size = int(schedule.sizes[begin])
             states = [array[:size] for array in carried]
-            self.calls.append(FastProgram(_piece(bound, step, span, states), options))
+            self.programs.append(FastProgram(_piece(bound, step, span, states), options))
+        prepared: list[Any] = []
+        for program in self.programs:
+            first = all(program.arena is not arena for arena in prepared)
+            self.calls += program.all_calls(prepare=first)
+            prepared.append(program.arena)
         inverse = np.argsort(schedule.order, kind="stable")
         for memory, array in zip(bound.step.memories, carried, strict=True):
             if memory.final >= 0 and bound.finals[memory.final] is not None:
                 target = bound.finals[memory.final]
                 self.calls.append(take_into(self.xp, array, inverse, target))
+        self.calls = merge(self.calls)
 
     def __call__(self) -> None:
+        for program in self.programs:
+            program.begin()
         for call in self.calls:
             call()
 
@@ -63,7 +72,7 @@ class PiecewiseProgram:
         for memory, (row, dtype) in zip(b.step.memories, b.memory_metas, strict=True):
             array = self.xp.empty((b.sequences, *row), dtype)
             if memory.boot < 0:
-                self.calls.append(partial(array.fill, memory.boot_value))
+                self.calls.append(fill(array, memory.boot_value))
             else:
                 boot = b.boots[memory.boot]
                 self.calls.append(take_into(self.xp, boot, b.schedule.order, array))

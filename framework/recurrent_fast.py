@@ -7,6 +7,7 @@ brought back. Running it is one flat list of calls.
 
 from __future__ import annotations
 
+import functools
 from functools import partial
 from typing import Any
 
@@ -56,17 +57,36 @@ class FastProgram:
         self.kept = KeptSteps() if bound.steps is not None else None
         self.forward = bound.kept if isinstance(bound.kept, KeptSteps) else KeptSteps()
         self.about: Analysis | None = None
+        self._start = 0
         self._bind_boots()
         self._bind_final_states()
         if self.schedule.steps:
             self._bind_steps()
         self._bind_finals()
-        self.calls = merge(self.calls)
 
-    def __call__(self) -> None:
+    @functools.cached_property
+    def _merged(self) -> list[Any]:
+        return merge(self.all_calls())
+
+    def all_calls(self, *, prepare: bool = True) -> list[Any]:
+        """Everything in the order in which it runs.
+
+        Args:
+            prepare: with what the arena prepares for the loop; a second program on it needs none.
+        """
+        if not prepare or self.about is None:
+            return self.calls
+        preparing = self.arena.prepared.calls()
+        return [*self.calls[: self._start], *preparing, *self.calls[self._start :]]
+
+    def begin(self) -> None:
+        """What comes before the calls: they see the context of the run under way."""
         if self.about is not None:
             self.arena.state.context = self.bound.frame.state.context
-        for call in self.calls:
+
+    def __call__(self) -> None:
+        self.begin()
+        for call in self._merged:
             call()
         if self.bound.steps is not None:
             self.bound.steps.step_scopes = self.kept
@@ -88,6 +108,9 @@ class FastProgram:
         self._bind_links()
         self._bind_memories()
         self._bind_once(self.phases.static)
+        self._start = len(self.calls)
+        constant = (held.array for held in self.stored.values() if isinstance(held, Whole))
+        self.arena.prepared.declare(constant)
         self._bind_once(self.phases.pre)
         self._bind_loop()
         self._bind_once(self.phases.post)
@@ -145,7 +168,7 @@ class FastProgram:
 
     def _gathered(self, array: Any, track: Any, key: Any = None) -> Any:
         if track.in_order:
-            return array
+            return array[: len(track.rows)]
         meta = ((len(track.rows), *array.shape[1:]), array.dtype)
         if key is None:
             target = self.xp.empty(*meta)
@@ -323,14 +346,7 @@ class FastProgram:
         )
         self._start_sums()
         self._make_room_before()
-        written = {name for op in self.sharing.operators for name in op.output_vars()}
-        self.arena.prepared.declare(
-            held.array
-            for name, held in self.stored.items()
-            if isinstance(held, Whole) and name not in written
-        )
         calls = [self._step_calls(step) for step in range(self.schedule.steps)]
-        self.calls += self.arena.prepared.calls()
         for step in self.bound.order:
             self.calls += calls[step]
         self._finish_sums()

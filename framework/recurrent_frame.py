@@ -44,7 +44,7 @@ class StepFrame(Frame):
         self.arrays = arrays
         self._scratch = arena.scratch
         self._fused = bind_chain
-        self.prepared = arena.prepared if tag == "loop" else None
+        self.prepared = arena.prepared
         for name, number in plan.placement.items():
             shape, dtype = plan.metas[name]
             size = plan.nbytes(name)

@@ -231,12 +231,14 @@ class Prepared:
     """What is made before a loop runs of arrays that stay the same while it does."""
 
     def __init__(self) -> None:
-        self._constant: set[int] = set()
+        self._constant: dict[int, Any] = {}
         self._made: dict[Any, tuple[Any, Share]] = {}
 
     def declare(self, arrays: Iterable[Any]) -> None:
         """Nothing writes to these arrays while the loop runs."""
-        self._constant.update(a.ctypes.data for a in arrays if type(a) is np.ndarray and a.size)
+        for array in arrays:
+            if type(array) is np.ndarray and array.size:
+                self._constant[array.ctypes.data] = array  # so that no other one takes its place
 
     def holds(self, array: Any) -> bool:
         """Whether an array is one of them, or begins where one of them does."""

@@ -22,6 +22,7 @@ from ..framework.recurrent_net import GradientProgram, make_program
 from ..framework.recurrent_step import StepNet, describe_lengths, step_net
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Levels, Meta, ShapeArgs
+from ._nets import LINK_GRADS, link_grad_shapes
 
 recurrent = operator(
     "recurrent",
@@ -321,11 +322,7 @@ recurrent_grad = operator(
         Slot("final_grad", "gradients of its final states", duplicable=True, optional=True),
         Slot("sum_grad", "gradients of its sums", duplicable=True, optional=True),
     ],
-    outputs=[
-        Slot("x_grad", "gradients of x", duplicable=True, optional=True),
-        Slot("static_grad", "gradients of static", duplicable=True, optional=True),
-        Slot("boot_grad", "gradients of boot", duplicable=True, optional=True),
-    ],
+    outputs=LINK_GRADS,
     attrs=[
         AttrSpec("net", "net", "the RECURRENT net over the gradient step net"),
         AttrSpec("like", "strings", "for each memory the forward variable of its shape", ()),
@@ -334,17 +331,7 @@ recurrent_grad = operator(
 )
 
 
-@recurrent_grad.shape_rule
-def _(s: ShapeArgs) -> None:
-    for slot in ("x", "static", "boot"):
-        for source, name in zip(
-            s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
-        ):
-            if name != EMPTY:
-                s.results[name] = s.input_meta(source)
-                levels = s.input_offsets(source)
-                if levels is not None:
-                    s.result_offsets[name] = levels
+recurrent_grad.shape_rule(link_grad_shapes)
 
 
 @recurrent_grad.kernel

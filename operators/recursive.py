@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..framework import recursive_net  # noqa: F401  registers the net
-from ..framework.names import EMPTY
 from ..framework.recursive_grad import GradientProgram, make_gradient
 from ..framework.recursive_run import ForwardProgram
 from ..framework.recursive_step import TreeNet, tree_net
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Levels, ShapeArgs
+from ._nets import LINK_GRADS, link_grad_shapes
 
 _PARENT = Slot(
     "parent",
@@ -178,11 +178,7 @@ recursive_grad = operator(
         Slot("out_grad", "gradients of those out-links that `outs` tells", True, optional=True),
         Slot("final_grad", "gradients of those roots that `finals` tells", True, optional=True),
     ],
-    outputs=[
-        Slot("x_grad", "gradients of x", duplicable=True, optional=True),
-        Slot("static_grad", "gradients of static", duplicable=True, optional=True),
-        Slot("boot_grad", "gradients of boot", duplicable=True, optional=True),
-    ],
+    outputs=LINK_GRADS,
     attrs=[
         AttrSpec("net", "net", "the RECURSIVE net, gradient operators behind the forward ones"),
         AttrSpec("outs", "bools", "for each out-link, whether a gradient arrives", ()),
@@ -192,17 +188,7 @@ recursive_grad = operator(
 )
 
 
-@recursive_grad.shape_rule
-def _(s: ShapeArgs) -> None:
-    for slot in ("x", "static", "boot"):
-        for source, name in zip(
-            s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
-        ):
-            if name != EMPTY:
-                s.results[name] = s.input_meta(source)
-                levels = s.input_offsets(source)
-                if levels is not None:
-                    s.result_offsets[name] = levels
+recursive_grad.shape_rule(link_grad_shapes)
 
 
 @recursive_grad.kernel

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from opscope import NetBuilder
 from opscope.framework.desc import INPUT, PARAMETER, RECURRENT, NetDesc, make_op, make_var
 from opscope.framework.draw import ROLE_COLOURS, to_dot, to_svg
 from opscope.framework.layout import Box, place
@@ -131,6 +132,26 @@ def test_layers_follow_the_edges():
             assert placed.boxes[start].y < placed.boxes[end].y
             heights = [y for _, y in route]
             assert heights == sorted(heights)
+
+
+def test_many_sources_of_one_reader_stand_in_rows():
+    placed = place([Box(50, 10) for _ in range(21)], [(source, 20) for source in range(20)])
+    rows = sorted({box.y for box in placed.boxes})
+    assert len(rows) == 5 and placed.width < 0.75 * 20 * (50 + 18)
+    assert all(box.y < placed.boxes[20].y for box in placed.boxes[:20])
+
+
+def test_a_shared_clip_scale_does_not_widen_the_picture():
+    def width(layers):
+        b = NetBuilder("net")
+        h = b.input("x", [-1, 4])
+        for _ in range(layers):
+            h = b.fc(h, size=4)
+        b.backward_from(b.mean(h))
+        b.add_optimization(type="adam", clip_norm=1.0)
+        return float(ElementTree.fromstring(to_svg(b.desc)).get("width"))
+
+    assert width(8) < 1.5 * width(3)
 
 
 def test_a_diamond_has_no_crossing_and_nothing_has_no_size():

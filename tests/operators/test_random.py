@@ -5,7 +5,7 @@ import pytest
 
 from op_test import Case, OpTest
 from opscope.framework.context import OpContext
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.errors import AttributeTypeError, GradientError
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
 
@@ -189,3 +189,15 @@ class TestDropout(OpTest):
         self.refuses("above 1", {"x": x}, {"p": 1.1}, AttributeTypeError)
         self.refuses("below 0", {"x": x}, {"p": -0.1}, AttributeTypeError)
         self.refuses("floating dtype", {"x": np.zeros(2, int)})
+
+
+def test_dropout_without_its_mask_runs_but_has_no_gradient():
+    net = PlainNet()
+    net.add_op("dropout", {"x": ["x"]}, {"out": ["y"]}, {"p": 0.5})
+    net.add_op("mean", {"x": ["y"]}, {"out": ["cost"]})
+    scope = Scope()
+    scope.feed({"x": np.ones((50, 4))})
+    net.run(scope, OpContext(train=True, seed=1, keep=["y"]))
+    assert set(np.unique(scope.numpy("y"))) == {0, 2}
+    with pytest.raises(GradientError, match=r"op 0 \(dropout\).* no variable in its slot 'mask'"):
+        net.add_backward_ops("cost", wrt=["x"])

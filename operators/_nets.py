@@ -1,0 +1,27 @@
+"""What operators that hold a net have in common: the gradient with respect to their links."""
+
+from __future__ import annotations
+
+from ..framework.names import EMPTY
+from ..framework.registry import Slot
+from ..framework.shape import ShapeArgs
+
+LINKS = ("x", "static", "boot")
+"""Input slots: what a net sees in pieces, what it sees whole, and what its memories start from."""
+
+LINK_GRADS = tuple(
+    Slot(f"{slot}_grad", f"gradients of {slot}", duplicable=True, optional=True) for slot in LINKS
+)
+
+
+def link_grad_shapes(s: ShapeArgs) -> None:
+    """Shape rule: each gradient is like the variable that it belongs to."""
+    for slot in LINKS:
+        for source, name in zip(
+            s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
+        ):
+            if name != EMPTY:
+                s.results[name] = s.input_meta(source)
+                levels = s.input_offsets(source)
+                if levels is not None:
+                    s.result_offsets[name] = levels

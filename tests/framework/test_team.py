@@ -1,0 +1,99 @@
+"""Lists of C functions that a team of threads runs: shares, merging, copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope.framework import team
+from opscope.framework.context import OpContext
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
+
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+
+
+def run(share: team.Share) -> None:
+    team.run_together([share])()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.bool_])
+def test_copies_of_rows(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, 2, (6, 3, 2)).astype(dtype)
+    rows = np.array([5, 0, 0, 3, 1])
+    target = np.zeros((5, 3, 2), dtype)
+    share = team.copying(target, source, source_rows=rows)
+    assert share is not None
+    run(share)
+    np.testing.assert_array_equal(target, source[rows])
+    wide = np.zeros((9, 3, 2), dtype)
+    run(team.copying(wide[::2], target))
+    run(team.copying(wide[1::2], source, np.array([3, 1]), np.array([0, 5])))
+    np.testing.assert_array_equal(wide[::2], target)
+    np.testing.assert_array_equal(wide[[7, 3]], source[[0, 5]])
+    assert not wide[[1, 5]].any()
+
+
+def test_filling() -> None:
+    target = np.zeros((4, 3), np.float32)
+    run(team.filling(target[1:3], 0.5))
+    assert target.sum(axis=1).tolist() == [0, 1.5, 1.5, 0]
+
+
+def test_arrays_that_do_not_suit() -> None:
+    wide = np.zeros((4, 6))
+    for target, source in (
+        (wide, np.zeros((4, 6), np.float32)),
+        (wide, np.zeros((4, 5))),
+        (wide[:, ::2], np.zeros((4, 3))),
+        (np.zeros(()), np.zeros(())),
+    ):
+        assert team.copying(target, source) is None
+    assert team.copying(np.zeros((0, 3)), np.zeros((0, 3))) is not None
+
+
+def chain(size: int) -> tuple[list, np.ndarray]:
+    """Calls of a net with two loops and, between them, a kernel that no team runs; its result."""
+    net, scope = PlainNet(), Scope()
+    net.add_op("tanh", {"x": ["x"]}, {"out": ["a"]})
+    net.add_op("exp", {"x": ["a"]}, {"out": ["b"]})
+    net.add_op("softmax", {"x": ["b"]}, {"out": ["c"]})
+    net.add_op("sigmoid", {"x": ["c"]}, {"out": ["y"]})
+    scope.feed({"x": np.random.default_rng(1).normal(size=(size, 5)).astype(np.float32)})
+    frame = net.frame(scope, OpContext(keep=["y"]))
+    return frame.calls, frame.arrays["y"]
+
+
+def test_neighbours_become_one_call() -> None:
+    calls, _ = chain(7)
+    assert [team.share_of(call) is not None for call in calls] == [True, False, True]
+    first, kernel, last = calls
+    merged = team.merge([first, last, kernel, first, last, last])
+    assert [team.share_of(call) is not None for call in merged] == [True, False, True]
+    assert merged[1] is kernel and len(team.share_of(merged[2]).items) == 3
+    assert team.merge([]) == []
+
+
+@pytest.mark.parametrize("size", [1, 3, 100_000])
+def test_a_team_computes_the_same(size: int) -> None:
+    calls, result = chain(size)
+    for call in calls:
+        call()
+    wanted = result.copy()
+    result.fill(0)
+    for call in team.merge(calls):
+        call()
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_prepared_arrays_are_told_by_their_memory() -> None:
+    prepared, held = team.Prepared(), np.zeros((4, 3))
+    prepared.declare([held, np.zeros(0)])
+    assert prepared.holds(held) and prepared.holds(held.T) and prepared.holds(held[:, :2])
+    assert not prepared.holds(held[1:]) and not prepared.holds(held.copy())
+    made = prepared.get("key", lambda: (held, team.filling(held, 2.0)))
+    assert prepared.get("key", None) is made
+    for call in prepared.calls():
+        call()
+    assert (held == 2).all()

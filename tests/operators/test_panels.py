@@ -1,0 +1,102 @@
+"""Products of packed factors: equal to NumPy's for every size and layout, alone and in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework import team
+from opscope.operators import _panels, matmul
+
+pytestmark = pytest.mark.skipif(
+    team.library() is None or _panels.library() is None, reason="there is no C compiler"
+)
+
+SIZES = [(1, 1, 1), (3, 5, 2), (8, 48, 16), (9, 49, 7), (13, 70, 33), (64, 96, 40), (300, 33, 20)]
+
+
+def factors(m: int, n: int, k: int, dtype: Any, turned: bool) -> tuple[Any, ...]:
+    rng = np.random.default_rng(m + n)
+    a = rng.normal(size=(m, k + 3)).astype(dtype)[:, 1 : k + 1]
+    b = rng.normal(size=(n, k)).astype(dtype).T if turned else rng.normal(size=(k, n)).astype(dtype)
+    whole = rng.normal(size=(m + 2, n + 5)).astype(dtype)
+    return a, b, whole, rng.normal(size=n).astype(dtype)
+
+
+def in_threads(share: team.Share, threads: int) -> None:
+    """Every thread's share of the items, one after the other."""
+    from ctypes import CFUNCTYPE, c_int64, c_void_p
+
+    for function, argument in share.items:
+        call = CFUNCTYPE(None, c_void_p, c_int64, c_int64)(function)
+        for thread in range(threads):
+            call(argument, thread, threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_products(sizes: tuple[int, int, int], dtype: Any, turned: bool, threads: int) -> None:
+    m, n, k = sizes
+    a, b, whole, bias = factors(m, n, k, dtype, turned)
+    out = whole[1:-1, 2 : n + 2]
+    for start in ("nothing", "bias", "out"):
+        before = whole.copy()
+        prepared = team.Prepared()
+        prepared.declare([b])
+        how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
+        call = _panels.product(prepared, matmul.product, np, a, b, out, alpha=0.5, **how)
+        for packing in prepared.calls():
+            in_threads(team.share_of(packing), threads)
+        in_threads(team.share_of(call), threads)
+        wanted = before.copy()
+        added = {"nothing": 0, "bias": bias, "out": before[1:-1, 2 : n + 2]}[start]
+        wanted[1:-1, 2 : n + 2] = 0.5 * (a @ b) + added
+        np.testing.assert_allclose(whole, wanted, rtol=0, atol=200 * np.finfo(dtype).eps)
+
+
+def test_other_products_where_the_factor_may_change() -> None:
+    a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
+    prepared = team.Prepared()
+    call = _panels.product(prepared, matmul.product, np, a, b, out)
+    assert team.share_of(call) is None and not prepared.calls()
+    call()
+    assert (out == 3).all()
+
+
+@pytest.mark.parametrize("unsuited", ["columns", "mixed", "empty"])
+def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
+    a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
+    if unsuited == "columns":
+        a = np.ones((3, 2)).T
+    elif unsuited == "mixed":
+        out = out.astype(np.float32)
+    else:
+        a, out = a[:0], out[:0]
+    prepared = team.Prepared()
+    prepared.declare([b])
+    call = _panels.product(prepared, lambda *given, **how: len, np, a, b, out)
+    assert call is len
+
+
+def test_packed_once_for_all_who_ask() -> None:
+    b, prepared = np.ones((3, 4)), team.Prepared()
+    prepared.declare([b])
+    for rows in (2, 5):
+        _panels.product(prepared, matmul.product, np, np.ones((rows, 3)), b, np.empty((rows, 4)))
+    assert len(prepared.calls()) == 1
+
+
+def test_nan_and_infinity() -> None:
+    a, b, out = np.ones((3, 2)), np.ones((2, 5)), np.empty((3, 5))
+    a[1, 0], a[2, 1] = np.nan, np.inf
+    prepared = team.Prepared()
+    prepared.declare([b])
+    call = _panels.product(prepared, matmul.product, np, a, b, out)
+    for packing in prepared.calls():
+        packing()
+    call()
+    assert np.isnan(out[1]).all() and np.isinf(out[2]).all() and (out[0] == 2).all()
