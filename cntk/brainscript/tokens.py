@@ -19,7 +19,7 @@ MAX_INCLUDES = 64  # files open at one time
 # None if there is no such file.
 Finder = Callable[[str, Source], Source | None]
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""
     (?P<space>\s+)
   | (?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
@@ -52,7 +52,7 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
     open_files: list[tuple[Source, int]] = []
     at = 0
     while True:
-        match = _TOKEN.match(source.text, at)
+        match = TOKEN.match(source.text, at)
         if match is None:
             if at < len(source.text):
                 raise _bad_text(source, at)
@@ -90,7 +90,7 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
 
 def _include_name(source: Source, start: int, at: int) -> tuple[str, int]:
     while True:
-        match = _TOKEN.match(source.text, at)
+        match = TOKEN.match(source.text, at)
         if match is None or match.lastgroup not in ("space", "comment"):
             break
         at = match.end()
