@@ -46,7 +46,7 @@ def compile_request(
         desc = compile_request(Nnet.read("model.raw"), request)
 
     Raises:
-        As `compile_computation`.
+        OpscopeError: as `compile_computation`.
     """
     computation = CachingCompiler(nnet, optimize, shortcut, capacity=2).compile(request)
     return lower_computation(computation, natural_gradient=natural_gradient)
@@ -61,7 +61,7 @@ def compile_segments(
 
     Raises:
         ShapeError: a request wants derivatives, or lists rows of an earlier one.
-        As `compile_computation`.
+        OpscopeError: as `compile_computation`.
     """
     computation = Compiler(nnet.topology(), *requests).compile()
     if optimize:
@@ -78,6 +78,6 @@ def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
         net.add_backward_ops({"output.output": "output_deriv.output"})
 
     Raises:
-        As `compile_computation`.
+        OpscopeError: as `compile_computation`.
     """
     return lower_forward(compile_computation(nnet, request))
