@@ -8,17 +8,23 @@ only where all its parts matter.
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Any
 
 import numpy as np
 
 from .components.base import Properties
 from .computation import Command, Computation, SubMatrix
+from .indexes import distinct
 
 READ, WRITE, READ_WRITE = 1, 2, 3
 _ADDING = frozenset({"MatrixAdd", "AddRows", "AddRowsMulti", "AddRowRanges"})
+_COPYING = frozenset({"MatrixCopy", "SetConst", "AcceptInput", "DecompressMatrix"})
 _TO_ROWS = frozenset({"AddToRowsMulti", "CopyToRowsMulti"})
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
+_SETTING = BACKPROPS | {"Propagate", "CopyRows"}
+_PROPAGATE_ADDS = int(Properties.PROPAGATE_ADDS)
+_BACKPROP_ADDS = int(Properties.BACKPROP_ADDS)
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
 
 
@@ -29,75 +35,104 @@ def is_zeroing(command: Command) -> bool:
 
 def rows_of(command: Command) -> list[int]:
     """The sub-matrices in a command's pairs (sub-matrix, row)."""
-    numbers = np.unique(command.rows[:, 0])  # type: ignore[index]
+    numbers = distinct(command.rows[:, 0])  # type: ignore[index]
     return numbers[numbers > 0].tolist()
 
 
 def overlap(a: SubMatrix, b: SubMatrix) -> bool:
     """Whether two sub-matrices of one matrix share an element."""
+    _, row, rows, col, cols = a
+    _, other_row, other_rows, other_col, other_cols = b
     return (
-        a.row < b.row + b.rows
-        and b.row < a.row + a.rows
-        and a.col < b.col + b.cols
-        and b.col < a.col + a.cols
+        row < other_row + other_rows
+        and other_row < row + rows
+        and col < other_col + other_cols
+        and other_col < col + cols
     )
 
 
-class PropertiesOf:
-    """The properties of the component of a node, looked up once each."""
+class AccessTable:
+    """What single commands read and write, looked up once each.
 
-    def __init__(self, computation: Computation):
-        self._nodes = computation.topology.nodes
-        self._known: dict[int, int] = {}
+    A command is never changed, so what is known of it stays true from pass to pass, until the
+    sub-matrices are numbered anew.
+    """
 
-    def __call__(self, node: int) -> int:
-        found = self._known.get(node)
+    def __init__(self, topology: Any):
+        self._nodes = topology.nodes
+        self._flags: dict[int, int] = {}
+        self._known: dict[int, tuple[Command, list[tuple[int, int]]]] = {}
+
+    def flags(self, node: int) -> int:
+        """The properties of the component of a node."""
+        found = self._flags.get(node)
         if found is None:
-            found = self._known[node] = int(self._nodes[node].component.properties)
+            found = self._flags[node] = int(self._nodes[node].component.properties)
         return found
 
+    def of(self, command: Command) -> list[tuple[int, int]]:
+        """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
 
-def accesses_of(
-    command: Command, properties: PropertiesOf, sets: bool = False
-) -> list[tuple[int, int]]:
-    """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
+        To take, give up or hand on memory is no access.
+        """
+        known = self._known.get(id(command))
+        if known is None:  # the entry keeps the command, and so its id
+            known = self._known[id(command)] = command, self._find(command)
+        return known[1]
 
-    To take, give up or hand on memory is no access. `sets`: components set their results, whatever
-    their properties say, and rows that nothing is copied to are set to 0.
-    """
-    kind = command.type
-    if kind in ("MatrixCopy", "SetConst", "AcceptInput", "DecompressMatrix"):
-        found = [(command.source, READ), (command.target, WRITE)]
-    elif kind in _ADDING:
-        found = [(command.source, READ), (command.target, READ_WRITE)]
-        if kind == "AddRowsMulti":
-            found[:1] = [(s, READ) for s in rows_of(command)]
-    elif kind == "Propagate":
-        adds = not sets and properties(command.node) & Properties.PROPAGATE_ADDS
-        found = [(command.source, READ), (command.target, READ_WRITE if adds else WRITE)]
-    elif kind in BACKPROPS:
-        adds = not sets and properties(command.node) & Properties.BACKPROP_ADDS
-        found = [(s, READ) for s in command.deriv[:3]]
-        found.append((command.deriv[3], READ_WRITE if adds else WRITE))
-    elif kind == "CopyRows":
-        # For Kaldi the rows that nothing is copied to are read, too.
-        partial = not sets and bool((command.rows < 0).any())  # type: ignore[operator]
-        found = [(command.source, READ), (command.target, READ_WRITE if partial else WRITE)]
-    elif kind == "CopyRowsMulti":
-        found = [*((s, READ) for s in rows_of(command)), (command.target, WRITE)]
-    elif kind in _TO_ROWS:
-        found = [(command.target, READ), *((s, READ_WRITE) for s in rows_of(command))]
-    elif kind == "CompressMatrix":
-        found = [(command.target, READ_WRITE)]
-    elif kind == "ProvideOutput":
-        found = [(command.target, READ)]
-    else:
-        return []
-    return [pair for pair in found if pair[0] > 0]
+    def _find(self, command: Command) -> list[tuple[int, int]]:
+        kind = command.type
+        if kind in _COPYING:
+            found = [(command.source, READ), (command.target, WRITE)]
+        elif kind in _ADDING:
+            found = [(command.source, READ), (command.target, READ_WRITE)]
+            if kind == "AddRowsMulti":
+                found[:1] = [(s, READ) for s in rows_of(command)]
+        elif kind == "Propagate":
+            adds = self.flags(command.node) & _PROPAGATE_ADDS
+            found = [(command.source, READ), (command.target, READ_WRITE if adds else WRITE)]
+        elif kind in BACKPROPS:
+            adds = self.flags(command.node) & _BACKPROP_ADDS
+            found = [(s, READ) for s in command.deriv[:3]]
+            found.append((command.deriv[3], READ_WRITE if adds else WRITE))
+        elif kind == "CopyRows":
+            # For Kaldi the rows that nothing is copied to are read, too.
+            partial = bool((command.rows < 0).any())  # type: ignore[operator]
+            found = [(command.source, READ), (command.target, READ_WRITE if partial else WRITE)]
+        elif kind == "CopyRowsMulti":
+            found = [*((s, READ) for s in rows_of(command)), (command.target, WRITE)]
+        elif kind in _TO_ROWS:
+            found = [(command.target, READ), *((s, READ_WRITE) for s in rows_of(command))]
+        elif kind == "CompressMatrix":
+            found = [(command.target, READ_WRITE)]
+        elif kind == "ProvideOutput":
+            found = [(command.target, READ)]
+        else:
+            return []
+        return [pair for pair in found if pair[0] > 0]
+
+    def setting(self, command: Command) -> list[tuple[int, int]]:
+        """As `of`, where components set their results, whatever their properties say, and rows
+        that nothing is copied to are set to 0, as in lowered computations."""
+        pairs = self.of(command)
+        if command.type in _SETTING and pairs and pairs[-1][1] == READ_WRITE:
+            return [*pairs[:-1], (pairs[-1][0], WRITE)]
+        return pairs
+
+
+def access_table(computation: Computation) -> AccessTable:
+    """The table of a computation, which those made from it by passes share."""
+    if computation.accesses is None:
+        computation.accesses = AccessTable(computation.topology)
+    return computation.accesses
 
 
 class Analysis:
-    """The accesses of a computation, by command and by matrix; `sets` as for `accesses_of`.
+    """The accesses of a computation, by command and by matrix.
+
+    Args:
+        computation: may be changed later; `of_command` and `of_matrix` then stay as they are.
+        sets: as `AccessTable.setting` sees it.
 
     Attributes:
         of_command: for every command its (sub-matrix, mode).
@@ -108,7 +143,8 @@ class Analysis:
 
     def __init__(self, computation: Computation, sets: bool = False):
         self.computation = computation
-        properties = PropertiesOf(computation)
+        table = access_table(computation)
+        find = table.setting if sets else table.of
         submatrices = computation.submatrices
         count = len(computation.matrices)
         self.of_command: list[list[tuple[int, int]]] = []
@@ -118,7 +154,7 @@ class Analysis:
         self.taken: set[int] = set()
         matrix_of = [s.matrix for s in submatrices]
         for number, command in enumerate(computation.commands):
-            pairs = accesses_of(command, properties, sets)
+            pairs = find(command)
             self.of_command.append(pairs)
             for s, mode in pairs:
                 self.of_matrix[matrix_of[s]].append((number, s, mode))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ _DEBUG_HEADER = """\
 # so we write (n, tfirst:tlast)."""
 
 
-@dataclass(frozen=True)
-class SubMatrix:
+class SubMatrix(NamedTuple):
     """A rectangle of a matrix."""
 
     matrix: int
@@ -34,7 +33,7 @@ class SubMatrix:
 
 @dataclass
 class Command:
-    """One command.
+    """One command. It is not changed once it is made; see `changed`.
 
     Attributes:
         type: Kaldi's name of it without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ...
@@ -67,6 +66,13 @@ class Command:
     use_memo: bool = False
     storage: str = ""
 
+    def changed(self, **values: Any) -> Command:
+        """A command that differs in these attributes."""
+        result = object.__new__(Command)
+        result.__dict__.update(self.__dict__)
+        result.__dict__.update(values)
+        return result
+
 
 @dataclass
 class MatrixInfo:
@@ -89,6 +95,7 @@ class Computation:
         precomputed: precomputed indexes of components by number; number 0 is None.
         step_indexes: for the steps of components with precomputed indexes, what these come from:
             the indexes of input and output.
+        accesses: what is known of single commands, kept by `analyze`.
     """
 
     topology: Any
@@ -98,6 +105,7 @@ class Computation:
     precomputed: list[Any] = field(default_factory=lambda: [None])
     step_indexes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     need_model_derivative: bool = False
+    accesses: Any = field(default=None, repr=False, compare=False)
 
     def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
         """A new matrix; returns the number of the sub-matrix that is the whole of it."""

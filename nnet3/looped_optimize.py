@@ -17,6 +17,8 @@ import numpy as np
 from ..framework.errors import OpscopeError
 from .computation import Command, Computation
 from .indexes import NO_TIME
+from .optimize import OptimizeOptions
+from .optimize.renumber import renumber
 
 Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
 
@@ -55,7 +57,7 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
         *(Command("SwapMatrix", whole[a], whole[b]) for a, b in _in_order(pairs)),
         Command("GotoLabel", step=splices[first]),
     ]
-    return _without_unused(replace(computation, commands=body))
+    return renumber(replace(computation, commands=body), OptimizeOptions.none())
 
 
 def _shift(computation: Computation) -> int:
@@ -142,45 +144,3 @@ def _in_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         ready = [a for a in waiting if givers.get(a) not in waiting]
         ordered += [(a, waiting.pop(a)) for a in ready]
     return ordered
-
-
-def _without_unused(computation: Computation) -> Computation:
-    """Without the matrices, sub-matrices and precomputed indexes that no command names."""
-    subs, precomputed = {0}, {0}
-    for c in computation.commands:
-        subs.update((c.target, c.source, *c.deriv))
-        precomputed.add(c.precomputed)
-        if c.type.endswith("Multi"):
-            subs.update(np.unique(c.rows[:, 0]).tolist())  # type: ignore[index]
-    subs.discard(-1)
-    matrices = {computation.submatrices[s].matrix for s in subs}
-    whole = computation.whole_submatrices()
-    subs.update(whole[m] for m in matrices)
-    sub_number = {s: i for i, s in enumerate(sorted(subs))}
-    matrix_number = {m: i for i, m in enumerate(sorted(matrices))}
-    index_number = {p: i for i, p in enumerate(sorted(precomputed))}
-    table = np.full(len(computation.submatrices) + 1, -1, np.int32)
-    table[list(sub_number)] = list(sub_number.values())
-    commands = []
-    for c in computation.commands:
-        rows = c.rows
-        if c.type.endswith("Multi"):
-            rows = np.stack((table[rows[:, 0]], rows[:, 1]), axis=1)  # type: ignore[index]
-        commands.append(
-            replace(
-                c,
-                target=sub_number[c.target],
-                source=sub_number[c.source],
-                deriv=tuple(sub_number[s] for s in c.deriv),
-                precomputed=index_number[c.precomputed],
-                rows=rows,
-            )
-        )
-    submatrices = [computation.submatrices[s] for s in sub_number]
-    return replace(
-        computation,
-        matrices=[computation.matrices[m] for m in matrix_number],
-        submatrices=[replace(s, matrix=matrix_number[s.matrix]) for s in submatrices],
-        precomputed=[computation.precomputed[p] for p in index_number],
-        commands=commands,
-    )

@@ -48,10 +48,12 @@ class Lowering:
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
         self.role = FORWARD
         self.ops: dict[str, ComponentOps] = {}
-        self.fields: dict[str, list[str]] = {}  # component -> arrays of it that have variables
-        self.states: dict[str, list[str]] = {}  # component -> statistics that have variables
         self.natural_gradient = natural_gradient
-        self.memory: dict[str, dict[str, str]] = {}  # component -> names for what that keeps
+        # Components whose parameters, statistics, and what natural gradient keeps have variables.
+        self.fields: set[str] = set()
+        self.states: set[str] = set()
+        self.memory: set[str] = set()
+        self.arrays: dict[str, dict[str, str]] = {}  # component -> names of these variables
         self.started: set[str] = set()  # components whose gradients hold something
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -62,9 +64,9 @@ class Lowering:
         self.is_looped = types[-1:] == ["GotoLabel"]
         markers = types.count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
+        self.analysis = analysis = Analysis(computation, sets=True)
         self._declare()
         # Kaldi's components may add to what they find; the operators here set their results.
-        analysis = Analysis(computation, sets=True)
         if self.is_looped:  # what is handed to the next round is read there
             swaps = [c for c in computation.commands if c.type == "SwapMatrix"]
             analysis.taken |= {computation.submatrices[c.source].matrix for c in swaps}
@@ -118,7 +120,6 @@ class Lowering:
         inputs: dict[int, str] = {}
         changed: set[int] = set()
         matrix_of = [s.matrix for s in computation.submatrices]
-        analysis = Analysis(computation)
         for number, command in enumerate(computation.commands):
             matrix = matrix_of[command.target]
             if command.type == "AcceptInput":
@@ -126,7 +127,7 @@ class Lowering:
             elif matrix in inputs and command.type == "ProvideOutput":
                 changed.add(matrix)
             else:
-                for s, mode in analysis.of_command[number]:
+                for s, mode in self.analysis.of_command[number]:
                     if mode & WRITE and matrix_of[s] in inputs:
                         changed.add(matrix_of[s])
         for matrix in changed:
@@ -165,8 +166,9 @@ class Lowering:
         if command.type == "SetConst" and computation.is_whole(command.target):
             self.fills[computation.submatrices[command.target].matrix] = command
             return
-        for matrix in sorted(computation.touched(command) & self.fills.keys()):
-            self._set(self.fills.pop(matrix))
+        if self.fills:
+            for matrix in sorted(computation.touched(command) & self.fills.keys()):
+                self._set(self.fills.pop(matrix))
         if command.type in _METHODS:
             getattr(self, _METHODS[command.type])(command)
 
@@ -268,13 +270,17 @@ class Lowering:
         rows = self._rows_out(c)
         recipe = ops.recipe(indexes, rows)
         if name not in self.fields:
-            self.fields[name] = [*recipe.parameters, *recipe.constants]
+            self.fields.add(name)
+            names = self.arrays.setdefault(name, {})
+            for field in (*recipe.parameters, *recipe.constants):
+                names[f"{name}.{field}"] = f"{name}/{field}"
+                names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
             for field, array in recipe.parameters.items():
                 self._declare_array(f"{name}/{field}", array, pb.VarDesc.PARAMETER)
             for field, array in recipe.constants.items():
                 self._declare_state(f"{name}/{field}", array)
         common = {
-            "prefix": f"step{c.step}",
+            "prefix": f"step{c.step}" if c.step >= 0 else f"update.{name}",
             "parameters": name,
             "indexes": indexes,
             "rows": rows,
@@ -301,7 +307,8 @@ class Lowering:
         if wanted and name not in self.states:
             states = self.ops[name].states(name, self.computation.precomputed[c.precomputed])
             fields = [state.removeprefix(f"{name}.") for state in states]
-            self.states[name] = fields
+            self.states.add(name)
+            self.arrays[name] |= {f"{name}.{field}": f"{name}/{field}" for field in fields}
             for field, array in zip(fields, states.values(), strict=True):
                 self._declare_state(f"{name}/{field}", array)
         return name if wanted else None
@@ -311,27 +318,26 @@ class Lowering:
         if name not in self.memory:
             arrays = self.ops[name].memory(name, self.computation.precomputed[c.precomputed])
             fields = {given: given.removeprefix(f"{name}.") for given in arrays}
-            self.memory[name] = {
+            self.memory.add(name)
+            names = {
                 given: state_name(f"{name}/{field}", "natural_gradient")
                 for given, field in fields.items()
             }
+            self.arrays[name] |= names
             for given, array in arrays.items():
-                self._declare_state(self.memory[name][given], array)
+                self._declare_state(names[given], array)
             if arrays and not any(var.name == FROZEN for var in self.net.vars):
                 self._declare_state(FROZEN, np.zeros(1, np.float32))
         return name
 
     def _extend(self, name: str, made: list[pb.OpDesc]) -> None:
         """Adds operators of a component, its arrays under their own names."""
-        fields = self.fields[name] + self.states.get(name, [])
-        names = {f"{name}.{field}": f"{name}/{field}" for field in fields}
-        names |= self.memory.get(name, {})
-        for field in self.fields[name]:
-            names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
+        names = self.arrays[name]
         for op in made:
             for slot in (*op.inputs, *op.outputs):
-                if any(var in names for var in slot.vars):
-                    slot.vars[:] = [names.get(var, var) for var in slot.vars]
+                for i, var in enumerate(slot.vars):
+                    if var in names:
+                        slot.vars[i] = names[var]
         self.net.ops.extend(made)
 
     def _propagate(self, c: Command) -> None:

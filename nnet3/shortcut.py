@@ -114,7 +114,7 @@ class _Expander:
             before,
             matrices=[before.matrices[0], *map(self._matrix, range(1, len(before.matrices)))],
             submatrices=[
-                replace(s, row=s.row // _FEW * count, rows=s.rows // _FEW * count)
+                s._replace(row=s.row // _FEW * count, rows=s.rows // _FEW * count)
                 for s in before.submatrices
             ],
             commands=[c if c.rows is None else self._command(c) for c in before.commands],
@@ -161,7 +161,7 @@ class _Expander:
         else:
             there = rows >= 0
             rows = np.where(there, self._moved(command.source, rows, n, there), -1)
-        return replace(command, rows=rows.astype(np.int32))
+        return command.changed(rows=rows.astype(np.int32))
 
     def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray]:
         """For every new row of a sub-matrix the old row with n = 0, and the n of the new one."""

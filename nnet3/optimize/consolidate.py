@@ -8,29 +8,28 @@ lets the copies go. Source: ModelUpdateConsolidator in Kaldi's nnet-optimize-uti
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from ..analyze import PropertiesOf
+from ..analyze import access_table
 from ..components.base import Properties
 from ..computation import Command, Computation, MatrixInfo, SubMatrix
 from .options import OptimizeOptions
 
-_ABLE = Properties.UPDATABLE | Properties.SIMPLE
+_ABLE = int(Properties.UPDATABLE | Properties.SIMPLE)
+_USES_MEMO = int(Properties.USES_MEMO)
 
 
 def consolidate_model_update(computation: Computation, options: OptimizeOptions) -> Computation:
     """See above; only components whose rows are independent of each other, and without memo."""
     if not computation.need_model_derivative:
         return computation
-    properties = PropertiesOf(computation)
+    table = access_table(computation)
     nodes = computation.topology.nodes
     steps: dict[str, list[int]] = {}
     for number, command in enumerate(computation.commands):
         if command.type == "Backprop":
-            flags = properties(command.node)
-            if flags & _ABLE == _ABLE and not flags & Properties.USES_MEMO:
+            flags = table.flags(command.node)
+            if flags & _ABLE == _ABLE and not flags & _USES_MEMO:
                 steps.setdefault(nodes[command.node].component_name, []).append(number)
     steps = {name: numbers for name, numbers in steps.items() if len(numbers) > 1}
     if not steps:
@@ -57,12 +56,12 @@ class _Consolidator:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
         for number, command in zip(numbers, old, strict=True):
-            commands[number] = replace(command, type="BackpropNoModelUpdate", store_stats=False)
+            commands[number] = command.changed(type="BackpropNoModelUpdate", store_stats=False)
         read = [
             self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0
             for i in range(3)
         ]
-        self.final.append(replace(old[0], step=-1, deriv=(*read, 0)))
+        self.final.append(old[0].changed(step=-1, deriv=(*read, 0)))
 
     def _joined(self, numbers: list[int], parts: list[int]) -> int:
         """A matrix of the rows of all parts, each copied just before its command."""

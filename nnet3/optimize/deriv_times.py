@@ -98,7 +98,7 @@ class _Limiter:
     def _command(self, command: Command) -> Command | None:
         kind = command.type
         if kind == "Propagate" and not self.mapped[command.target]:
-            return replace(command, store_stats=False)
+            return command.changed(store_stats=False)
         if kind in BACKPROPS:
             return self._backprop(command)
         if kind in ("MatrixCopy", "MatrixAdd"):
@@ -113,7 +113,7 @@ class _Limiter:
 
     def _without_memo(self, command: Command) -> Command:
         if command.type == "Propagate" and command.step in self.memos:
-            return replace(command, use_memo=False)
+            return command.changed(use_memo=False)
         return command
 
     def _backprop(self, command: Command) -> Command | None:
@@ -126,7 +126,7 @@ class _Limiter:
             return None
         if flags & (Properties.USES_MEMO | Properties.RANDOM):
             return command  # what it keeps is of all rows
-        return replace(command, deriv=deriv)
+        return command.changed(deriv=deriv)
 
     def _matrix(self, command: Command) -> Command | None:
         target, source = self._deriv(command.target), self._deriv(command.source)
@@ -142,7 +142,7 @@ class _Limiter:
         if (begin, end) == (0, rows):
             return command
         target, source = (self.result.new_part(old, begin, end - begin) for old, _ in pairs)
-        return replace(command, target=target, source=source)
+        return command.changed(target=target, source=source)
 
     def _rows(self, command: Command) -> Command | None:
         target, source = self._deriv(command.target), self._deriv(command.source)
@@ -157,7 +157,7 @@ class _Limiter:
         if not kept.any():
             return None
         rows = np.where(kept, rows - self._cut(command.source, source), -1).astype(np.int32)
-        return replace(command, target=target, source=source, rows=rows)
+        return command.changed(target=target, source=source, rows=rows)
 
     def _rows_multi(self, command: Command) -> Command | None:
         target = self._deriv(command.target)
@@ -179,7 +179,7 @@ class _Limiter:
                 pairs[mine[kept], 1] -= self._cut(sub, mapped)
         if (pairs[:, 0] < 0).all():
             return None
-        return replace(command, target=target, rows=pairs)
+        return command.changed(target=target, rows=pairs)
 
     def _ranges(self, command: Command) -> Command | None:
         target, source = self._deriv(command.target), self._deriv(command.source)
@@ -200,7 +200,7 @@ class _Limiter:
         cut = self._cut(command.source, source)
         result[real, 0] = kept[low[real]] - cut
         result[real, 1] = kept[high[real] - 1] + 1 - cut
-        return replace(command, target=target, source=source, rows=result)
+        return command.changed(target=target, source=source, rows=result)
 
     # Matrices
 
@@ -250,4 +250,4 @@ class _Limiter:
             first, last = max(part.row, begin), min(part.row + part.rows, end)
             # What lies outside is used by nothing.
             rows = max(last - first, 1)
-            computation.submatrices[s] = replace(part, row=max(first - begin, 0), rows=rows)
+            computation.submatrices[s] = part._replace(row=max(first - begin, 0), rows=rows)

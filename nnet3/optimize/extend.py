@@ -46,8 +46,8 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
             continue
         _grow(result, target.matrix, target.row + whole.rows)
         changed.add(target.matrix)
-        larger = replace(command, target=len(submatrices), source=len(submatrices) + 1)
-        submatrices.append(replace(target, rows=whole.rows))
+        larger = command.changed(target=len(submatrices), source=len(submatrices) + 1)
+        submatrices.append(target._replace(rows=whole.rows))
         submatrices.append(SubMatrix(source.matrix, 0, whole.rows, 0, whole.cols))
         result.commands[number] = larger
     if changed:
@@ -80,4 +80,4 @@ def _of_whole_matrices(computation: Computation, before: list[int], changed: set
             before[s.matrix],
             computation.matrices[s.matrix].cols,
         ):
-            computation.commands[number] = replace(command, target=whole[s.matrix])
+            computation.commands[number] = command.changed(target=whole[s.matrix])

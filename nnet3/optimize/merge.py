@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import BACKPROPS, Analysis, PropertiesOf, is_zeroing, overlap
+from ..analyze import BACKPROPS, Analysis, access_table, is_zeroing, overlap
 from ..components.base import Properties
-from ..computation import Command, Computation
+from ..computation import Command, Computation, SubMatrix
 from .options import OptimizeOptions
+
+_PROPAGATE_IN_PLACE = int(Properties.PROPAGATE_IN_PLACE)
+_BACKPROP_IN_PLACE = int(Properties.BACKPROP_IN_PLACE)
 
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -33,24 +36,24 @@ class _Merger:
         self.parts: list[list[int]] = [[] for _ in computation.matrices]
         for number, s in enumerate(computation.submatrices):
             self.parts[s.matrix].append(number)
-        properties = PropertiesOf(computation)
+        self.flags = access_table(computation).flags
         self.candidates = [
             (number, *pair)
             for number, command in enumerate(computation.commands)
-            if (pair := self._pair(command, properties))
+            if (pair := self._pair(command))
         ]
 
-    def _pair(self, command: Command, properties: PropertiesOf) -> tuple[int, int] | None:
+    def _pair(self, command: Command) -> tuple[int, int] | None:
         """What a command reads and writes that could be one."""
         options = self.options
         if command.type == "MatrixCopy":
             return (command.source, command.target) if options.remove_assignments else None
         if command.type == "Propagate" and options.propagate_in_place:
-            if properties(command.node) & Properties.PROPAGATE_IN_PLACE and command.source:
+            if self.flags(command.node) & _PROPAGATE_IN_PLACE and command.source:
                 return command.source, command.target
         elif command.type in BACKPROPS and options.backprop_in_place:
             value_in, value_out, out_deriv, in_deriv = command.deriv
-            if properties(command.node) & Properties.BACKPROP_IN_PLACE and in_deriv:
+            if self.flags(command.node) & _BACKPROP_IN_PLACE and in_deriv:
                 if not {out_deriv, in_deriv} & {value_in, value_out}:
                     return out_deriv, in_deriv
         return None
@@ -134,9 +137,8 @@ class _Merger:
             self._drop(listed[0][0])
         for s in self.parts[old]:
             part = submatrices[s]
-            submatrices[s] = replace(
-                part, matrix=home.matrix, row=home.row + part.row, col=home.col + part.col
-            )
+            row, col = home.row + part.row, home.col + part.col
+            submatrices[s] = SubMatrix(home.matrix, row, part.rows, col, part.cols)
         self.parts[home.matrix] += self.parts[old]
         analysis.of_matrix[home.matrix] += analysis.of_matrix[old]
         analysis.of_matrix[home.matrix].sort()

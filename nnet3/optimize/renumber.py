@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..analyze import rows_of
 from ..computation import Command, Computation, SubMatrix
 from .options import OptimizeOptions
 
@@ -14,43 +15,39 @@ _RANK = {"AcceptInput": 0, "ProvideOutput": 2}
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
     """Matrices and sub-matrices that are used, numbered anew; equal sub-matrices become one."""
-    named = np.zeros(len(computation.submatrices), bool)
+    named = {0}
     for command in computation.commands:
-        named[[command.target, command.source, *command.deriv]] = True
+        named.update((command.target, command.source, *command.deriv))
         if command.type.endswith("Multi"):
-            named[np.maximum(command.rows[:, 0], 0)] = True  # type: ignore[index]
-    named[0] = True
-    matrices = sorted({computation.submatrices[s].matrix for s in np.flatnonzero(named)} | {0})
+            named.update(rows_of(command))
+    matrices = sorted({computation.submatrices[s].matrix for s in named})
     matrix_number = {old: new for new, old in enumerate(matrices)}
-    numbers = np.zeros(len(named), np.int64)
+    numbers = [0] * len(computation.submatrices)
     known: dict[SubMatrix, int] = {}
-    for old in np.flatnonzero(named).tolist():
+    for old in sorted(named):
         s = computation.submatrices[old]
-        s = replace(s, matrix=matrix_number[s.matrix]) if s.matrix else s
+        s = SubMatrix(matrix_number[s.matrix], *s[1:])
         numbers[old] = known.setdefault(s, len(known))
+    array = np.array(numbers)
     return replace(
         computation,
         matrices=[computation.matrices[m] for m in matrices],
         submatrices=list(known),
-        commands=[_renumbered(command, numbers) for command in computation.commands],
+        accesses=None,
+        commands=[_renumbered(command, numbers, array) for command in computation.commands],
     )
 
 
-def _renumbered(command: Command, numbers: np.ndarray) -> Command:
+def _renumbered(command: Command, numbers: list[int], array: np.ndarray) -> Command:
     rows = command.rows
     if command.type.endswith("Multi"):
         rows = rows.copy()  # type: ignore[union-attr]
         real = rows[:, 0] > 0
-        rows[real, 0] = numbers[rows[real, 0]]
-    deriv = command.deriv
-    if any(deriv):
-        deriv = tuple(numbers[list(deriv)].tolist())
-    return replace(
-        command,
-        target=int(numbers[command.target]),
-        source=int(numbers[command.source]),
-        deriv=deriv,
-        rows=rows,
+        rows[real, 0] = array[rows[real, 0]]
+    a, b, c, d = command.deriv
+    deriv = numbers[a], numbers[b], numbers[c], numbers[d]
+    return command.changed(
+        target=numbers[command.target], source=numbers[command.source], deriv=deriv, rows=rows
     )
 
 

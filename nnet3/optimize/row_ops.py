@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ..computation import Command, Computation
@@ -38,8 +36,7 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
             continue
         first = int(real.argmax())
         count = len(real) - int(real[::-1].argmax()) - first
-        result.commands[number] = replace(
-            command,
+        result.commands[number] = command.changed(
             target=result.new_part(command.target, first, count),
             rows=rows[first : first + count],  # type: ignore[index]
         )
@@ -103,8 +100,7 @@ def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Compu
         rows = command.rows[first : first + count]  # type: ignore[index]
         if int(real[-1]) + 1 - first != count or (count > 1 and (rows[1:] - rows[:-1] != 1).any()):
             continue
-        result.commands[number] = replace(
-            command,
+        result.commands[number] = command.changed(
             type="MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
             target=result.new_part(command.target, first, count),
             source=result.new_part(command.source, int(rows[0]), count),

@@ -65,6 +65,6 @@ def allocate_from_other(computation: Computation, options: OptimizeOptions) -> C
                 continue
             taker = takers.pop(at)
             source = computation.commands[giver].target
-            commands[taker] = replace(computation.commands[taker], type="SwapMatrix", source=source)
+            commands[taker] = computation.commands[taker].changed(type="SwapMatrix", source=source)
             commands[giver] = None
     return replace(computation, commands=[c for c in commands if c is not None])

@@ -111,7 +111,7 @@ def test_irregular_computations_are_not_expanded():
     matrices = list(computation.matrices)
     matrices[1] = replace(matrices[1], indexes=matrices[1].indexes[::-1])
     assert expand(replace(computation, matrices=matrices), 4) is None
-    cut = replace(computation.submatrices[1], rows=3)
+    cut = computation.submatrices[1]._replace(rows=3)
     submatrices = [*computation.submatrices, cut]
     assert expand(replace(computation, submatrices=submatrices), 4) is None
     assert expand(Compiler(net().topology(), request(range(3))).compile(), 4) is None
