@@ -109,8 +109,15 @@ def loop_computation(
         As `Compiler`.
     """
     options = options or OptimizeOptions()
-    # A matrix whose memory went to another cannot be handed on.
-    options = replace(options, allocate_from_other=False)
+    # What is handed on must have memory, shape and storage of its own. And memory must be taken
+    # within the loop where it is used there.
+    options = replace(
+        options,
+        allocate_from_other=False,
+        extend_matrices=False,
+        memory_compression_level=0,
+        move_sizing_commands=True,
+    )
     reach = _reach(topology, requests)
     count = max(_FEWEST, 2 * reach + 1)
     most = max(_MOST, 2 * count)
