@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...framework.errors import FormatError
+from ..config.files import read_source
 from ..config.parameters import ConfigParameters
-from ..models.v1 import read_model
+from ..models.open_model import open_model
 from ..network.network import Network
 from ..text import Location, Source, Text, located
 from .compiler import compile_expression
@@ -20,7 +21,7 @@ from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
 from .parser import parse_expression
-from .session import RuntimeType, Session, find_file, log, read_source
+from .session import RuntimeType, Session, find_file, log
 from .syntax import Expression, New
 from .values import Failure, Record, Thunk, Value, type_name
 
@@ -51,7 +52,7 @@ def model_loader(folders: Sequence[Path], precision: str) -> Callable[[str], Net
         file = find_file(name, folders)
         if file is None:
             raise FormatError(f"there is no model file {name!r}")
-        return read_model(file, precision)
+        return open_model(file, precision).network
 
     return load
 

@@ -17,6 +17,7 @@ from typing import Any
 from ...framework.atomic import atomic_file
 from ...framework.errors import FormatError
 from ..config import ConfigParameters, parse_config
+from ..config.files import read_source
 from ..models.dump import dump
 from ..models.v1 import write_model
 from ..network.network import Network
@@ -29,7 +30,7 @@ from .depth import deep_calls
 from .parser import parse_expression, parse_members
 from .printer import number_text
 from .redesign import FEATURE_READERS, LABEL_READERS, LIBRARY, READERS, REDESIGNED_TYPES
-from .session import Session, read_source
+from .session import Session
 from .syntax import LibrarySource, New, Number
 from .values import (
     Array,

@@ -9,14 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, field
 from itertools import count
 
-from ...framework.errors import FormatError
 from ..network.network import Network
 from ..network.node import Node
 from ..text import Source
 from .syntax import Expression
 from .values import Path, Record, Thunk, Value
-
-MAX_FILE = 50_000_000  # bytes of a BrainScript file
 
 log = logging.getLogger("opscope.cntk")
 
@@ -88,21 +85,3 @@ def find_file(
         except (OSError, ValueError):
             continue
     return None
-
-
-def read_source(path: pathlib.Path) -> Source:
-    """The text of a file.
-
-    Raises:
-        FormatError: it cannot be read, is far too long, or is no UTF-8 text.
-    """
-    try:
-        if path.stat().st_size > MAX_FILE:
-            raise FormatError(f"{path}: longer than {MAX_FILE} bytes")
-        data = path.read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror or error}") from error
-    try:
-        return Source(str(path), data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path}: not UTF-8 text, at byte {error.start}") from error
