@@ -74,7 +74,7 @@ class BinaryReader:
                 break
             end += 1
         try:
-            text = self.data[start:end].decode("utf-16-le")
+            text = self.data[start:end].decode("utf-16-le", errors="surrogatepass")
         except UnicodeDecodeError as error:
             raise self.error(f"not a string: {error.reason}", start) from None
         self.offset = end + 2
@@ -190,7 +190,10 @@ class BinaryReader:
 
 
 class BinaryWriter:
-    """Collects the bytes of a file in CNTK's format."""
+    """Collects the bytes of a file in CNTK's format.
+
+    Its methods raise FormatError for what the format has no room for.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -199,10 +202,18 @@ class BinaryWriter:
         return b"".join(self._parts)
 
     def number(self, kind: str, value: Any) -> None:
-        self._parts.append(_NUMBERS[kind].pack(value))
+        self._pack(_NUMBERS[kind], value)
+
+    def _pack(self, layout: struct.Struct, *values: Any) -> None:
+        try:
+            self._parts.append(layout.pack(*values))
+        except (struct.error, OverflowError) as error:
+            raise FormatError(f"{values} cannot be stored: {error}") from None
 
     def wide(self, text: str) -> None:
-        self._parts.append(text.encode("utf-16-le") + b"\0\0")
+        if "\0" in text:
+            raise FormatError(f"{text!r} cannot be stored: it holds a zero character")
+        self._parts.append(text.encode("utf-16-le", errors="surrogatepass") + b"\0\0")
 
     marker = wide
 
@@ -210,7 +221,7 @@ class BinaryWriter:
         self._parts.append(text.encode("utf-8", errors="surrogateescape") + b"\0")
 
     def shape(self, dims: Sequence[int]) -> None:
-        self._parts.append(struct.pack(f"<{len(dims) + 1}I", len(dims), *dims))
+        self._pack(struct.Struct(f"<{len(dims) + 1}I"), len(dims), *dims)
 
     def bools(self, values: Sequence[bool]) -> None:
         self.number("uint64", len(values))

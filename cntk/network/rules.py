@@ -16,6 +16,8 @@ import numpy as np
 from .kind import Dims
 from .node import Node
 
+HIGHEST_RANK = 64
+
 Rule = Callable[[Node, bool], None]
 
 
@@ -47,6 +49,16 @@ def check_inputs(node: Node, final: bool) -> None:
             raise node.error(f"input {number} is not connected")
         if final and size(child.shape) == 0:
             raise node.error(f"input {child.name} ({child.operation}) has no elements")
+
+
+def check_rank(node: Node, rank: int) -> None:
+    """Refuse axes that no tensor has.
+
+    Raises:
+        ShapeError: there would be more than `HIGHEST_RANK` axes.
+    """
+    if rank > HIGHEST_RANK:
+        raise node.error(f"axis {rank}; tensors have at most {HIGHEST_RANK}")
 
 
 def common_axis(node: Node) -> None:

@@ -150,6 +150,7 @@ def _swap(node: Node, final: bool) -> None:
     shape = list(node.inputs[0].shape or ())
     if min(first, second) < 0:
         raise node.error("axes count from 1")
+    rules.check_rank(node, max(first, second) + 1)
     if first >= len(shape) and second >= len(shape):
         if not final and not shape:
             return

@@ -121,6 +121,7 @@ def _stack(node: Node, final: bool) -> None:
     axis = node.attributes["axis"] - 1
     if axis < 0:
         raise node.error(f"the axis counts from 1, not {axis + 1}")
+    rules.check_rank(node, axis + 1)
     shapes = [i.shape or () for i in node.inputs]
     rank = max(axis + 1, *map(len, shapes))
     result = list(shapes[0]) + [1] * (rank - len(shapes[0]))

@@ -92,10 +92,10 @@ def rnn_parameters(attributes: Mapping[str, Any], width: int) -> tuple[int, int]
     hidden = attributes["hiddenDims"]
     directions = 2 if attributes["bidirectional"] else 1
     gates = _NETWORKS.get(attributes["recurrentOp"], 1)
-    total = 0
-    for _ in range(attributes["numLayers"]):
-        total += directions * gates * hidden * (width + hidden + 2)
-        width = directions * hidden
+    if min(hidden, attributes["numLayers"]) < 1:
+        return 0, 0
+    columns = width + (attributes["numLayers"] - 1) * directions * hidden
+    total = directions * gates * hidden * (columns + attributes["numLayers"] * (hidden + 2))
     return hidden, total // hidden
 
 
