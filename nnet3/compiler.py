@@ -21,14 +21,13 @@ from .compile_locations import (
     split_locations,
     split_locations_backward,
 )
-from .components.base import Properties
 from .computation import Command, Computation
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
 from .parts import Part, locate
 from .request import ComputationRequest
 from .steps import Step, Steps
-from .topology import Topology
+from .topology import FLAGS, Topology
 
 
 @dataclass
@@ -155,10 +154,10 @@ class Compiler:
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
         if info.kind == "component":
-            return bool(info.properties & Properties.OUTPUT_CONTIGUOUS.value)
+            return bool(info.properties & FLAGS.OUTPUT_CONTIGUOUS)
         if info.kind == "descriptor" and not info.is_output:
             after = self.topology.nodes[node + 1]
-            return bool(after.properties & Properties.INPUT_CONTIGUOUS.value)
+            return bool(after.properties & FLAGS.INPUT_CONTIGUOUS)
         return False
 
     def _precompute(self) -> None:
@@ -166,7 +165,7 @@ class Compiler:
             node = self.topology.nodes[info.step.node]
             if node.kind != "component" or info.step.is_input:
                 continue
-            if node.properties & Properties.SIMPLE.value:
+            if node.properties & FLAGS.SIMPLE:
                 continue
             inputs = self.infos[number - 1].step
             indexes = precompute_indexes(node.component, inputs.indexes, info.step.indexes)
@@ -239,10 +238,9 @@ class Compiler:
                 step=number,
                 precomputed=info.precomputed,
                 store_stats=bool(
-                    self.requests[0].store_component_stats
-                    and properties & Properties.STORES_STATS.value
+                    self.requests[0].store_component_stats and properties & FLAGS.STORES_STATS
                 ),
-                use_memo=bool(info.deriv and properties & Properties.USES_MEMO.value),
+                use_memo=bool(info.deriv and properties & FLAGS.USES_MEMO),
             )
         )
 
@@ -306,14 +304,14 @@ class Compiler:
                 step=number,
                 precomputed=info.precomputed,
                 deriv=(
-                    before.value if properties & Properties.BACKPROP_NEEDS_INPUT.value else 0,
-                    info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT.value else 0,
+                    before.value if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0,
+                    info.value if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0,
                     info.deriv,
                     before.deriv,
                 ),
                 store_stats=request.store_component_stats
-                and (request.need_model_derivative or not properties & Properties.UPDATABLE.value),
-                use_memo=bool(properties & Properties.USES_MEMO.value),
+                and (request.need_model_derivative or not properties & FLAGS.UPDATABLE),
+                use_memo=bool(properties & FLAGS.USES_MEMO),
             )
         )
 

@@ -17,12 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from ..framework.errors import ShapeError
-from .components.base import Properties
 from .compute.time_grid import reorder_indexes
 from .graph import Graph, Group
 from .indexes import Columns, RowTable, pack_tx, unpack_tx
 from .request import ComputationRequest
-from .topology import Topology
+from .topology import FLAGS, Topology
 
 Parts = list[tuple[Group, np.ndarray]]
 
@@ -178,9 +177,15 @@ class Steps:
         """The rows of `keys` for every n; equal lists share their arrays."""
         name = ns.tobytes() + keys.tobytes()
         columns = self._expanded.get(name)
+        if columns is None and not len(keys):
+            columns = self._expanded[name] = as_columns(np.zeros((0, 3), np.int64))
         if columns is None:
             t, x = unpack_tx(np.repeat(keys, len(ns)))
             columns = self._expanded[name] = Columns(np.tile(ns, len(keys)), t, x)
+            # Known at once, as both lists are sorted and there is no padding.
+            columns.real = None
+            columns.low = int(ns[0]), int(t[0]), int(x.min())
+            columns.high = int(ns[-1]), int(t[-1]), int(x.max())
         return columns
 
     def _add_phase(self, phase: dict[int, Parts]) -> None:
@@ -243,9 +248,9 @@ class Steps:
     def _add_component(self, node: int, parts: Parts) -> None:
         properties = self.topology.nodes[node].properties
         columns = inputs = self._merge(parts)
-        if not properties & Properties.SIMPLE.value:
+        if not properties & FLAGS.SIMPLE:
             inputs = self._merge([self._component_input(node, *part) for part in parts])
-        if properties & Properties.REORDERS_INDEXES.value:
+        if properties & FLAGS.REORDERS_INDEXES:
             before = (np.stack((c.n, c.t, c.x), axis=1) for c in (inputs, columns))
             after = reorder_indexes(self.topology.nodes[node].component, *before)
             inputs, columns = map(as_columns, after)

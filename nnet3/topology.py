@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ..framework.errors import FormatError
+from .components.base import Properties
 from .dependence import SAME, Reads, component_reads
 from .descriptor import (
     Descriptor,
@@ -26,6 +28,8 @@ from .descriptor import (
 from .epochs import compute_epochs
 
 Place = tuple[Any, Any, Any]
+# Plain integers, for `TopologyNode.properties`: an IntFlag makes an object for every operation.
+FLAGS = SimpleNamespace(**{flag.name: flag.value for flag in Properties})
 _TIMES = 24  # that show how far expressions with Switch, Round and ReplaceIndex reach
 
 
@@ -57,7 +61,7 @@ class SumFacts:
 class TopologyNode:
     """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges.
 
-    `properties` are those of the component, `Properties` as a plain integer.
+    `properties` are those of the component, `FLAGS` added up.
     """
 
     name: str
