@@ -28,6 +28,7 @@ from cntk_baselines import Logged, Run, config_files, find_runs, local
 
 from opscope.cntk.brainscript.parser import parse_members
 from opscope.cntk.build import Seeds, build_section_network, builder_of
+from opscope.cntk.check import Report, parse_sections
 from opscope.cntk.config import ConfigParameters, commands, parse_command_line
 from opscope.cntk.config.commands import Command
 from opscope.cntk.config.files import read_config_text, read_source
@@ -93,7 +94,9 @@ def parse(path: Path) -> str:
         elif path.suffix == ".mel":
             parse_mel_file(read_config_text(path), path.name)
         else:
-            walk(ConfigParameters(read_config_text(path), path.name))
+            report = Report()
+            parse_sections(ConfigParameters(read_config_text(path), path.name), report)
+            return report.problems[0][1] if report.problems else ""
     except OpscopeError as error:
         return str(error)
     return ""
@@ -102,18 +105,6 @@ def parse(path: Path) -> str:
 def near_file(near: object, name: str) -> Path:
     """The path of an included file, beside the file that includes it."""
     return Path(near.name).parent / name
-
-
-def walk(section: ConfigParameters) -> None:
-    """Parse all sections inside a section; scripts of other languages have their own parsers."""
-    scripts = {str(section.raw(key)) for key in ("run", "load", "edit") if section.has(key)}
-    for name in section:
-        value = section.raw(name) if name.lower() not in section._empty else None
-        if value is None or not value.string.startswith("["):
-            continue
-        if "NetworkBuilder" in name and "Simple" not in name or name in scripts:
-            continue
-        walk(ConfigParameters(value, f"{section.path}:{name}"))
 
 
 class Models:
@@ -270,7 +261,7 @@ def all_commands(config: ConfigParameters, supplied: dict[str, str]) -> list[Com
     sections = [
         name
         for name in config
-        if name.lower() not in config._empty
+        if config.given(name)
         and config.raw(name).string.startswith("[")
         and (config.section(name).has("action") or builder_of(config.section(name)))
     ]

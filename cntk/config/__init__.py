@@ -2,7 +2,7 @@
 
 from .array import ArgVector, ConfigArray, param_list
 from .commands import ACTIONS, Command, commands
-from .files import load_array, load_config, parse_command_line, parse_config
+from .files import load_array, load_config, load_into, parse_command_line, parse_config
 from .parameters import ConfigParameters
 from .printer import format_config
 from .value import ConfigValue
@@ -18,6 +18,7 @@ __all__ = [
     "format_config",
     "load_array",
     "load_config",
+    "load_into",
     "param_list",
     "parse_command_line",
     "parse_config",

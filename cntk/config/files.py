@@ -37,14 +37,14 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
         return Source(str(path), data.decode("latin-1"))
 
 
-def find_file(name: str, folders: Iterable[str | Path] = ()) -> Path:
-    """The path of a file named in a config: from the current folder, else from one of `folders`."""
-    path = Path(os.path.expandvars(name) if name.startswith("$") else name)
-    if not path.is_absolute() and not path.exists():
-        for folder in folders:
-            if (Path(folder) / path).exists():
-                return Path(folder) / path
-    return path
+def find_file(name: str, folders: Sequence[str | Path] = ()) -> Path:
+    """The path of a file named in a config: in the first of `folders` (else the current folder)
+    that has it. Backslashes count as slashes where there is no such file with them."""
+    for written in dict.fromkeys((name, name.replace("\\", "/"))):
+        for folder in folders or (Path(),):
+            if (Path(folder) / written).exists():
+                return Path(folder) / written
+    return Path(name)
 
 
 def read_config_text(path: str | Path, chain: Chain = ()) -> Text:
@@ -56,14 +56,14 @@ class Reader:
     """Reads the files of one config; each is included once.
 
     Attributes:
-        folders: where files named in the config are looked for after the current folder: the
-            folders of the files read so far.
+        folders: where files named in the config are looked for: the current folder, then those of
+            the files read so far.
         name: the name of the last file, which error paths start with.
     """
 
     def __init__(self, name: str = "global") -> None:
         self.name = name
-        self.folders: list[Path] = []
+        self.folders: list[Path] = [Path()]
         self.files: list[str] = []
         self.skipped: list[str] = []
 
@@ -139,8 +139,8 @@ def parse_config(text: str, name: str = "<string>") -> ConfigParameters:
 def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
     """The config of a command line: `configFile=a.cntk+b.cntk name=value currentDirectory=...`.
 
-    Later values replace or are merged into earlier ones. `currentDirectory` changes the folder
-    that the files are looked for in, not that of this process.
+    Later values replace or are merged into earlier ones. `currentDirectory` stands for the current
+    folder when files behind it are looked for; that of this process stays.
     """
     reader = Reader()
     pieces: list[Text | str] = []
@@ -153,12 +153,17 @@ def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
             folder = Path(value)
             if not folder.is_dir():
                 raise FormatError(f"Failed to set the current directory to '{value}'")
-            reader.folders.insert(0, folder)
+            reader.folders[0] = folder
         pieces += [Source("<command line>", argument).whole(), "\n"]
     text = reader.include(join(pieces))
     config = ConfigParameters(text, reader.name)
     config.folders = reader.folders
     return config
+
+
+def load_into(config: ConfigParameters, path: str | Path) -> None:
+    """Insert what a file holds into a section: new values replace or are merged into older ones."""
+    config.parse(read_config_text(path))
 
 
 def load_array(path: str | Path) -> ConfigArray:

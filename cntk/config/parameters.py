@@ -24,7 +24,7 @@ class ConfigParameters:
     Attributes:
         path: the name in error messages: file and keys, separated by colons.
         parent: the section around.
-        folders: where files named in the config are looked for, after the current folder.
+        folders: where files named in the config are looked for, in order.
     """
 
     def __init__(
@@ -112,6 +112,10 @@ class ConfigParameters:
     def has(self, name: str) -> bool:
         """Whether this section itself has the name."""
         return name.lower() in self._entries
+
+    def given(self, name: str) -> bool:
+        """Whether this section itself has the name, with something behind the equals sign."""
+        return self.has(name) and name.lower() not in self._empty
 
     def __contains__(self, name: str) -> bool:
         """Whether this section or one around it has the name."""

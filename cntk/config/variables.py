@@ -21,23 +21,30 @@ _VARIABLE = re.compile(
 )
 
 
-def resolve(text: Text, section: ConfigParameters) -> Text:
+def resolve(text: Text, section: ConfigParameters, unknown: bool = False) -> Text:
     """`text` with every `$name$` replaced by its value in `section` or one around it.
 
-    Comments are stripped once more, and of a text of several lines the empty ones.
+    Comments are stripped once more, and of a text of several lines the empty ones. With `unknown`,
+    a name that nobody has (the command line may) stands for itself, without the dollars.
 
     Raises:
         FormatError: a name is unknown, its value has several lines, or leads back to itself.
     """
     if "$" not in text.string and "#" not in text.string:
         return text
-    return _Resolver().text(text, section)
+    return _Resolver(unknown).text(text, section)
+
+
+def names_used(string: str) -> list[str]:
+    """The names in the `$name$` of a text."""
+    return [found.group(1) for found in _VARIABLE.finditer(string) if found.group(1)]
 
 
 class _Resolver:
     """One replacement: the variables being replaced now, and those known already."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: bool = False) -> None:
+        self.unknown = unknown
         self.open: list[tuple[ConfigParameters, str, Location | None]] = []
         self.known: dict[tuple[int, str], Text] = {}
 
@@ -74,6 +81,8 @@ class _Resolver:
     def value(self, name: str, line: Text, offset: int, section: ConfigParameters) -> Text:
         """The value of one variable, its own variables replaced."""
         owner = section.owner(name)
+        if self.unknown and (owner is None or not owner.given(name)):
+            return line.cut(offset + 1, offset + 1 + len(name))
         if owner is None or owner.raw(name).string == "default":
             known = [known for around in section.outwards() for known in around]
             raise self.error(

@@ -43,7 +43,7 @@ class Session:
 
     Attributes:
         macros: of NDL, for scripts in line.
-        folders: where files to read are looked for after the current folder.
+        folders: where files to read are looked for; none: the current folder.
         models: by lower-case name.
         default: the model of names that do not start with one.
         warnings: what was ignored.

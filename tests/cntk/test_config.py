@@ -14,6 +14,7 @@ from opscope.cntk.config import (
     format_config,
     load_array,
     load_config,
+    load_into,
     param_list,
     parse_command_line,
     parse_config,
@@ -210,6 +211,13 @@ class TestFiles:
         (tmp_path / "a.cntk").write_text("x=1\ninclude=no.cntk\n")
         with pytest.raises(FormatError, match=r"no\.cntk.*\n.*included at .*a\.cntk:2:1"):
             load_config(tmp_path / "a.cntk")
+
+    def test_a_file_into_a_section(self, tmp_path):
+        (tmp_path / "f").write_text("a = 2 # two\ns = [ y = 2 ]\n")
+        config = ConfigParameters("a = 1\ns = [ x = 1 ]")
+        load_into(config, tmp_path / "f")
+        assert config.int("a") == 2
+        assert config.section("s").names() == ["x", "y"]
 
     def test_arrays_from_files(self, tmp_path):
         (tmp_path / "list").write_text("a\n# no\nb*2\n")

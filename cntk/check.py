@@ -1,0 +1,179 @@
+"""Checks of CNTK's files without data: all that is wrong with one, with places and suggestions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..framework.errors import FormatError, OpscopeError
+from .brainscript.build import file_finder, network_expression, source_of
+from .brainscript.parser import parse_members
+from .build import Seeds, build_section_network, builder_of
+from .config.commands import commands
+from .config.files import parse_command_line, read_config_text, read_source
+from .config.known import unknown_parameters
+from .config.parameters import ConfigParameters
+from .config.variables import resolve
+from .mel.parse import parse_mel_file
+from .models.v1 import read_model
+from .ndl.builder import load_macro_files, parse_ndl_file
+from .ndl.evaluate import Evaluator
+from .ndl.parse import parse_ndl
+from .ndl.syntax import Script
+from .network.network import Network
+
+ERROR, WARNING = "error", "warning"
+_SCRIPT_NAMES = re.compile(r"\b(?:run|load)[ \t]*=[ \t]*\"?([\w:]+)", re.IGNORECASE)
+
+
+@dataclass
+class Report:
+    """What was found in one file.
+
+    Attributes:
+        problems: pairs of `ERROR` or `WARNING` and a text with its place.
+        networks: the networks that were built, by the names of their sections.
+    """
+
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    networks: dict[str, Network] = field(default_factory=dict)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A context whose errors are added, each once."""
+        try:
+            yield
+        except OpscopeError as error:
+            self.add(ERROR, str(error))
+
+    def add(self, severity: str, text: str) -> None:
+        if (severity, text) not in self.problems:
+            self.problems.append((severity, text))
+
+
+def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] = ()) -> Report:
+    """Check a config, an NDL, MEL or BrainScript file, or a model.
+
+    The text is parsed; without `parse_only`, networks are built and validated too, as far as that
+    needs no data. `extra` holds further `name=value` of a config's command line.
+    """
+    report = Report()
+    path = Path(path)
+    check = _CHECKS.get(path.suffix.lower(), _check_config)
+    with report.kept():
+        if path.suffix.lower() not in _CHECKS and path.is_file():
+            with path.open("rb") as file:
+                if b"\0" in file.read(64):
+                    check = _check_model
+        check(path, parse_only, extra, report)
+    return report
+
+
+def _check_config(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
+    config = parse_command_line([f"configFile={path}", f"currentDirectory={path.parent}", *extra])
+    parse_sections(config, report)
+    for text in unknown_parameters(config):
+        report.add(WARNING, text)
+    if parse_only or report.problems and any(s == ERROR for s, _ in report.problems):
+        return
+    listed = []
+    with report.kept():
+        listed = commands(config) if "command" in config else []
+    seeds = Seeds()
+    for command in listed:
+        section = command.parameters
+        trains = {"train", "trainRNN", "adapt"} & set(command.actions)
+        if builder_of(section) is None or not (trains or "edit" in command.actions):
+            continue
+        with report.kept():
+            built = build_section_network(section, seeds, say=lambda line: None)
+            report.networks[command.name] = built.network
+            for text in built.warnings:
+                report.add(WARNING, text)
+
+
+def parse_sections(
+    config: ConfigParameters, report: Report, scripts: frozenset[str] | None = None
+) -> None:
+    """Parse all sections inside a config, and the scripts in it, each by its own parser.
+
+    `scripts` holds the names of the sections with NDL, in lower case; by default what `run` and
+    `load` name anywhere in the config.
+    """
+    if scripts is None:
+        named = _SCRIPT_NAMES.findall(config.text.string)
+        scripts = frozenset(name.lower() for names in named for name in names.split(":"))
+    for name in config:
+        if not config.given(name):
+            continue
+        value, lower = config.raw(name), name.lower()
+        with report.kept():
+            if lower in ("brainscriptnetworkbuilder", "experimentalnetworkbuilder"):
+                text = resolve(value, config, unknown=True)
+                network_expression(source_of(text), config.search_folders())
+            elif not value.string.startswith("["):
+                continue
+            elif lower in scripts:
+                _keep_all(lambda errors, text=value: parse_ndl(text, errors=errors), report)
+            else:
+                inner = ConfigParameters(value, f"{config.path}:{name}", config)
+                parse_sections(inner, report, scripts)
+
+
+def _keep_all(parse: Callable[[list[FormatError]], object], report: Report) -> None:
+    """Run a parser that goes on behind errors, and add them all."""
+    errors: list[FormatError] = []
+    try:
+        parse(errors)
+    finally:
+        for error in errors:
+            report.add(ERROR, str(error))
+
+
+def _check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
+    config = parse_command_line(list(extra))
+    text = read_config_text(path)
+    scripts: list[Script] = []
+    _keep_all(lambda errors: scripts.extend(parse_ndl_file(text, path.name, errors)), report)
+    if parse_only or report.problems:
+        return
+    evaluator = Evaluator(Network(path.stem))
+    evaluator.errors = []
+    if "ndlMacros" in config:
+        load_macro_files(config["ndlMacros"], config, evaluator.macros)
+    whole = Script(tuple(statement for script in scripts for statement in script))
+    evaluator.run(whole)
+    evaluator.connect()
+    for error in evaluator.errors:
+        report.add(ERROR, str(error))
+    for warning in evaluator.warnings:
+        report.add(WARNING, warning)
+    if whole.assignments and not evaluator.errors:
+        with evaluator.explained():
+            evaluator.network.validate()
+        report.networks[path.stem] = evaluator.network
+
+
+def _check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
+    text = read_config_text(path)
+    _keep_all(lambda errors: parse_mel_file(text, path.name, errors), report)
+
+
+def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
+    parse_members(read_source(path), file_finder([path.parent]))
+
+
+def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
+    report.networks[path.stem] = read_model(path, validate=not parse_only)
+
+
+_CHECKS = {
+    ".ndl": _check_ndl,
+    ".mel": _check_mel,
+    ".bs": _check_brainscript,
+    ".model": _check_model,
+    ".dnn": _check_model,
+}

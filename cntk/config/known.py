@@ -1,0 +1,98 @@
+"""The parameters that CNTK 2.0 beta 9 knows in some sections, to tell misspelt ones.
+
+Source: SGD.cpp, NDLNetworkBuilder.h, SimpleNetworkBuilder.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...framework.errors import OpscopeError, nearest
+from ..text import located
+from .parameters import ConfigParameters
+from .variables import names_used
+
+_ANYWHERE = "deviceId precision traceLevel"
+_PARALLEL_PARTS = {
+    "DataParallelSGD": "gradientBits useBufferedAsyncGradientAggregation"
+    " useZeroThresholdFor1BitQuantization",
+    "ModelAveragingSGD": "blockSize blockSizePerWorker syncFrequencyInFrames syncPeriod syncPeroid",
+    "BlockMomentumSGD": "blockLearningRate blockMomentumAsTimeConstant blockMomentumPerSync"
+    " blockSize blockSizePerWorker resetSGDMomentum syncPeriod useNesterovMomentum",
+    "DataParallelASGD": "AdjustLearningRateAtBeginning SimModelAverage UsePipeline syncPeriod",
+    "AdjustLearningRateAtBeginning": "adjustCoefficient adjustPerMinibatches adjustType",
+}
+_SECTIONS = {
+    "SGD": "AutoAdjust L1RegWeight L2RegWeight ParallelTrain UseAllDataForPreComputedNode"
+    " adaptationRegType adaptationRegWeight batchNormalizationBlendTimeConstant"
+    " batchNormalizationTimeConstant clippingThresholdPerSample disableRegInBatchNormalization"
+    " doReferenceAlign dropoutRate epochSize executionEngine firstMBsToShowResult frameDropThresh"
+    " fsAdagradTargetAvDenom gaussianNoiseInjectStd gradUpdateType gradientClippingWithTruncation"
+    " gradientcheck hSmoothingWeight keepCheckPointFiles learningRatesPerMB learningRatesPerSample"
+    " maxEpochs maxSamplesInRAM maxTempMemSizeInSamplesForCNN minLearningRatePerSample"
+    " minibatchSize modelPath momentumAsTimeConstant momentumPerMB momentumPerSample"
+    " normWithAveMultiplier numMBsToCUDAProfile numMBsToShowResult numSubminibatches rms_gamma"
+    " rms_wgt_dec rms_wgt_inc rms_wgt_max rms_wgt_min seqGammarAMF seqGammarBMMIFactor seqGammarLMF"
+    " seqGammarUsesMBR seqGammarWordPen sigFigs trainCriterionNodeName evalCriterionNodeName"
+    " traceNodeNamesReal traceNodeNamesCategory traceNodeNamesSparse truncated unitTest useAdagrad"
+    " useNAG varianceTimeConstant",
+    "AutoAdjust": "UseCVSetControlLRIfCVExists UseEvalCriterionControlLR autoAdjustLR"
+    " autoAdjustMinibatch continueReduce increaseLearnRateIfImproveMoreThan learnRateAdjustInterval"
+    " learnRateDecreaseFactor learnRateIncreaseFactor loadBestModel"
+    " minibatchSearchCriterionErrorMargin minibatchSizeTuningFrequency minibatchSizeTuningMax"
+    " numBestSearchEpoch numMiniBatch4LRSearch numPrevLearnRates numSamples4Search"
+    " reduceLearnRateIfImproveLessThan",
+    "ParallelTrain": "distributedMBReading parallelizationMethod parallelizationStartEpoch"
+    f" syncPerfStats {' '.join(_PARALLEL_PARTS)}",
+    **_PARALLEL_PARTS,
+    "SimpleNetworkBuilder": "addDropoutNodes applyMeanVarNorm auxfeatdim constForgetGateValue"
+    " constInputGateValue constOutputGateValue defaultHiddenActivity directConnect evalCriterion"
+    " forgetGateInitVal initValueScale inputGateInitVal layerSizes layerTypes lookupTableOrder"
+    " lookupTableOrderSizes maOrder maxsent_size nbrClass needPrior noise_number outputGateInitVal"
+    " outputLayerSize randomSeedOffset recurrentLayer rnnType sparseinput streamSizes"
+    " trainingCriterion uniformInit vocabSize",
+}
+KNOWN = {
+    section.lower(): {name.lower(): name for name in f"{names} {_ANYWHERE}".split()}
+    for section, names in _SECTIONS.items()
+}
+_FREE = "networkbuilder"  # sections of scripts: any name may be in them
+
+
+def unknown_parameters(config: ConfigParameters) -> Iterator[str]:
+    """What is in the sections of the table, and in no list of theirs, with place and suggestions.
+
+    A name that some `$name$` uses is known, and so is one that a section further in may hold: it is
+    looked up from there.
+    """
+    used = {name.lower() for name in names_used(config.text.string)}
+    yield from _unknown(config, used)
+
+
+def _unknown(section: ConfigParameters, used: set[str]) -> Iterator[str]:
+    for name in section:
+        if not section.given(name) or not section.raw(name).string.startswith("["):
+            continue
+        names = KNOWN.get(name.lower())
+        if names is None and name.lower().endswith(_FREE):
+            continue
+        inner = ConfigParameters(section.raw(name), f"{section.path}:{name}", section)
+        if names is not None:
+            known = {**names, **_inside(inner)}
+            for key in inner:
+                if key.lower() not in known and key.lower() not in used:
+                    message = f"unknown parameter {inner.path}:{key}{nearest(key, known.values())}"
+                    yield str(located(OpscopeError, message, inner.place(key)))
+        yield from _unknown(inner, used)
+
+
+def _inside(section: ConfigParameters) -> dict[str, str]:
+    """The names that the sections inside a section know."""
+    found: dict[str, str] = {}
+    for name in section:
+        if name.lower() in KNOWN and section.given(name):
+            found.update(KNOWN[name.lower()])
+            inner = section.raw(name)
+            if inner.string.startswith("["):
+                found.update(_inside(ConfigParameters(inner, name, section)))
+    return found

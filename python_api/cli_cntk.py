@@ -1,0 +1,105 @@
+"""`opscope cntk`: CNTK's configs and scripts. Errors are shown as the languages tell them, with the
+place, the line and a caret."""
+
+from __future__ import annotations
+
+import click
+
+from ..framework.errors import OpscopeError
+
+
+class _Cntk(click.Group):
+    """`opscope cntk name=value ...` is CNTK's own command line; other words are commands."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple:
+        if args and "=" in args[0]:
+            return super().resolve_command(ctx, ["networks", *args])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OpscopeError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Cntk)
+def cntk() -> None:
+    """Read CNTK's configs, NDL, MEL and BrainScript.
+
+    `opscope cntk configFile=FILE name=value ...` lists the commands of a config and builds their
+    networks.
+    """
+
+
+@cntk.command()
+@click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
+@click.option("--list", "only_list", is_flag=True, help="List the commands, build no networks.")
+def networks(arguments: tuple[str, ...], only_list: bool) -> None:
+    """List the commands of a config, and print the networks that it builds."""
+    from ..cntk.build import Seeds, build_section_network, builder_of
+    from ..cntk.config import commands, parse_command_line
+    from ..cntk.config.commands import banner
+    from ..cntk.network.describe import describe
+
+    config = parse_command_line(arguments)
+    listed = commands(config)
+    seeds = Seeds()
+    click.echo(f"Commands: {' '.join(command.name for command in listed)}")
+    for command in listed:
+        section = command.parameters
+        if only_list:
+            click.echo(f"{command.name}: {' '.join(command.actions)}")
+        elif builder_of(section) and {"train", "trainRNN", "adapt", "edit"} & set(command.actions):
+            click.echo(banner(command.name, command.actions[0]), nl=False)
+            built = build_section_network(section, seeds, say=click.echo)
+            click.echo(describe(built.network), nl=False)
+            for warning in built.warnings:
+                click.echo(f"warning: {warning}", err=True)
+
+
+@cntk.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--parse-only", is_flag=True, help="Read the text only, build no networks.")
+def check(files: tuple[str, ...], parse_only: bool) -> None:
+    """Tell all that is wrong with configs, scripts and models, without data.
+
+    Arguments with an equals sign are further parameters of the configs. The exit code is 0 only if
+    there is nothing to tell.
+    """
+    from ..cntk.check import check_file
+
+    extra = [word for word in files if "=" in word]
+    found = 0
+    for file in files:
+        if "=" in file:
+            continue
+        report = check_file(file, parse_only, extra)
+        for severity, text in report.problems:
+            click.echo(f"{severity}: {text}")
+        built = [
+            f"{name}: {len(network)} nodes, {network.parameter_count()} parameters"
+            for name, network in report.networks.items()
+        ]
+        click.echo(f"{file}: {'; '.join(built) or 'read'}, {len(report.problems)} problems")
+        found += len(report.problems)
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+@cntk.command(name="format")
+@click.argument("file")
+@click.option("--in-place", is_flag=True, help="Write the file instead of printing it.")
+def format_(file: str, in_place: bool) -> None:
+    """Lay out a config or script: indentation, blanks and empty lines; comments are kept."""
+    from ..cntk.config.files import read_source
+    from ..cntk.layout import format_text
+    from ..framework.atomic import write_atomically
+
+    quotes = "\"'" if file.endswith(".bs") else '"'
+    text = format_text(read_source(file).text, file, quotes)
+    if in_place:
+        write_atomically(file, text.encode())
+    else:
+        click.echo(text, nl=False)

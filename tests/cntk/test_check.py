@@ -1,0 +1,156 @@
+"""Checks without data, the layout of texts, and the parameters that CNTK knows."""
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cntk_data import FOLDER, need
+from opscope.cntk.check import ERROR, WARNING, check_file
+from opscope.cntk.config import parse_config
+from opscope.cntk.config.known import unknown_parameters
+from opscope.cntk.layout import format_text
+from opscope.framework.errors import FormatError, OpscopeError
+
+CONFIG = """command = Train
+Train = [
+    action = train
+    NDLNetworkBuilder = [ run = Net ]
+    SGD = [ maxEpoch = 3 ; AutoAdjust = [ loadBestModel = true ] ; own = 5 ; traceLevel = $own$ ]
+]
+Net = [
+    features = Input(2, tag=feature)
+    y = Tanh(features, tag=output)
+]
+"""
+
+
+def problems(folder, name, text, **options):
+    (folder / name).write_text(text)
+    return check_file(folder / name, **options).problems
+
+
+class TestCheck:
+    def test_a_clean_config(self, tmp_path):
+        (tmp_path / "a.cntk").write_text(
+            CONFIG.replace("maxEpoch =", "maxEpochs =").replace(
+                "own = 5 ; traceLevel = $own$", "traceLevel = 1"
+            )
+        )
+        report = check_file(tmp_path / "a.cntk")
+        assert report.problems == []
+        assert len(report.networks["Train"]) == 2
+
+    def test_misspelt_parameters_get_a_suggestion(self, tmp_path):
+        found = problems(tmp_path, "a.cntk", CONFIG.replace("$own$", "1"))
+        assert [severity for severity, _ in found] == [WARNING, WARNING]
+        assert "a.cntk:Train:SGD:maxEpoch (did you mean maxEpochs?)" in found[0][1]
+        assert ":5:13: unknown parameter" in found[0][1]
+
+    def test_every_error_of_a_script_is_told_once(self, tmp_path):
+        text = "f = Input(2)\na = Foo(f)\nb = Plus(a, f)\nc = Tanh(q)\nd = Sigmoid(f"
+        found = problems(tmp_path, "n.ndl", text + ", tag=nothing)\nd = 5\n")
+        shown = [text.split(": ", 1)[1].split("\n")[0] for _, text in found]
+        assert [text[:30] for text in shown] == [
+            "Symbol 'd' currently assigned ",
+            "Undefined function or macro 'F",
+            "Parameter name could not be re",
+            "Invalid group tag 'nothing', m",
+        ]
+
+    def test_syntax_errors_do_not_end_the_reading(self, tmp_path):
+        found = problems(tmp_path, "n.ndl", "a =\nfoo\nb = ()\n= 3\nc = Input(2)")
+        assert len(found) == 3
+        found = problems(tmp_path, "e.mel", "foo\nm = LoadModel(x)\n= 3\nSave")
+        assert len(found) == 3
+
+    def test_parse_only_builds_nothing(self, tmp_path):
+        text = CONFIG.replace("maxEpoch", "maxEpochs").replace("Tanh(features", "Foo(features")
+        assert problems(tmp_path, "a.cntk", text, parse_only=True) == []
+        assert problems(tmp_path, "a.cntk", text)[0][0] == ERROR
+
+    def test_scripts_inside_a_config_are_parsed(self, tmp_path):
+        text = CONFIG.replace("maxEpoch", "maxEpochs").replace("y = Tanh", "y =\n z Tanh")
+        assert "n.cntk:9:" in problems(tmp_path, "n.cntk", text, parse_only=True)[0][1]
+        text = "command=A\nA = [ BrainScriptNetworkBuilder = [ a = * ] ]"
+        assert problems(tmp_path, "n.cntk", text, parse_only=True)[0][0] == ERROR
+
+    def test_files_are_looked_for_beside_the_config(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "sub").mkdir()
+        (tmp_path / "sub" / "n.ndl").write_text("x = Input(2, tag=feature)")
+        text = "command=A\nA=[action=train;NDLNetworkBuilder=[networkDescription=n.ndl]]"
+        assert problems(tmp_path / "sub", "a.cntk", text) == []
+
+    def test_a_model_and_a_missing_file(self, tmp_path):
+        assert check_file(tmp_path / "no.cntk").problems[0][0] == ERROR
+        model = need("01_simplebuilder_dnn", "final.model")
+        assert len(check_file(model).networks["final"]) == 25
+
+
+@settings(max_examples=60, deadline=2000)
+@given(st.binary(max_size=80), st.sampled_from(["cntk", "ndl", "mel", "bs", "model"]))
+def test_random_bytes_are_reported(tmp_path_factory, data, suffix):
+    path = tmp_path_factory.mktemp("bytes") / f"a.{suffix}"
+    path.write_bytes(data)
+    check_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["cntk", "ndl", "mel", "bs"])
+def test_truncated_real_files_are_reported_in_time(suffix, tmp_path):
+    need("01_simplebuilder_dnn")
+    rng = random.Random(0)
+    for path in sorted(FOLDER.glob(f"*/*.{suffix}")):
+        data = path.read_bytes()
+        short = tmp_path / path.name
+        for length in (rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)):
+            short.write_bytes(data[:length])
+            start = time.monotonic()
+            check_file(short, parse_only=suffix == "cntk" and rng.random() < 0.7)
+            assert time.monotonic() - start < 2
+
+
+def test_names_that_inner_sections_know_are_known():
+    text = "S = [ SGD = [ loadBestModel = true ; AutoAdjust = [ autoAdjustLR = none ] ; foo = 1 ] ]"
+    assert len(list(unknown_parameters(parse_config(text)))) == 1
+
+
+class TestLayout:
+    def test_indentation_comments_and_blanks(self):
+        text = (
+            "# [ not a bracket\na=1   \n\n\n b = [ # one (\n"
+            'x="["\n  c = [\ny = 2 ] ]\nz==1\nf(x)=>x\n'
+        )
+        assert format_text(text) == (
+            '# [ not a bracket\na = 1\n\nb = [ # one (\n    x = "["\n    c = [\n        y = 2 ] ]\n'
+            "z==1\nf(x)=>x\n"
+        )
+
+    def test_strings_and_comments_of_several_lines_stay(self):
+        text = 'a = {\nb = "x\n  y {"\n/* {\n  c */\nd = 1\n}\n'
+        assert format_text(text) == 'a = {\n    b = "x\n  y {"\n    /* {\n  c */\n    d = 1\n}\n'
+
+    def test_too_many_closing_brackets(self):
+        with pytest.raises(FormatError, match="f:2:1: ] closes nothing"):
+            format_text("a = [ ]\n]\n", "f")
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.text(alphabet='ab=[]{}"# /*\n\t', max_size=50))
+    def test_only_blanks_change_and_twice_is_once(self, text):
+        try:
+            once = format_text(text)
+        except OpscopeError:
+            return
+        assert "".join(once.split()) == "".join(text.split())
+        assert format_text(once) == once
+
+    @pytest.mark.parametrize("suffix", ["cntk", "ndl", "mel", "bs"])
+    def test_real_files(self, suffix):
+        need("01_simplebuilder_dnn")
+        for path in FOLDER.glob(f"[0-9]*/*.{suffix}"):
+            text = path.read_text()
+            once = format_text(text, path.name, "\"'" if suffix == "bs" else '"')
+            assert "".join(once.split()) == "".join(text.split())
+            assert format_text(once, path.name, "\"'" if suffix == "bs" else '"') == once

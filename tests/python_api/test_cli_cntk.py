@@ -1,0 +1,68 @@
+"""The command line for CNTK's configs and scripts."""
+
+import pytest
+from click.testing import CliRunner
+
+from opscope.python_api.cli import main
+
+CONFIG = """command = Train:Test
+Train = [ action = "train" ; NDLNetworkBuilder = [ run = Net ] ]
+Test = [ action = "test" ]
+Net = [ features = Input($dim$, tag=feature)
+  y = Tanh(features, tag=output) ]
+"""
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run `opscope cntk` in a folder with a.cntk: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.cntk").write_text(CONFIG)
+
+    def run(*args):
+        result = CliRunner().invoke(main, ["cntk", *args])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+def test_networks_of_a_command_line(call):
+    code, out, _ = call("configFile=a.cntk", "dim=3")
+    assert code == 0
+    assert "Commands: Train Test" in out
+    assert "# Train command (train action)" in out
+    assert "y = Tanh (features) : [3 x *] -> [3 x *]" in out
+
+
+def test_a_list_of_commands(call):
+    assert call("networks", "--list", "configFile=a.cntk", "dim=3")[1].splitlines() == [
+        "Commands: Train Test",
+        "Train: train",
+        "Test: test",
+    ]
+
+
+def test_errors_show_the_line_and_a_caret(call):
+    code, _, err = call("configFile=a.cntk", "dim=three")
+    assert code == 1
+    assert "\n    dim=three\n" in err or "\n    Net = [" in err
+    assert any(line.strip() == "^" for line in err.splitlines())
+
+
+def test_check(call, tmp_path):
+    code, out, _ = call("check", "a.cntk", "dim=3")
+    assert (code, out) == (0, "a.cntk: Train: 2 nodes, 0 parameters, 0 problems\n")
+    code, out, _ = call("check", "--parse-only", "a.cntk")
+    assert code == 0
+    code, out, _ = call("check", "a.cntk")
+    assert code == 1
+    assert "No variable found with the name dim" in out
+
+
+def test_format(call, tmp_path):
+    code, out, _ = call("format", "a.cntk")
+    assert out == CONFIG.replace("  y =", "    y =")
+    assert call("format", "--in-place", "a.cntk")[:2] == (0, "")
+    assert (tmp_path / "a.cntk").read_text() == out
