@@ -1,0 +1,105 @@
+"""Supervisions and denominator graphs as arrays, so that variables can hold them.
+
+The arrays of supervisions are padded to sizes with few significant bits: minibatches then have few
+different shapes, and a compiled step of training serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...framework.errors import ShapeError
+from .denominator import DenominatorGraph
+from .fst import Fst
+from .supervision import Supervision
+
+_BITS = 3  # significant bits of sizes
+_SMALLEST = 64
+
+
+def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
+    """The FSTs of a supervision as arrays.
+
+    Returns:
+        arcs: int32 [arcs, 4]: number of the FST, source, next state, label; label 0 is padding.
+        weights: float32 [arcs].
+        finals: float32 [states, 2]: number of the FST, -1 for padding, and the final weight.
+        weight: float32 [1], of the supervision.
+    """
+    arcs, weights, finals = [], [], []
+    for number, fst in enumerate(supervision.fsts):
+        columns = (np.full(fst.arcs, number), fst.source(), fst.nextstate, fst.ilabel)
+        arcs.append(np.stack(columns, axis=1))
+        weights.append(fst.weight)
+        finals.append(np.stack([np.full(fst.states, number), fst.final], axis=1))
+    return {
+        "arcs": _padded(np.concatenate(arcs).astype(np.int32), 0),
+        "weights": _padded(np.concatenate(weights).astype(np.float32), 0),
+        "finals": _padded(np.concatenate(finals).astype(np.float32), -1),
+        "weight": np.array([supervision.weight], np.float32),
+    }
+
+
+def supervision_of(
+    arrays: Mapping[str, np.ndarray], sequences: int, frames: int, pdfs: int, end_to_end: bool
+) -> Supervision:
+    """The supervision that `supervision_arrays` put into arrays.
+
+    Raises:
+        ShapeError: there is not one FST, or for end-to-end training one for each sequence.
+    """
+    arcs, finals = arrays["arcs"], arrays["finals"]
+    used = arcs[:, 3] > 0
+    arcs, weights = arcs[used], arrays["weights"][used]
+    finals = finals[finals[:, 0] >= 0]
+    count = int(finals[:, 0].max(initial=-1)) + 1
+    if count != (sequences if end_to_end else 1):
+        raise ShapeError(f"a supervision of {sequences} sequences with {count} FSTs")
+    fsts = []
+    for number in range(count):
+        mine = arcs[:, 0] == number
+        _, source, target, label = arcs[mine].T
+        final = finals[finals[:, 0] == number, 1]
+        fsts.append(Fst.of_arcs(source, label, weights[mine], target, final))
+    weight = float(arrays["weight"][0])
+    supervision = Supervision(weight, sequences, frames, pdfs)
+    if end_to_end:
+        supervision.e2e_fsts = fsts
+    else:
+        supervision.fst = fsts[0]
+    return supervision
+
+
+def graph_arrays(graph: DenominatorGraph) -> dict[str, np.ndarray]:
+    """A denominator graph as arrays.
+
+    Returns:
+        graph_arcs: int32 [arcs, 3]: source, next state, pdf.
+        graph_probs: float64 [arcs].
+        graph_initial: float64 [states].
+    """
+    columns = (graph.source, graph.nextstate, graph.pdf)
+    return {
+        "graph_arcs": np.stack(columns, axis=1).astype(np.int32),
+        "graph_probs": graph.prob,
+        "graph_initial": graph.initial,
+    }
+
+
+def graph_of(arrays: Mapping[str, np.ndarray], pdfs: int) -> DenominatorGraph:
+    """The graph that `graph_arrays` put into arrays."""
+    source, target, pdf = arrays["graph_arcs"].T
+    initial = arrays["graph_initial"]
+    return DenominatorGraph(len(initial), pdfs, source, target, pdf, arrays["graph_probs"], initial)
+
+
+def _padded(array: np.ndarray, value: Any) -> np.ndarray:
+    size = max(len(array), _SMALLEST)
+    shift = max(size.bit_length() - _BITS, 0)
+    size = -(-size >> shift) << shift
+    out = np.full((size, *array.shape[1:]), value, array.dtype)
+    out[: len(array)] = array
+    return out

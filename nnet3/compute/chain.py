@@ -1,0 +1,117 @@
+"""The LF-MMI objective as an operator between the forward and the backward part of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ..chain.arrays import graph_of, supervision_of
+from ..chain.objective import ChainOptions, chain_objective
+
+_SUPERVISION = ("arcs", "weights", "finals", "weight")
+_GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
+
+
+def _rule(s: ShapeArgs) -> None:
+    shape, dtype = s["output"], s.floats("output")
+    s.rank("output", 2)
+    if shape[0] >= 0 and shape[0] % s.attrs["sequences"]:
+        s.fail(f"{shape[0]} rows are no whole number of frames of {s.attrs['sequences']} sequences")
+    s.set("deriv", (shape, dtype))
+    s.set("totals", ((3,), np.dtype(np.float64)))
+    if s.has("xent_deriv"):
+        s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
+        s.set("xent_totals", ((2,), np.dtype(np.float64)))
+
+
+chain = operator(
+    "nnet3.chain_objective",
+    doc="LF-MMI: the log-probability of the supervision's paths less that of all paths of the"
+    " denominator graph. totals: the weight of the frames, the objective, and what L2"
+    " regularisation adds; xent_totals: the weight, and the cross-entropy objective of xent_output,"
+    " float64. Half of the runs that train, chosen at random, also pull outputs beyond [-30, 30]"
+    " back, with twice the scale.",
+    inputs=[
+        Slot("output", "[N, D], row t * sequences + s is frame t of sequence s"),
+        Slot("arcs", "[A, 4] int32: FST, source, next state, label; label 0 is padding"),
+        Slot("weights", "[A]"),
+        Slot("finals", "[S, 2]: FST (-1: padding) and final weight of its states"),
+        Slot("weight", "[1]: of the supervision"),
+        Slot("graph_arcs", "[G, 3] int32: source, next state, pdf"),
+        Slot("graph_probs", "[G] float64"),
+        Slot("graph_initial", "[H] float64"),
+        Slot("deriv_weights", "[N]: factor of each row's derivative", optional=True),
+        Slot("xent_output", "[N, D]: log-probabilities", optional=True),
+    ],
+    outputs=[
+        Slot("deriv", "[N, D]"),
+        Slot("totals", "[3]"),
+        Slot("xent_deriv", "[N, D]", optional=True),
+        Slot("xent_totals", "[2]", optional=True),
+    ],
+    attrs=[
+        AttrSpec("sequences", "int", "sequences side by side", minimum=1),
+        AttrSpec("end_to_end", "bool", "an FST for each sequence", default=False),
+        AttrSpec("l2_regularize", "float", "of the output", default=0.0, minimum=0),
+        AttrSpec(
+            "out_of_range_regularize", "float", "of outputs beyond 30", default=0.01, minimum=0
+        ),
+        AttrSpec("leaky_hmm_coefficient", "float", "above 0, below 1", default=1e-5, minimum=0),
+        AttrSpec("xent_regularize", "float", "scale of xent_deriv", default=0.0, minimum=0),
+    ],
+    source="Kaldi: chain/chain-training.cc, nnet3/nnet-chain-training.cc",
+    shape=_rule,
+    no_gradient="it gives the derivative itself",
+    random=True,
+)
+
+
+@chain.kernel
+def _(k: Any) -> Callable[[], Any]:
+    xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
+    attrs, state = k.attrs, k.state
+    options = ChainOptions(
+        attrs["l2_regularize"],
+        attrs["out_of_range_regularize"],
+        attrs["leaky_hmm_coefficient"],
+        attrs["xent_regularize"],
+    )
+    xent = k.get("xent_output")
+    row_weights = k.get("deriv_weights")
+    sequences, (rows, pdfs) = attrs["sequences"], output.shape
+    held: dict[str, Any] = {}
+
+    def host(names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        arrays = {name: k[name] for name in names}
+        return arrays if xp is np else {name: a.get() for name, a in arrays.items()}
+
+    def compute() -> None:
+        if not held:  # the graph stays the same
+            held["graph"] = graph_of(host(_GRAPH), pdfs)
+        supervision = supervision_of(
+            host(_SUPERVISION), sequences, rows // sequences, pdfs, attrs["end_to_end"]
+        )
+        penalize = bool(options.out_of_range_regularize and float(state.generator.random()) < 0.5)
+        found = chain_objective(
+            *(options, held["graph"], supervision, output),
+            xent=xent is not None,
+            penalize=penalize,
+            xp=xp,
+        )
+        deriv[...] = found.deriv
+        totals[0], totals[1], totals[2] = found.weight, found.objective, found.l2_term
+        if row_weights is not None:
+            xp.multiply(deriv, row_weights[:, None], out=deriv)
+        if xent is not None:
+            xent_deriv = k["xent_deriv"]
+            k["xent_totals"][0] = found.weight
+            k["xent_totals"][1] = xp.vdot(xent, found.xent_deriv)
+            xp.multiply(found.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
+            if row_weights is not None:
+                xp.multiply(xent_deriv, row_weights[:, None], out=xent_deriv)
+
+    return compute

@@ -1,0 +1,117 @@
+"""The operator of the LF-MMI objective: sums over all paths, from variables of padded arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import opscope.nnet3.compute  # noqa: F401 - registers the operators
+from chain_graphs import brute_force, leaky_paths, paths, random_hmm, random_supervision
+from op_test import Case, OpTest
+from opscope.framework.errors import ShapeError
+from opscope.nnet3.chain.arrays import graph_arrays, supervision_arrays, supervision_of
+from opscope.nnet3.chain.denominator import DenominatorGraph
+from opscope.nnet3.chain.supervision import Supervision, merge_supervision
+
+FRAMES, PDFS, LEAKY = 3, 3, 0.1
+
+
+class TestChainObjective(OpTest):
+    type = "nnet3.chain_objective"
+    exact_dtype = ("totals", "xent_totals")
+    empty = False
+    tolerance = 1e-4
+    tolerance64 = 1e-6  # weights of arcs are float32 in files
+
+    def cases(self, rng):
+        graph = DenominatorGraph.of_fst(random_hmm(rng, states=3), PDFS)
+        parts = [random_supervision(rng, FRAMES, weight=0.5) for _ in range(2)]
+        loops = [
+            Supervision(0.5, 1, FRAMES, PDFS, e2e_fsts=[random_hmm(rng, states=n)]) for n in (2, 3)
+        ]
+        attrs = {
+            "sequences": 2,
+            "leaky_hmm_coefficient": LEAKY,
+            "out_of_range_regularize": 0.0,
+            "l2_regularize": 0.3,
+            "xent_regularize": 0.25,
+        }
+        for several, e2e in ((parts, False), (loops, True)):
+            inputs = {
+                "output": rng.normal(size=(2 * FRAMES, PDFS)),
+                **supervision_arrays(merge_supervision(several)),
+                **graph_arrays(graph),
+            }
+            yield Case(inputs, attrs | {"end_to_end": e2e})
+            more = {
+                "deriv_weights": rng.uniform(size=2 * FRAMES),
+                "xent_output": rng.normal(size=(2 * FRAMES, PDFS)),
+            }
+            yield Case(inputs | more, attrs | {"end_to_end": e2e})
+
+    def reference(self, inputs, attrs):
+        output = inputs["output"].reshape(FRAMES, 2, PDFS)
+        supervision = supervision_of(inputs, 2, FRAMES, PDFS, attrs["end_to_end"])
+        columns = inputs["graph_arcs"].T
+        graph = DenominatorGraph(
+            len(inputs["graph_initial"]),
+            PDFS,
+            *columns,
+            inputs["graph_probs"],
+            inputs["graph_initial"],
+        )
+        everything = leaky_paths(graph, FRAMES, LEAKY)
+        if attrs["end_to_end"]:
+            sums = [
+                brute_force(paths(fst, FRAMES), output[:, s])
+                for s, fst in enumerate(supervision.fsts)
+            ]
+        else:  # the sequences follow each other in one FST
+            one_by_one = output.transpose(1, 0, 2).reshape(-1, PDFS)
+            total, posterior = brute_force(paths(supervision.fst, 2 * FRAMES), one_by_one)
+            sums = [(total, posterior[:FRAMES]), (0.0, posterior[FRAMES:])]
+        others = [brute_force(everything, output[:, s]) for s in range(2)]
+        objective = sum(ours[0] - theirs[0] for ours, theirs in zip(sums, others, strict=True))
+        wanted = np.stack([posterior for _, posterior in sums], axis=1).reshape(-1, PDFS)
+        found = np.stack([posterior for _, posterior in others], axis=1).reshape(-1, PDFS)
+        flat = inputs["output"]
+        deriv = 0.5 * (wanted - found) - 0.5 * 0.3 * flat
+        weights = inputs.get("deriv_weights", np.ones(len(flat)))[:, None]
+        l2 = -0.5 * 0.5 * 0.3 * (flat**2).sum()
+        result = {
+            "deriv": weights * deriv,
+            "totals": np.array([0.5 * len(flat), 0.5 * objective, l2]),
+        }
+        if "xent_output" in inputs:
+            xent = 0.5 * wanted
+            result["xent_deriv"] = 0.25 * weights * xent
+            result["xent_totals"] = np.array(
+                [0.5 * len(flat), (xent * inputs["xent_output"]).sum()]
+            )
+        return result
+
+    def test_refuses(self):
+        rng = np.random.default_rng(0)
+        case = next(iter(self.cases(rng)))
+        odd = {**case.inputs, "output": np.zeros((5, PDFS))}
+        self.refuses("no whole number of frames of 2", odd, case.attrs)
+        self.refuses("output", {**case.inputs, "output": np.zeros(6)}, case.attrs)
+
+
+def test_few_sizes_for_many_supervisions():
+    rng = np.random.default_rng(0)
+    sizes = set()
+    for frames in range(2, 60):
+        supervision = random_supervision(rng, frames)
+        arrays = supervision_arrays(supervision)
+        sizes.add(tuple(array.shape for array in arrays.values()))
+        again = supervision_of(arrays, 1, frames, 3, False)
+        for name in ("ilabel", "weight", "nextstate", "final", "begin"):
+            np.testing.assert_array_equal(getattr(again.fst, name), getattr(supervision.fst, name))
+    assert len(sizes) < 30
+
+
+def test_the_number_of_graphs_must_fit():
+    arrays = supervision_arrays(random_supervision(np.random.default_rng(0)))
+    with pytest.raises(ShapeError, match="2 sequences with 1 FSTs"):
+        supervision_of(arrays, 2, 3, 3, True)
