@@ -79,6 +79,8 @@ _SLOTS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
     "NoOperation": ({}, {}),
     "NoOperationPermanent": ({}, {}),
     "NoOperationMarker": ({}, {}),
+    "NoOperationLabel": ({}, {}),
+    "GotoLabel": ({}, {}),
 }
 _ATTRS: Final = {
     "alpha": "float",

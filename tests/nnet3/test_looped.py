@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opscope.framework.errors import FormatError, OpscopeError, ShapeError, VariableError
+from opscope.nnet3 import command_dialect
+from opscope.nnet3.checker import check_computation
 from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from opscope.nnet3.looped import (
     compile_looped,
@@ -97,6 +99,16 @@ def test_the_loop_in_kaldis_notation():
     assert lines[-1] == f"c{len(lines) - 1}: goto c{label}"
     assert ".swap(" in lines[-2]
     assert sum("segment separator" in line for line in lines[label:]) == 1
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_loop_passes_the_checker_and_is_described(name):
+    topology = net(NETS[name]).topology()
+    computation = loop_computation(topology, looped_requests(3, 5, 4))
+    check_computation(computation, rewrites=True)
+    description = command_dialect.to_desc(computation)
+    read = command_dialect.from_desc(description, topology)
+    assert read.to_kaldi() == computation.to_kaldi()
 
 
 def test_subsampling_and_more_left_context():
