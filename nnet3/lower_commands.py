@@ -265,7 +265,9 @@ class Lowering:
         """The component's operators, arguments for them, and the shapes of what is trained."""
         node = self.nodes[c.node]
         name = node.component_name
-        ops = self.ops.setdefault(name, ComponentOps(node.component))
+        ops = self.ops.get(name)
+        if ops is None:
+            ops = self.ops[name] = ComponentOps(node.component)
         indexes = self.computation.precomputed[c.precomputed]
         rows = self._rows_out(c)
         recipe = ops.recipe(indexes, rows)
@@ -284,6 +286,7 @@ class Lowering:
             "parameters": name,
             "indexes": indexes,
             "rows": rows,
+            "rename": self.arrays[name],
         }
         return ops, common, {field: a.shape for field, a in recipe.parameters.items()}
 
@@ -330,23 +333,13 @@ class Lowering:
                 self._declare_state(FROZEN, np.zeros(1, np.float32))
         return name
 
-    def _extend(self, name: str, made: list[pb.OpDesc]) -> None:
-        """Adds operators of a component, its arrays under their own names."""
-        names = self.arrays[name]
-        for op in made:
-            for slot in (*op.inputs, *op.outputs):
-                for i, var in enumerate(slot.vars):
-                    if var in names:
-                        slot.vars[i] = names[var]
-        self.net.ops.extend(made)
-
     def _propagate(self, c: Command) -> None:
         ops, common, _ = self._component(c)
         states = self._statistics(common["parameters"], c, c.store_stats)
         x, out = self.names[c.source], self.names[c.target]
         made = ops.propagate(x, out, states=states, **common)
         self.forward[c.step] = x, out, self._rows_out(c)
-        self._extend(common["parameters"], made)
+        self.net.ops.extend(made)
 
     def _backprop(self, c: Command) -> None:
         ops, common, trained = self._component(c)
@@ -374,7 +367,7 @@ class Lowering:
             for field, shape in trained.items():
                 gradient = grad_name(f"{name}/{field}")
                 self.net.vars.append(make_var(gradient, shape, "float32", pb.VarDesc.OUTPUT))
-        self._extend(name, made)
+        self.net.ops.extend(made)
 
     def _values(self, c: Command, ops: ComponentOps, common: dict[str, Any]) -> tuple[str, str]:
         """The variables of the values that a backprop reads; some only for their shape.
@@ -394,7 +387,7 @@ class Lowering:
                 made = ops.propagate(value_in, out, **common)
                 for op in made:
                     op.role = self.role
-                self._extend(common["parameters"], made)
+                self.net.ops.extend(made)
         return value_in or x, value_out or out
 
 

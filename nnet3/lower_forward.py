@@ -188,7 +188,7 @@ class _ForwardLowering(Lowering):
         source = self._get(self.computation.submatrices[c.source]) if c.source else ""
         target = self.computation.submatrices[c.target]
         out = self._name(target.cols)
-        self._extend(common["parameters"], ops.propagate(source, out, **common))
+        self.net.ops.extend(ops.propagate(source, out, **common))
         self._put(target, out)
 
 

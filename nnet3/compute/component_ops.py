@@ -36,6 +36,7 @@ from .lowering import (
 
 _SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
 """Components without an input: they alone must be told how many rows they make."""
+_GIVEN = frozenset({X, OUT, OUT_DERIV, IN_DERIV})
 
 
 def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
@@ -69,34 +70,50 @@ def _adding(steps: list[Step], write: str) -> list[Step]:
 
 
 class _Template:
-    """OpDescs made once, whose variables are named anew for every use."""
+    """OpDescs made once; each use names x, out, their derivatives and the temporaries.
 
-    def __init__(self, steps: list[Step], role: int) -> None:
-        self._ops: list[tuple[pb.OpDesc, list[list[str]]]] = []
-        symbols: dict[str, None] = {}
+    Args:
+        steps: what they are made of.
+        role: of the operators.
+        prefixes: for the names of all other variables, by kind.
+        rename: names in place of those that the prefixes give.
+    """
+
+    def __init__(
+        self, steps: list[Step], role: int, prefixes: Mapping[str, str], rename: Mapping[str, str]
+    ) -> None:
+        self._ops: list[tuple[pb.OpDesc, list[tuple[int, int, str]]]] = []
+        self._temporaries: dict[str, str] = {}
         for step in steps:
             op = make_op(step.type, step.inputs, step.outputs, step.attrs, role=role)
-            slots = [list(slot.vars) for slot in (*op.inputs, *op.outputs)]
-            symbols.update(dict.fromkeys(name for names in slots for name in names))
-            for slot in (*op.inputs, *op.outputs):
-                del slot.vars[:]
-            self._ops.append((op, slots))
-        fixed = (X, OUT, OUT_DERIV, IN_DERIV, EMPTY, FROZEN)
-        self._inner = [(name, *_kind(name)) for name in symbols if name not in fixed]
+            places = []
+            for number, slot in enumerate((*op.inputs, *op.outputs)):
+                for i, symbol in enumerate(slot.vars):
+                    if symbol in (EMPTY, FROZEN):
+                        continue
+                    if symbol in _GIVEN:
+                        places.append((number, i, symbol))
+                        continue
+                    kind, bare = _kind(symbol)
+                    if kind == "temporary":
+                        self._temporaries[symbol] = bare
+                        places.append((number, i, symbol))
+                    else:
+                        name = prefixes[kind] + bare
+                        slot.vars[i] = rename.get(name, name)
+            self._ops.append((op, places))
 
-    def use(self, names: dict[str, str], prefixes: Mapping[str, str]) -> list[pb.OpDesc]:
-        """The operators with `names` for x and out, and prefixes for all other variables."""
-        for symbol, kind, bare in self._inner:
-            names[symbol] = prefixes[kind] + bare
+    def use(self, names: dict[str, str], prefix: str) -> list[pb.OpDesc]:
+        """The operators with `names` for what is given, and a prefix for the temporaries."""
+        for symbol, bare in self._temporaries.items():
+            names[symbol] = f"{prefix}/{bare}"
         result = []
-        for template, slots in self._ops:
+        for template, places in self._ops:
             op = pb.OpDesc()
             op.CopyFrom(template)
-            used = iter(slots)
-            for slot in op.inputs:
-                slot.vars.extend([names[name] for name in next(used)])
-            for slot in op.outputs:
-                slot.vars.extend([names[name] for name in next(used)])
+            slots = (*op.inputs, *op.outputs)
+            for number, i, symbol in places:
+                slots[number].vars[i] = names[symbol]
             result.append(op)
         return result
 
@@ -113,10 +130,6 @@ def _kind(symbol: str) -> tuple[str, str]:
     if bare != symbol and "@" not in bare:
         return "parameter", bare
     return "temporary", symbol.removeprefix(TEMPORARY)
-
-
-def _prefixes(temporaries: str, parameters: str) -> dict[str, str]:
-    return {"temporary": temporaries + "/", "parameter": parameters + "."}
 
 
 class ComponentOps:
@@ -153,6 +166,7 @@ class ComponentOps:
         rows: int = -1,
         add: bool = False,
         states: str | None = None,
+        rename: Mapping[str, str] | None = None,
     ) -> list[pb.OpDesc]:
         """Operators that compute `out` from `x` (the same name: in place).
 
@@ -165,8 +179,10 @@ class ComponentOps:
             add: add to what `out` holds.
             states: prefix of the variables of the component's statistics, which are then added to;
                 see `states`.
+            rename: names in place of those with the prefixes `parameters` and `states`; always the
+                same for the same prefixes.
         """
-        key = ("forward", *self._key(indexes, rows), x == out, add, states is not None)
+        key = ("forward", *self._key(indexes, rows), x == out, add, parameters, states)
         if key not in self._templates:
             recipe = self.recipe(indexes, rows)
             steps = recipe.steps
@@ -176,9 +192,9 @@ class ComponentOps:
                 steps = _apart(steps, X, OUT)
             if add:
                 steps = _adding(steps, OUT)
-            self._templates[key] = _Template(steps, FORWARD)
-        prefixes = _prefixes(prefix, parameters) | {"state": f"{states}."}
-        return self._templates[key].use({X: x, OUT: out}, prefixes)
+            prefixes = {"parameter": f"{parameters}.", "state": f"{states}."}
+            self._templates[key] = _Template(steps, FORWARD, prefixes, rename or {})
+        return self._templates[key].use({X: x, OUT: out}, prefix)
 
     def backprop(
         self,
@@ -196,6 +212,7 @@ class ComponentOps:
         accumulate: bool = False,
         states: str | None = None,
         memory: str | None = None,
+        rename: Mapping[str, str] | None = None,
     ) -> list[pb.OpDesc]:
         """Operators that compute `in_deriv` and the gradient of the parameters.
 
@@ -208,13 +225,15 @@ class ComponentOps:
                 added to, and self-repair changes `in_deriv`.
             memory: prefix of the variables of natural gradient, which then makes the gradients of
                 components that have it; see `memory`. Without it all are plain gradients.
+            rename: as for `propagate`.
         """
         given = in_deriv is not None
         wanted = param_derivs is not None
         same = in_deriv == out_deriv
         base = self._key(indexes, rows)
         stats, natural = states is not None, memory is not None
-        key = ("backward", *base, wanted, given, same, add, accumulate, stats, natural)
+        prefixed = parameters, param_derivs, states, memory
+        key = ("backward", *base, given, same, add, accumulate, *prefixed)
         if key not in self._templates:
             recipe = self.recipe(indexes, rows)
             derivs = list(recipe.parameters) if wanted else []
@@ -226,16 +245,15 @@ class ComponentOps:
             if accumulate:
                 for name in derivs:
                     steps = _adding(steps, deriv_of(PARAMETER + name))
-            self._templates[key] = _Template(steps, BACKWARD)
-        prefixes = _prefixes(prefix, parameters)
-        prefixes |= {
-            "deriv": f"{param_derivs}.",
-            "state": f"{states}.",
-            "memory": f"{memory}.",
-        }
+            prefixes = {
+                "parameter": f"{parameters}.",
+                "deriv": f"{param_derivs}.",
+                "state": f"{states}.",
+                "memory": f"{memory}.",
+            }
+            self._templates[key] = _Template(steps, BACKWARD, prefixes, rename or {})
         names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
-        names |= {EMPTY: EMPTY, FROZEN: FROZEN}
-        return self._templates[key].use(names, prefixes)
+        return self._templates[key].use(names, prefix)
 
     def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables of the component's statistics with their values so far, float64."""
