@@ -7,7 +7,7 @@ Save functions of the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,18 @@ FIELDS: dict[str, list[Field]] = {
 }
 FIELDS["RandomSampleInclusionFrequency"] = FIELDS["RandomSample"]
 FIELDS["AveragePooling"] = FIELDS["MaxPooling"]
+
+
+def register_fields(operation: str, fields: Iterable[Field]) -> None:
+    """Say what nodes of a user's kind store, in file order. Kinds without fields store nothing but
+    their name and inputs.
+
+    Raises:
+        ValueError: the operation has a layout already.
+    """
+    if operation in FIELDS or operation in READ:
+        raise ValueError(f"{operation} has a layout already")
+    FIELDS[operation] = list(fields)
 
 
 def _read_slice(reader: BinaryReader, version: int) -> Values:

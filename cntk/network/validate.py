@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .network import Network
 
 Log = Callable[[str], None]
+_MOST_ELEMENTS = 1 << 62
 _GIVEN_SHAPE = ("LearnableParameter", "InputValue", "SparseInputValue", "PastValue", "FutureValue")
 
 
@@ -95,7 +96,7 @@ class _Validation:
     def __init__(self, order: list[Node], names: AxisNames, log: Log | None):
         self.order = order
         self.names = names
-        self.log = log or (lambda line: None)
+        self.log = log
         self.visited: set[int] = set()
 
     def _apply(self, node: Node, final: bool) -> bool:
@@ -110,6 +111,18 @@ class _Validation:
             node.needs_gradient = True
         return before != _state(node)
 
+    def _apply_logged(self, node: Node, first: bool, final: bool) -> bool:
+        shown = prototype(node)
+        try:
+            changed = self._apply(node, final)
+        except OpscopeError:
+            self.log(f"Validating --> {shown} FAILED")
+            raise
+        now = prototype(node)
+        if first or changed or shown != now:
+            self.log(f"Validating --> {now}")
+        return changed
+
     def run(self, first: bool, final: bool) -> int:
         """One pass; returns how many nodes need another."""
         left = 0
@@ -121,15 +134,9 @@ class _Validation:
             if node.inputs and not any(seen):
                 left += 1
                 continue
-            shown = prototype(node)
-            try:
-                changed = self._apply(node, final)
-            except OpscopeError:
-                self.log(f"Validating --> {shown} FAILED")
-                raise
-            now = prototype(node)
-            if first or changed or shown != now:
-                self.log(f"Validating --> {now}")
+            changed = (
+                self._apply_logged(node, first, final) if self.log else self._apply(node, final)
+            )
             self.visited.add(id(node))
             if final and changed:
                 raise node.error("its shape does not settle; a loop may need a known dimension")
@@ -146,7 +153,7 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
         ShapeError, CycleError, VariableError: with the place of the node that is wrong.
     """
     names = names or AxisNames()
-    log = log or (lambda line: None)
+    log, traced = log or (lambda line: None), log
     nodes = network.sorted_nodes()
     for node in nodes:
         for number, child in enumerate(node.inputs):
@@ -170,7 +177,7 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     network.loops = analysis.find_loops(starts)
     loop_lines(network.loops, log)
     network.order = analysis.evaluation_order(starts, network.loops)
-    run = _Validation(network.order, names, log)
+    run = _Validation(network.order, names, traced)
     number, left = 1, len(network.order)
     while left:
         log("")
@@ -185,7 +192,10 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     log("")
     run.run(number == 1, True)
     for node in network.order:
-        if rules.size(node.shape) == 0:
+        elements = rules.size(node.shape)
+        if elements == 0:
             raise node.error("the value has no elements")
+        if elements > _MOST_ELEMENTS:
+            raise node.error(f"the value has {elements} elements")
     log("")
     log("")
