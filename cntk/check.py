@@ -18,7 +18,7 @@ from .config.known import unknown_parameters
 from .config.parameters import ConfigParameters
 from .config.variables import resolve
 from .mel.parse import parse_mel_file
-from .models.v1 import read_model
+from .models.open_model import format_of, open_model
 from .ndl.builder import load_macro_files, parse_ndl_file
 from .ndl.evaluate import Evaluator
 from .ndl.parse import parse_ndl
@@ -62,14 +62,20 @@ def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] 
     """
     report = Report()
     path = Path(path)
-    check = _CHECKS.get(path.suffix.lower(), _check_config)
+    check = _CHECKS.get(path.suffix.lower())
+    if check is None:
+        check = _check_model if _is_binary(path) else _check_config
     with report.kept():
-        if path.suffix.lower() not in _CHECKS and path.is_file():
-            with path.open("rb") as file:
-                if b"\0" in file.read(64):
-                    check = _check_model
         check(path, parse_only, extra, report)
     return report
+
+
+def _is_binary(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return format_of(file.read(1 << 16)) is not None
+    except OSError:
+        return False
 
 
 def _check_config(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
@@ -167,13 +173,11 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
-    report.networks[path.stem] = read_model(path, validate=not parse_only)
+    report.networks[path.stem] = open_model(path, validate=not parse_only).network
 
 
 _CHECKS = {
     ".ndl": _check_ndl,
     ".mel": _check_mel,
     ".bs": _check_brainscript,
-    ".model": _check_model,
-    ".dnn": _check_model,
 }

@@ -3,6 +3,8 @@ place, the line and a caret."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from ..framework.errors import OpscopeError
@@ -68,13 +70,17 @@ def check(files: tuple[str, ...], parse_only: bool) -> None:
     Arguments with an equals sign are further parameters of the configs. The exit code is 0 only if
     there is nothing to tell.
     """
+    check_files(
+        [word for word in files if "=" not in word], parse_only, [w for w in files if "=" in w]
+    )
+
+
+def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[str] = ()) -> None:
+    """Print what is wrong with files; exit with code 1 if anything is."""
     from ..cntk.check import check_file
 
-    extra = [word for word in files if "=" in word]
     found = 0
     for file in files:
-        if "=" in file:
-            continue
         report = check_file(file, parse_only, extra)
         for severity, text in report.problems:
             click.echo(f"{severity}: {text}")

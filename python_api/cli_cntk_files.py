@@ -1,19 +1,29 @@
-"""What `opscope show` and `opscope verify` tell of CNTK's models and checkpoints."""
+"""What `opscope show` and `opscope verify` tell of CNTK's models, checkpoints and scripts."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+from ..cntk.check import ERROR, check_file
+from ..cntk.config.files import read_source
+from ..cntk.layout import format_text
 from ..cntk.models.checkpoint import read_checkpoint
 from ..cntk.models.open_model import format_of, open_model
 from ..cntk.network.dialect import DIALECT, from_desc, to_desc
+from ..cntk.network.network import Network
+from ..framework.errors import FormatError
+from ..framework.printer import net_text
 from ..proto import net_pb2 as pb
 
 _SNIFFED = 1 << 20
+_SCRIPTS = (".cntk", ".ndl", ".mel", ".bs")
 
 
 def kind_of_file(path: str) -> str:
-    """ "model", "v2 model" or "checkpoint"; empty for anything else."""
+    """ "model", "v2 model", "checkpoint" or "script" (by its name); empty for anything else."""
+    if path.lower().endswith(_SCRIPTS) and os.path.isfile(path):
+        return "script"
     try:
         with open(path, "rb") as file:
             return format_of(file.read(_SNIFFED)) or ""
@@ -22,17 +32,53 @@ def kind_of_file(path: str) -> str:
 
 
 def model_desc(path: str) -> pb.NetDesc:
-    """The network of a model, in the cntk dialect.
+    """The network of a model or script, in the cntk dialect.
 
     Raises:
-        FormatError: the file is damaged, or a checkpoint.
+        FormatError: the file is damaged, or a checkpoint, or a script of no or several networks.
         ShapeError: the network does not fit together.
     """
-    return to_desc(open_model(path).network)
+    if kind_of_file(path) != "script":
+        return to_desc(open_model(path).network)
+    networks = _networks(path)
+    if len(networks) != 1:
+        raise FormatError(f"{path}: describes {len(networks)} networks, one is needed")
+    return to_desc(next(iter(networks.values())))
 
 
-def listing(path: str) -> Iterator[str]:
-    """The lines that `opscope show` prints for a checkpoint."""
+def _networks(path: str) -> dict[str, Network]:
+    """The networks that a script describes.
+
+    Raises:
+        FormatError: with the first of its errors.
+    """
+    report = check_file(path)
+    for severity, text in report.problems:
+        if severity == ERROR:
+            raise FormatError(text)
+    return report.networks
+
+
+def listing(path: str, kind: str) -> Iterator[str]:
+    """The lines that `opscope show` prints for a checkpoint or a script."""
+    yield from _script_lines(path) if kind == "script" else _checkpoint_lines(path)
+
+
+def _script_lines(path: str) -> Iterator[str]:
+    """The networks of a config or an NDL file; of what has none, its own text in one layout."""
+    networks = _networks(path)
+    for number, (name, network) in enumerate(networks.items()):
+        if number:
+            yield ""
+        if len(networks) > 1:
+            yield f"{name}:"
+        yield net_text(to_desc(network)).rstrip("\n")
+    if not networks:
+        quotes = "\"'" if path.lower().endswith(".bs") else '"'
+        yield format_text(read_source(path).text, path, quotes).rstrip("\n")
+
+
+def _checkpoint_lines(path: str) -> Iterator[str]:
     state = read_checkpoint(path)
     yield f"checkpoint after {state.samples} samples"
     yield f"learning rate per sample {state.rate:.9g}, criterion {state.criterion:.9g}"

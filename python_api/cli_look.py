@@ -18,20 +18,20 @@ import click
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     """Print the net in FILE, one line an operator, or draw it.
 
-    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), or a model or checkpoint of
-    CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0). Of Kaldi's other files
-    (archives and script files, also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints
-    what they hold.
+    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a model or checkpoint of
+    CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0), or a config or script of CNTK (.cntk,
+    .ndl, .mel, .bs), whose networks are built. Of Kaldi's other files (archives and script files,
+    also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints what they hold.
     """
     from .cli_files import cntk_kind, kaldi_kind, read_desc
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
     cntk = cntk_kind(file)
-    if cntk == "checkpoint":
+    if cntk == "checkpoint" or (cntk == "script" and not (dot or svg)):
         from .cli_cntk_files import listing as cntk_listing
 
-        for line in cntk_listing(file):
+        for line in cntk_listing(file, cntk):
             click.echo(line)
         return
     kind = "" if dot or svg or cntk else kaldi_kind(file)
@@ -78,6 +78,11 @@ def verify(file: str) -> None:
         _verify_nnet3(file)
         return
     cntk = cntk_kind(file)
+    if cntk == "script":
+        from .cli_cntk import check_files
+
+        check_files([file])
+        return
     if cntk:
         from .cli_cntk_files import check as check_cntk
 

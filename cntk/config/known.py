@@ -81,9 +81,15 @@ def _unknown(section: ConfigParameters, used: set[str]) -> Iterator[str]:
             known = {**names, **_inside(inner)}
             for key in inner:
                 if key.lower() not in known and key.lower() not in used:
-                    message = f"unknown parameter {inner.path}:{key}{nearest(key, known.values())}"
+                    message = f"unknown parameter {inner.path}:{key}{_hint(key, known)}"
                     yield str(located(OpscopeError, message, inner.place(key)))
         yield from _unknown(inner, used)
+
+
+def _hint(key: str, known: dict[str, str]) -> str:
+    """The sections that know a name, or the names most like it here."""
+    homes = [name for name in _SECTIONS if key.lower() in KNOWN[name.lower()]]
+    return f" (it belongs in {' or '.join(homes)})" if homes else nearest(key, known.values())
 
 
 def _inside(section: ConfigParameters) -> dict[str, str]:

@@ -12,7 +12,8 @@ import numpy as np
 from ...framework.errors import FormatError, OpscopeError, VariableError, nearest
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
-from ..models.v1 import read_model, write_model
+from ..models.open_model import open_model
+from ..models.v1 import write_model
 from ..ndl.builder import parse_ndl_file
 from ..ndl.evaluate import Evaluator
 from ..ndl.macros import Macros
@@ -121,7 +122,7 @@ class Session:
         if not path.is_file():
             reason = "Is a directory" if path.is_dir() else "No such file or directory"
             raise located(FormatError, f"error opening file '{file}': {reason}", file.locate())
-        return read_model(path, validate=False)
+        return open_model(path, validate=False).network
 
     def snippet(self, file: Text, section: str | None) -> Network:
         """The network of an NDL file, or of one section of it."""

@@ -115,6 +115,8 @@ def test_truncated_real_files_are_reported_in_time(suffix, tmp_path):
 def test_names_that_inner_sections_know_are_known():
     text = "S = [ SGD = [ loadBestModel = true ; AutoAdjust = [ autoAdjustLR = none ] ; foo = 1 ] ]"
     assert len(list(unknown_parameters(parse_config(text)))) == 1
+    (text,) = unknown_parameters(parse_config("S = [ SGD = [ loadBestModel = true ] ]"))
+    assert "loadBestModel (it belongs in AutoAdjust)" in text
 
 
 class TestLayout:

@@ -66,3 +66,15 @@ def test_format(call, tmp_path):
     assert out == CONFIG.replace("  y =", "    y =")
     assert call("format", "--in-place", "a.cntk")[:2] == (0, "")
     assert (tmp_path / "a.cntk").read_text() == out
+
+
+def test_show_and_verify(call, tmp_path):
+    (tmp_path / "b.cntk").write_text(CONFIG.replace("$dim$", "3"))
+    (tmp_path / "m.ndl").write_text("A(x) = Tanh(x)\n")
+    show = CliRunner().invoke(main, ["show", "b.cntk"])
+    assert show.exit_code == 0
+    assert "cntk.Tanh" in show.stdout
+    assert CliRunner().invoke(main, ["show", "--dot", "b.cntk"]).stdout.startswith("digraph")
+    assert CliRunner().invoke(main, ["show", "m.ndl"]).stdout == "A(x) = Tanh(x)\n"
+    assert CliRunner().invoke(main, ["verify", "b.cntk"]).exit_code == 0
+    assert CliRunner().invoke(main, ["verify", "a.cntk"]).exit_code == 1
