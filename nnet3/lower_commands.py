@@ -144,13 +144,17 @@ class Lowering:
         if self.computation.is_whole(number):
             self.names[number] = base
             return
-        name = f"{base}.s{number}"
-        var = make_var(name, (s.rows, s.cols), "float32")
-        var.view.base = base
-        var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
-        var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
-        self.net.vars.append(var)
-        self.names[number] = name
+        name = self.names[number] = f"{base}.s{number}"
+        view = pb.VarDesc.View(
+            base=base,
+            row_begin=s.row,
+            row_end=s.row + s.rows,
+            col_begin=s.col,
+            col_end=s.col + s.cols,
+        )
+        self.net.vars.add(
+            name=name, dtype=pb.FLOAT32, dims=(s.rows, s.cols), has_dims=True, view=view
+        )
 
     def _lower(self, command: Command) -> None:
         """Operators of one command.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -304,14 +305,30 @@ def _asked_for(steps: list[Step], wanted: list[str]) -> list[Step]:
     return left
 
 
+_MOST_KEPT = 1 << 16  # bytes of a net whose gradient operators are kept
+
+
 def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
-    """Steps by the gradient makers of the recipe's operators."""
+    """Steps by the gradient makers of the recipe's operators.
+
+    The same operators, with the same attributes, have the same steps: components of one type and
+    shape share them.
+    """
     net = pb.NetDesc()
     for name in (X, *(PARAMETER + name for name in recipe.parameters | recipe.constants)):
         net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
     for step in recipe.steps:
         net.ops.append(make_op(step.type, step.inputs, step.outputs, step.attrs))
-    result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=wanted, required=False)
+    data = net.SerializeToString(deterministic=True)
+    make = _gradients if len(data) <= _MOST_KEPT else _gradients.__wrapped__
+    return list(make(data, tuple(wanted)))
+
+
+@lru_cache(maxsize=1024)
+def _gradients(data: bytes, wanted: tuple[str, ...]) -> tuple[Step, ...]:
+    """Steps of the net that the bytes hold."""
+    net = pb.NetDesc.FromString(data)
+    result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
     steps = [
         Step(
@@ -325,7 +342,7 @@ def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
         steps.append(Step("assign", {"x": (OUT_DERIV,)}, {"out": (IN_DERIV,)}, {}))
-    return [_without_shapes(step.renamed(renames)) for step in steps]
+    return tuple(_without_shapes(step.renamed(renames)) for step in steps)
 
 
 def _without_shapes(step: Step) -> Step:
