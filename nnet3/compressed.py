@@ -16,6 +16,7 @@ values.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,22 @@ class CompressedMatrix:
             starts = np.arange(0, table.size, 256, dtype=np.int32)[:, None]
             values = table.ravel().take(codes + starts)
         return np.ascontiguousarray(values.T)
+
+
+def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:
+    """The values of several matrices one below the other, float32.
+
+    Those of the layout `CM` and of equal sizes, as the features of a minibatch are, take little
+    more time together than one alone.
+    """
+    shape, layout = matrices[0].shape, matrices[0].layout
+    if layout != "CM" or any((m.shape, m.layout) != (shape, layout) for m in matrices):
+        return np.concatenate([matrix.decompress() for matrix in matrices])
+    rows, columns = shape
+    corners = np.concatenate([_corner_values(m.quartiles, m.least, m.range) for m in matrices])
+    codes = np.concatenate([m.elements.T for m in matrices])
+    values = _between(corners[..., None], codes).reshape(len(matrices), columns, rows)
+    return np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, columns)
 
 
 def _range_of(matrix: np.ndarray, method: Compression) -> tuple[np.float32, np.float32]:

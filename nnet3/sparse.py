@@ -83,6 +83,9 @@ class SparseMatrix:
             FormatError: something else stands there, it is cut off, or a column does not exist.
         """
         rows = _row_count(reader)
+        uniform = _read_uniform(reader, rows) if reader.binary and rows else None
+        if uniform is not None:
+            return uniform
         dims, parts = [], []
         for _ in range(rows):
             start = reader.offset
@@ -195,6 +198,33 @@ def _wrong_pair(reader: Reader, text: bytes, start: int) -> FormatError:
                 f"{what} was expected here, but this is {shown!r}", start + match.start()
             )
     return reader.error("pairs were expected here", start)
+
+
+def _read_uniform(reader: Reader, rows: int) -> SparseMatrix | None:
+    """All rows at once where each has as many elements as the first, as class labels have; else
+    None, and the reader stays where it is."""
+    start = reader.offset
+    head = bytes(reader.data[start : start + _ROW_HEADER.size])
+    if len(head) < _ROW_HEADER.size:
+        return None
+    mark, four, dim, also_four, count = _ROW_HEADER.unpack(head)
+    size = _ROW_HEADER.size + count * _PAIRS[4].itemsize
+    if (mark, four, also_four) != (b"SV ", 4, 4) or count < 0:
+        return None
+    if rows * size > reader.remaining():
+        return None
+    row = np.dtype([("head", f"V{_ROW_HEADER.size}"), ("pairs", _PAIRS[4], (count,))])
+    found = np.frombuffer(reader.data, row, rows, start)
+    pairs = found["pairs"].reshape(-1)
+    columns = pairs["index"].astype(np.int32)
+    same = (found["head"] == found["head"][0]).all()
+    if not same or (pairs["i"] != 4).any() or (pairs["f"] != 4).any():
+        return None
+    if (columns < 0).any() or (columns >= dim).any():
+        return None
+    reader.offset = start + rows * size
+    dims, starts = np.full(rows, dim, np.int32), count * np.arange(rows + 1, dtype=np.int64)
+    return SparseMatrix(dims, starts, columns, pairs["value"].astype(np.float32))
 
 
 def _row_count(reader: Reader) -> int:

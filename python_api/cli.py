@@ -47,6 +47,7 @@ _COMMANDS = {
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }
 
+_LONG = 5  # lines of an error that are not put into one
 _OWN = frozenset({"nnet3-compile", "nnet3-xconfig-to-config"})
 
 
@@ -84,7 +85,9 @@ class _Commands(click.Group):
         except OpscopeError as error:
             if ctx.params.get("debug"):
                 raise
-            click.echo(f"error: {'; '.join(str(error).splitlines())}", err=True)
+            lines = str(error).splitlines()
+            between = "; " if len(lines) < _LONG else "\n  "
+            click.echo(f"error: {between.join(lines)}", err=True)
             ctx.exit(1)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.errors import ShapeError
-from ..compressed import CompressedMatrix, Compression
+from ..compressed import CompressedMatrix, Compression, decompress_stacked
 from ..examples import NnetIo
 from ..posterior import Posterior
 from ..sparse import GeneralMatrix, SparseMatrix, to_dense
@@ -66,6 +66,8 @@ def stack_rows(matrices: Sequence[GeneralMatrix]) -> GeneralMatrix:
     if len(widths) > 1:
         raise ShapeError(f"matrices of {' and '.join(map(str, sorted(widths)))} columns")
     sparse = [matrix for matrix in matrices if isinstance(matrix, SparseMatrix)]
+    if all(isinstance(matrix, CompressedMatrix) for matrix in matrices):
+        return decompress_stacked(matrices)
     if len(sparse) < len(matrices):
         return np.concatenate([to_dense(matrix) for matrix in matrices])
     counts = np.concatenate([np.diff(matrix.starts) for matrix in sparse])

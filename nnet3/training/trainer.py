@@ -208,6 +208,16 @@ class NnetTrainer:
                 if rate_name(path) in self._shared:
                     self._fill(rate_name(path), part.learning_rate)
 
+    def set_dropout_proportion(self, proportion: float) -> None:
+        """Set the dropout proportion of all components from now on; steps are compiled anew."""
+        changed = False
+        for component in self.nnet.components.values():
+            if getattr(component, "dropout_proportion", proportion) != proportion:
+                component.dropout_proportion = proportion
+                changed = True
+        if changed:
+            self._steps = RecentCache(_CAPACITY)
+
     def store(self) -> None:
         """Put parameters and statistics back into the network."""
         for name, var in self._variables.items():
