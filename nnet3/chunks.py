@@ -254,7 +254,7 @@ class ChunkComputer:
         if begin >= 0 and end <= len(features):
             out[:] = features[begin:end]
         else:
-            np.take(features, np.arange(begin, end), axis=0, out=out, mode="clip")
+            out[:] = np.take(features, np.arange(begin, end), axis=0, mode="clip")
 
     def _ivector(self, chunk: Chunk, utterance: Utterance) -> np.ndarray:
         """The one iVector, or the online iVector for the middle of the chunk."""

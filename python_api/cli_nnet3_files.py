@@ -24,7 +24,7 @@ from ..nnet3.posterior import Posterior
 from ..nnet3.request import ComputationRequest
 from ..nnet3.sparse import SparseMatrix
 from ..nnet3.streams import Files
-from ..nnet3.table_kinds import Kind, guess_kind
+from ..nnet3.table_kinds import KINDS, Kind, guess_kind
 from ..nnet3.tables import ReadSpecifier, read_script, read_table
 from ..nnet3.xconfig import layer_types, xconfig_to_configs
 from ..proto import net_pb2 as pb
@@ -167,12 +167,20 @@ def _kind(specifier: ReadSpecifier) -> Kind | None:
     files = Files(None)
     if specifier.source == "scp":
         lines = read_script(files, specifier.name)
-        return guess_kind(files.reader(lines[0].name)) if lines else None
-    reader = files.reader(specifier.name)
-    if reader.at_end():
-        return None
-    reader.read_token()
-    return guess_kind(reader)
+        if not lines:
+            return None
+        reader = files.reader(lines[0].name)
+    else:
+        reader = files.reader(specifier.name)
+        if reader.at_end():
+            return None
+        reader.read_token()
+    kind = guess_kind(reader)
+    if not kind.name.startswith("token"):
+        return kind
+    if reader.peek_token() == "[":
+        KINDS["array"].read_value(reader)  # tells what is wrong with it
+    return KINDS["token_vector"]  # a later line may have more words
 
 
 def describe(value: Any) -> str:
@@ -192,7 +200,8 @@ def describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         what = "vector" if value.ndim == 1 else "matrix"
         return f"{what} {value.dtype}{list(value.shape)}{_range(value)}"
-    return f"{type(value).__name__} {value!r}"
+    words = value if isinstance(value, list) else [str(value)]
+    return " ".join(words)
 
 
 def _range(values: np.ndarray) -> str:

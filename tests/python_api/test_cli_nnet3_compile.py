@@ -115,7 +115,9 @@ def test_refusals(call):
         "nnet3-compile", "model.raw", "bad.txt", code=1
     )
     Path("far.txt").write_text("input input 0,0,0\noutput output 0,0,0\n")
-    assert "(0, -1, 0)" in call("nnet3-compile", "model.raw", "far.txt", code=1)
+    lines = call("nnet3-compile", "model.raw", "far.txt", code=1).splitlines()
+    assert "rows of 'input' that are not given: [(0,-1), (0,1)]" in lines[0]
+    assert len(lines) > 5 and "(0, -1, 0)" in lines[-1] + lines[-2]
     assert "frames is 0" in call("nnet3-compile", "model.raw", "--frames=0", code=1)
 
 

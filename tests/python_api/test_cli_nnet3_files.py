@@ -101,6 +101,15 @@ def test_verify_finds_damage(call):
     assert lines[1] == "warning: nan.ark: matrices differ in their columns: 2, 3"
 
 
+def test_text_tables(call):
+    Path("labels").write_text("a one\nb two three\n")
+    assert call("show", "ark:labels") == "a  one\nb  two three\n"
+    Path("wrong.ark").write_text("a [ 1 2 3\n  4 5 ]\n")
+    assert "wrong.ark: row 1 has 2 columns, the first one has 3" in call(
+        "show", "wrong.ark", code=1
+    )
+
+
 def test_single_values(call):
     Path("lda.mat").write_text(" [\n  1 2\n  3 4 ]\n")
     assert call("show", "lda.mat") == "matrix float32[2, 2]  1 .. 4\n"
