@@ -38,6 +38,11 @@ def in_order(*calls: Call | None) -> Call:
     return every
 
 
+def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
+    """A call for the products of two stacks of matrices, whose leading axes broadcast."""
+    return partial(xp.matmul, a, b, out=out)
+
+
 def same_memory(a: Any, b: Any) -> bool:
     """Whether two arrays are the same elements in the same places."""
     return (

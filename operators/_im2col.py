@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from ._calls import copying, in_order
+from ._calls import copying, in_order, stacked
 from ._windows import Axis, tap_spans
 
 Call = Callable[[], Any]
@@ -41,6 +41,7 @@ class Correlation:
         axes: windows along the spatial axes, one to three.
         large, small: shapes [N, C, *S] and [N, O, *P].
         groups: channels are split into so many independent convolutions.
+        multiply: makes the call for products of stacks of matrices, as `stacked` does.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Correlation:
         small: Sequence[int],
         groups: int,
         dtype: Any,
+        multiply: Callable[..., Call] = stacked,
     ) -> None:
+        self.multiply = partial(multiply, k.xp)
         self.k, self.xp, self.dtype, self.groups = k, k.xp, dtype, groups
         self.lifted = len(axes) == 1  # [N, C, L] is worked on as [N, C, 1, L]
         unit = (1,) if self.lifted else ()
@@ -202,11 +205,12 @@ class Correlation:
         _, rows, view = self._small
         bias = None if b is None else b.reshape(self.groups, 1, self.filters, 1)
         by_rows = self._by_rows(out, self.filters, self.small_dims)
-        matmul, add, copyto = xp.matmul, xp.add, xp.copyto
+        multiply = self.multiply(matrix, windows, rows)
+        add, copyto = xp.add, xp.copyto
 
         def run() -> None:
             pack()
-            matmul(matrix, windows, out=rows)
+            multiply()
             if bias is not None:
                 add(rows, bias, out=rows)
             copyto(by_rows, view)
@@ -236,11 +240,11 @@ class Correlation:
         total = self._turned[1] if self.batch_last else by_rows
         pairs = self._tap_views(view, total)
         finish = copying(xp, total, by_rows)
-        matmul, add = xp.matmul, xp.add
+        multiply, add = self.multiply(matrix, source, target), xp.add
 
         def run() -> None:
             pack()
-            matmul(matrix, source, out=target)
+            multiply()
             total.fill(0)
             for part, there in pairs:
                 add(there, part, out=there)
@@ -261,11 +265,11 @@ class Correlation:
         starts = range(0, self.positions, chunk)
         pieces = [
             (
-                windows[:, at : at + chunk],
-                small[:, at : at + chunk],
-                products[:, : self.positions - at],
+                self.multiply(windows[:, at : at + chunk], small[:, at : at + chunk], held),
+                held,
             )
             for at in starts
+            for held in (products[:, : self.positions - at],)
         ]
         weights = self._weights(out)
         order = (0, *range(3, weights.ndim), 2, 1)
@@ -274,13 +278,13 @@ class Correlation:
             total.reshape([weights.shape[axis] for axis in order]),
             weights.transpose(order),
         )
-        matmul, add, total_of = xp.matmul, xp.add, xp.sum
+        add, total_of = xp.add, xp.sum
 
         def run() -> None:
             target = total
-            for x, y, product in pieces:
-                matmul(x, y, out=product)
-                total_of(product, axis=1, out=target)
+            for multiply, held in pieces:
+                multiply()
+                total_of(held, axis=1, out=target)
                 if target is part:
                     add(total, part, out=total)
                 target = part
@@ -294,10 +298,10 @@ class Correlation:
         ones = xp.ones((self.inner, 1), self.dtype)
         sums = self.k.scratch((self.groups, self.positions, self.filters, 1), self.dtype)
         target = out.reshape(self.groups, self.filters, 1)
-        matmul, total_of = xp.matmul, xp.sum
+        multiply, total_of = self.multiply(rows, ones, sums), xp.sum
 
         def run() -> None:
-            matmul(rows, ones, out=sums)
+            multiply()
             total_of(sums, axis=1, out=target)
 
         return run

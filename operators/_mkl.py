@@ -22,7 +22,7 @@ import numpy as np
 from ..framework import team
 from ..framework.compiler import address
 from ..framework.openmp import load_openmp
-from . import matmul
+from . import _calls, matmul
 from ._calls import in_order
 
 _log = logging.getLogger(__name__)
@@ -125,6 +125,45 @@ def product(
     if a.size and b.size and (bias is None or by is None):
         call = _bind((a, b, out), (alpha, beta), bias)
     return call or matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+
+
+def stacked(xp: Any, a: Any, b: Any, out: Any) -> Callable[[], Any]:
+    """See `_calls.stacked`; products of small matrices are shared between threads one by one."""
+    lead = out.shape[:-2]
+    a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
+    arrays = a, b, out
+    call = None
+    if out.size and a.size and team.library() is not None:
+        call = _bind_stacks(arrays, list(np.ndindex(lead)))
+    return call or _calls.stacked(xp, *arrays)
+
+
+def _bind_stacks(
+    arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]
+) -> Callable[[], Any] | None:
+    first = tuple(array[places[0]] for array in arrays)
+    layouts = [_layout(array) for array in first]
+    if None in layouts or layouts[2][0] or len({array.dtype for array in arrays}) > 1:
+        return None
+    (transpose_a, lda), (transpose_b, ldb), (_, ldc) = layouts
+    (m, k), n = first[0].shape, first[1].shape[1]
+    if m * n * k >= _LARGE or max(m, n, k, lda, ldb, ldc) > _LARGEST:
+        return None
+    gemm = _gemm(
+        arrays[2].dtype.name, (transpose_a, transpose_b), (1.0, 0.0), (m, n, k, lda, ldb, ldc)
+    )
+    code = address(gemm.function)
+    parts = [
+        team.Part(code, (gemm.handle, *(_address_at(array, place) for array in arrays)))
+        for place in places
+    ]
+    share = team.parts_share(parts, len(places) * m * n * k, (gemm, arrays))
+    return team.run_together([share])
+
+
+def _address_at(stack: Any, place: tuple[int, ...]) -> int:
+    steps = zip(place, stack.strides, strict=False)
+    return stack.ctypes.data + sum(index * stride for index, stride in steps)
 
 
 def _bind(

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
 from ..framework.shape import ShapeArgs
-from ._calls import in_order
+from ._calls import in_order, stacked
 from ._im2col import Correlation
 from ._windows import DILATION, PADDING, PADDING_ALGORITHM, STRIDE, check_attrs, make_axes
 
@@ -52,19 +52,21 @@ def _rule(s: ShapeArgs) -> None:
     s.set("out", ((x[0], w[0], *out), dtype))
 
 
-def _correlation(k: Any, small: str) -> Correlation:
+def _correlation(k: Any, small: str, multiply: Any) -> Correlation:
     axes = make_axes(k.attrs, k.shape("w")[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
-    return Correlation(k, axes, k.shape("x"), k.shape(small), groups, dtype)
+    return Correlation(k, axes, k.shape("x"), k.shape(small), groups, dtype, multiply)
 
 
-def _forward(k: Any) -> Callable[[], Any]:
-    plan = _correlation(k, "out")
+def bind_conv(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of the family on top of products of stacks of matrices."""
+    plan = _correlation(k, "out", multiply)
     return in_order(plan.gather(k["x"]), plan.make_small(k["w"], k.get("b"), k["out"]))
 
 
-def _backward(k: Any) -> Callable[[], Any]:
-    plan = _correlation(k, "out_grad")
+def bind_conv_grad(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of its gradient on top of products of stacks of matrices."""
+    plan = _correlation(k, "out_grad", multiply)
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
     calls = [plan.load_small(k["out_grad"], edges=x_grad is not None)]
     if b_grad is not None:
@@ -91,8 +93,8 @@ def _register(rank: int) -> OperatorDef:
         attrs=[STRIDE, PADDING, PADDING_ALGORITHM, DILATION, GROUPS],
         shape=_rule,
     )
-    entry.kernel(_forward)
-    entry.backward("x", "w", "b")(_backward)
+    entry.kernel(bind_conv)
+    entry.backward("x", "w", "b")(bind_conv_grad)
     return entry
 
 

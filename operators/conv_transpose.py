@@ -8,7 +8,7 @@ from typing import Any
 
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
 from ..framework.shape import ShapeArgs
-from ._calls import in_order
+from ._calls import in_order, stacked
 from ._im2col import Correlation
 from ._windows import DILATION, PADDING, STRIDE, check_attrs, make_axes, per_axis
 from .conv import GROUPS
@@ -57,22 +57,24 @@ def _rule(s: ShapeArgs) -> None:
     s.set("out", ((x[0], filters, *out), dtype))
 
 
-def _correlation(k: Any, large: str) -> Correlation:
+def _correlation(k: Any, large: str, multiply: Any) -> Correlation:
     axes = make_axes(k.attrs, k.shape("w")[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
-    return Correlation(k, axes, k.shape(large), k.shape("x"), groups, dtype)
+    return Correlation(k, axes, k.shape(large), k.shape("x"), groups, dtype, multiply)
 
 
-def _forward(k: Any) -> Callable[[], Any]:
-    plan, b, out = _correlation(k, "out"), k.get("b"), k["out"]
+def bind_conv_transpose(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of the family on top of products of stacks of matrices."""
+    plan, b, out = _correlation(k, "out", multiply), k.get("b"), k["out"]
     bias = None
     if b is not None:
         bias = partial(k.xp.add, out, b.reshape(-1, *(1,) * (out.ndim - 2)), out=out)
     return in_order(plan.load_small(k["x"], edges=True), plan.make_large(k["w"], out), bias)
 
 
-def _backward(k: Any) -> Callable[[], Any]:
-    plan, out_grad = _correlation(k, "out_grad"), k["out_grad"]
+def bind_conv_transpose_grad(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of its gradient on top of products of stacks of matrices."""
+    plan, out_grad = _correlation(k, "out_grad", multiply), k["out_grad"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
     calls = []
     if x_grad is not None or w_grad is not None:
@@ -103,8 +105,8 @@ def _register(rank: int) -> OperatorDef:
         source="Zeiler et al. 2010, Deconvolutional networks",
         shape=_rule,
     )
-    entry.kernel(_forward)
-    entry.backward("x", "w", "b")(_backward)
+    entry.kernel(bind_conv_transpose)
+    entry.backward("x", "w", "b")(bind_conv_transpose_grad)
     return entry
 
 

@@ -17,14 +17,16 @@ import numpy as np
 
 from ..framework.registry import Kernel, lookup
 from . import _mkl, _panels
+from .conv import bind_conv, bind_conv_grad
+from .conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from .matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
 
 
-def _with_mkl(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+def _with_mkl(bind: Callable[..., Callable[[], Any]], multiply: Any = _mkl.product) -> Kernel:
     """The kernel `bind` with MKL's product; it declines where there is no MKL."""
 
     def kernel(k: Any) -> Callable[[], Any] | None:
-        return None if _mkl.library() is None else bind(k, _mkl.product)
+        return None if _mkl.library() is None else bind(k, multiply)
 
     return kernel
 
@@ -53,3 +55,16 @@ for _op_type, _bind in {
         lookup(_op_type).kernel(
             _with(_bind), device="cpu", dtypes=(np.float32, np.float64), library=_library
         )
+
+for _family, _binds in {
+    "conv": (bind_conv, bind_conv_grad),
+    "conv_transpose": (bind_conv_transpose, bind_conv_transpose_grad),
+}.items():
+    for _rank in (1, 2, 3):
+        for _ending, _bind in zip(("", "_grad"), _binds, strict=True):
+            lookup(f"{_family}{_rank}d{_ending}").kernel(
+                _with_mkl(_bind, _mkl.stacked),
+                device="cpu",
+                dtypes=(np.float32, np.float64),
+                library="mkl",
+            )
