@@ -91,28 +91,32 @@ class _Expander:
     def __init__(self, computation: Computation, count: int):
         self.before = computation
         self.count = count
-        self.strides = [1]
-        known: dict[int, int] = {}  # many matrices share their indexes
-        for matrix in computation.matrices[1:]:
-            name = id(matrix.indexes)
-            if name not in known:
-                known[name] = 0 if matrix.indexes is None else n_stride(matrix.indexes)
-                if not known[name] or matrix.indexes[-1, 0] != _FEW - 1:  # type: ignore[index]
-                    raise _IrregularError
-            self.strides.append(known[name])
+        self._lists: dict[int, tuple[int, np.ndarray]] = {}
+        strides = [1, *(self._list(matrix.indexes)[0] for matrix in computation.matrices[1:])]
         self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         submatrices = computation.submatrices
-        self.stride = np.array([self.strides[s.matrix] for s in submatrices])
+        self.stride = np.array([strides[s.matrix] for s in submatrices])
         for s, stride in zip(submatrices[1:], self.stride[1:].tolist(), strict=True):
             if s.row % (_FEW * stride) or s.rows % (_FEW * stride):
                 raise _IrregularError
+
+    def _list(self, indexes: np.ndarray | None) -> tuple[int, np.ndarray]:
+        """The stride of a list of indexes, and the list for all sequences; many share one list."""
+        found = self._lists.get(id(indexes))
+        if found is None:
+            stride = 0 if indexes is None else n_stride(indexes)
+            if indexes is None or not stride or indexes[-1, 0] != _FEW - 1:
+                raise _IrregularError
+            found = stride, _with_sequences(indexes, stride, self.count)
+            self._lists[id(indexes)] = found
+        return found
 
     def expanded(self) -> Computation:
         """See `expand`."""
         before, count = self.before, self.count
         result = replace(
             before,
-            matrices=[before.matrices[0], *map(self._matrix, range(1, len(before.matrices)))],
+            matrices=[before.matrices[0], *map(self._matrix, before.matrices[1:])],
             submatrices=[
                 s._replace(row=s.row // _FEW * count, rows=s.rows // _FEW * count)
                 for s in before.submatrices
@@ -124,9 +128,8 @@ class _Expander:
         self._precompute(result)
         return result
 
-    def _matrix(self, number: int) -> MatrixInfo:
-        matrix = self.before.matrices[number]
-        indexes = _with_sequences(matrix.indexes, self.strides[number], self.count)  # type: ignore[arg-type]
+    def _matrix(self, matrix: MatrixInfo) -> MatrixInfo:
+        indexes = self._list(matrix.indexes)[1]
         return replace(matrix, rows=len(indexes), indexes=indexes)
 
     def _precompute(self, result: Computation) -> None:
@@ -134,12 +137,7 @@ class _Expander:
             number = command.precomputed
             if command.type != "Propagate" or not number:
                 continue
-            sides = []
-            for indexes in self.before.step_indexes[command.step]:
-                stride = n_stride(indexes)
-                if not stride:
-                    raise _IrregularError
-                sides.append(_with_sequences(indexes, stride, self.count))
+            sides = (self._list(indexes)[1] for indexes in self.before.step_indexes[command.step])
             component = result.topology.nodes[command.node].component
             result.precomputed[number] = precompute_indexes(component, *sides)
 
