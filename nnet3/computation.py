@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class SubMatrix(NamedTuple):
     cols: int
 
 
-@dataclass
+@dataclass(slots=True)
 class Command:
     """One command. It is not changed once it is made; see `changed`.
 
@@ -68,10 +69,13 @@ class Command:
 
     def changed(self, **values: Any) -> Command:
         """A command that differs in these attributes."""
-        result = object.__new__(Command)
-        result.__dict__.update(self.__dict__)
-        result.__dict__.update(values)
+        result = Command(*_fields_of(self))
+        for name, value in values.items():
+            setattr(result, name, value)
         return result
+
+
+_fields_of = attrgetter(*Command.__dataclass_fields__)
 
 
 @dataclass

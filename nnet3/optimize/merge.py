@@ -37,6 +37,7 @@ class _Merger:
         for number, s in enumerate(computation.submatrices):
             self.parts[s.matrix].append(number)
         self.flags = access_table(computation).flags
+        self.zeroings = {i for i, c in enumerate(computation.commands) if is_zeroing(c)}
         self.candidates = [
             (number, *pair)
             for number, command in enumerate(computation.commands)
@@ -79,18 +80,32 @@ class _Merger:
         submatrices = self.computation.submatrices
         return submatrices[a].matrix == submatrices[b].matrix
 
-    def _is_dirty(self, number: int) -> bool:
+    def _is_dirty(self, part: SubMatrix) -> bool:
+        merged = self.dirty.get(part.matrix)
+        if merged is None:
+            return False
         submatrices = self.computation.submatrices
-        mine = submatrices[number]
-        return any(overlap(submatrices[s], mine) for s in self.dirty.get(mine.matrix, ()))
+        return any(overlap(submatrices[s], part) for s in merged)
+
+    def _is_first(self, number: int, part: SubMatrix) -> bool:
+        """Whether a command is the first, zeroing aside, that touches a sub-matrix."""
+        submatrices = self.computation.submatrices
+        for other, s, _ in self.analysis.of_matrix[part.matrix]:
+            if other >= number:
+                return True
+            if other not in self.zeroings and overlap(submatrices[s], part):
+                return False
+        return True
 
     def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
         computation, analysis, never = self.computation, self.analysis, (False, False)
         a, b = computation.submatrices[source], computation.submatrices[target]
-        if a.matrix == b.matrix or self._is_dirty(source) or self._is_dirty(target):
+        if a.matrix == b.matrix or self._is_dirty(a) or self._is_dirty(b):
             return never
         whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
+        if not (whole_a or whole_b):
+            return never
         given, taken = analysis.given, analysis.taken
         if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
             return never
@@ -101,7 +116,7 @@ class _Merger:
         right = self.options.allow_right_merge and whole_a
         left &= whole_a or not computation.matrices[b.matrix].contiguous
         right &= whole_b or not computation.matrices[a.matrix].contiguous
-        if not (left or right) or analysis.first_use(target) != number:
+        if not (left or right) or not self._is_first(number, b):
             return never
         command = computation.commands[number]
         if command.type == "MatrixCopy" and command.alpha == 1:
@@ -133,7 +148,7 @@ class _Merger:
         if given:
             analysis.allocated[home.matrix] = analysis.allocated[old]
         listed = analysis.of_matrix[dismissed]
-        if listed and is_zeroing(commands[listed[0][0]]):
+        if listed and listed[0][0] in self.zeroings:
             self._drop(listed[0][0])
         for s in self.parts[old]:
             part = submatrices[s]
