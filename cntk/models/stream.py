@@ -196,29 +196,29 @@ class BinaryWriter:
     """
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
 
     def bytes(self) -> bytes:
-        return b"".join(self._parts)
+        return b"".join(self.parts)
 
     def number(self, kind: str, value: Any) -> None:
         self._pack(_NUMBERS[kind], value)
 
     def _pack(self, layout: struct.Struct, *values: Any) -> None:
         try:
-            self._parts.append(layout.pack(*values))
+            self.parts.append(layout.pack(*values))
         except (struct.error, OverflowError) as error:
             raise FormatError(f"{values} cannot be stored: {error}") from None
 
     def wide(self, text: str) -> None:
         if "\0" in text:
             raise FormatError(f"{text!r} cannot be stored: it holds a zero character")
-        self._parts.append(text.encode("utf-16-le", errors="surrogatepass") + b"\0\0")
+        self.parts.append(text.encode("utf-16-le", errors="surrogatepass") + b"\0\0")
 
     marker = wide
 
     def narrow(self, text: str) -> None:
-        self._parts.append(text.encode("utf-8", errors="surrogateescape") + b"\0")
+        self.parts.append(text.encode("utf-8", errors="surrogateescape") + b"\0")
 
     def shape(self, dims: Sequence[int]) -> None:
         self._pack(struct.Struct(f"<{len(dims) + 1}I"), len(dims), *dims)
@@ -241,5 +241,5 @@ class BinaryWriter:
         self.number("int32", 0)
         self.number("uint64", rows)
         self.number("uint64", columns)
-        self._parts.append(value.astype(dtype).tobytes(order="F"))
+        self.parts.append(value.astype(dtype).tobytes(order="F"))
         self.marker("EMAT")

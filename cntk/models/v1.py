@@ -165,7 +165,7 @@ def _read_value(reader: BinaryReader, node: Node) -> None:
     elif node.is_parameter:
         value = reader.matrix()
         shape = node.attributes["shape"]
-        if value.size != rules.size(shape) or value.shape[0] != shape[0]:
+        if value.size != rules.size(shape):
             raise reader.error(
                 f"parameter {node.name!r}: a matrix of {value.shape[0]} x {value.shape[1]} for"
                 f" [{rules.text(shape)}]",
@@ -229,9 +229,9 @@ def write_model(network: Network, path: PathLike, version: int = layouts.CURRENT
         SaveError: the file cannot be written.
         VariableError: a parameter has no value yet.
     """
-    data = format_model(network, version)
+    writer = _written(network, version)
     with atomic_file(path) as file:
-        file.write(data)
+        file.writelines(writer.parts)
 
 
 def format_model(network: Network, version: int = layouts.CURRENT_VERSION) -> bytes:
@@ -241,6 +241,10 @@ def format_model(network: Network, version: int = layouts.CURRENT_VERSION) -> by
         VariableError: a parameter has no value yet.
         FormatError: this version cannot be written.
     """
+    return _written(network, version).bytes()
+
+
+def _written(network: Network, version: int) -> BinaryWriter:
     if not layouts.OLDEST_WRITTEN <= version <= layouts.CURRENT_VERSION:
         raise FormatError(
             f"models of version {version} are not written, only {layouts.OLDEST_WRITTEN} to"
@@ -277,7 +281,7 @@ def format_model(network: Network, version: int = layouts.CURRENT_VERSION) -> by
         writer.marker(f"E{section}")
     writer.marker("ERootNodes")
     writer.marker("ECN")
-    return writer.bytes()
+    return writer
 
 
 def _write_node(writer: BinaryWriter, node: Node, element: str, version: int) -> None:

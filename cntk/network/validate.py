@@ -197,5 +197,7 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
             raise node.error("the value has no elements")
         if elements > _MOST_ELEMENTS:
             raise node.error(f"the value has {elements} elements")
+        if node.kind.precompute and node.value is not None and node.value.size == elements:
+            node.value = node.value.reshape(node.shape, order="F")  # files hold it as a matrix
     log("")
     log("")

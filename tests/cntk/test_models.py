@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from damage import check_damaged
 from opscope.cntk.models.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
@@ -12,7 +14,7 @@ from opscope.cntk.models.v1 import format_model, parse_model, read_model, write_
 from opscope.cntk.network.dialect import from_desc, parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import FormatError, SaveError, VariableError
+from opscope.framework.errors import FormatError, SaveError, ShapeError, VariableError
 
 
 def all_kinds():
@@ -219,6 +221,47 @@ def test_damaged_model_of_every_kind():
     for cut in (*range(0, end, 61), *range(end, len(data), 17)):
         with pytest.raises(FormatError, match="byte"):
             parse_model(data[:cut])
+
+
+BEGIN = (
+    "BCN\0BVersion\0".encode("utf-16-le") + b"\x12" + bytes(7) + "EVersion\0".encode("utf-16-le")
+)
+
+
+@given(st.binary(max_size=200), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_random_bytes(data, begun):
+    with pytest.raises(FormatError):
+        parse_model(BEGIN + data if begun else data)
+
+
+OPERATIONS = {"Plus": 2, "Times": 2, "Tanh": 1, "RowStack": 3, "PastValue": 1, "Minus": 2}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(OPERATIONS)), st.tuples(*[st.integers(0)] * 3))))
+@settings(max_examples=60, deadline=None)
+def test_random_networks_come_back(steps):
+    net = Network()
+    nodes = [net.add("InputValue", "x", shape=3)]
+    for number, (operation, choice) in enumerate(steps):
+        children = [nodes[c % len(nodes)] for c in choice[: OPERATIONS[operation]]]
+        if operation == "Times":  # any number of rows fits
+            children[0] = net.add("LearnableParameter", f"w{number}", shape=(2 + number % 2, 0))
+        nodes.append(net.add(operation, f"n{number}", children))
+    try:
+        net.validate()
+    except ShapeError:
+        return  # sums of unequal shapes are refused
+    initialize(net)
+    data = format_model(net)
+    copy = parse_model(data)
+    copy.validate()
+    again = from_desc(to_desc(copy), parameter_arrays(copy))
+    again.validate()
+    assert format_model(copy) == format_model(again) == data
+    assert {n.name: n.shape for n in again.nodes.values()} == {
+        n.name: n.shape for n in net.nodes.values()
+    }
 
 
 def test_error_names_file_and_offset(tmp_path):
