@@ -111,11 +111,14 @@ class _Preconditioner:
 
     def run(self) -> None:
         xp, x, out = self.xp, self.x, self.out
-        count = int(self.count[0])
+        count, before = int(self.count[0]), self._square(x)
+        if not math.isfinite(before):  # nothing can be learnt of it; the update is refused later
+            xp.copyto(out, x)
+            self.scale[0] = 1.0
+            return
         if count == 0:
             self._start()
         frozen = self.frozen is not None and bool(self.frozen[0])
-        before = self._square(x)
         self._project()
         if not frozen and self._is_due(count):
             self._update(before)
@@ -170,6 +173,8 @@ class _Preconditioner:
         z = 0.5 * (z + z.T)
         z[np.diag_indices(rank)] += (old * both) ** 2
         size = max(1.0, float(np.trace(z)))
+        if not math.isfinite(size):
+            return
         values, vectors = np.linalg.eigh((z / size).astype(w.dtype))
         order = np.argsort(-np.abs(values), kind="stable")
         c, u = values[order].astype(np.float64) * size, vectors[:, order].astype(np.float64)
