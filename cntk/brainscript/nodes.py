@@ -68,10 +68,8 @@ def user_place(session: Session, where: Expression | None) -> Location | None:
     """The place of an expression, or for one of the library that of what needs it in user text."""
     if where is None or not isinstance(where.source, LibrarySource):
         return where.location if where is not None else None
-    for thunk in reversed(session.waiting):
-        if not isinstance(thunk.expression.source, LibrarySource):
-            return thunk.expression.location
-    return where.location
+    thunk = session.waiting[-1].needed_by if session.waiting else None
+    return (thunk.expression if thunk is not None else where).location
 
 
 def check_count(node: Node, where: Expression | None) -> None:

@@ -19,7 +19,7 @@ from ..network.network import Network
 from ..network.node import Node
 from ..text import Location, located
 from .depth import MAX_CALLS, MAX_DEPTH
-from .syntax import Expression, Member
+from .syntax import Expression, LibrarySource, Member
 
 if TYPE_CHECKING:
     from .session import Session
@@ -81,10 +81,11 @@ def path_text(path: Path) -> str:
 class Thunk:
     """A value that is computed by `code` in `scope` when it is first needed.
 
-    `expression` is its text, `path` names the nodes made by it.
+    `expression` is its text, `path` names the nodes made by it. `needed_by` is, while it is
+    computed, the innermost thunk of the user's own text that waits for it.
     """
 
-    __slots__ = ("code", "expression", "path", "running", "scope", "value")
+    __slots__ = ("code", "expression", "needed_by", "path", "running", "scope", "value")
 
     def __init__(self, code: Code, scope: Record, path: Path, expression: Expression | Member):
         self.code = code
@@ -92,6 +93,7 @@ class Thunk:
         self.path = path
         self.expression = expression
         self.running = False
+        self.needed_by: Thunk | None = None
         self.value = Thunk  # the class itself stands for "not computed yet"
 
     def force(self) -> Value:
@@ -104,6 +106,10 @@ class Thunk:
         if len(waiting) >= MAX_DEPTH:
             raise LimitFailure(f"more than {MAX_DEPTH} values need each other", self.expression)
         self.running = True
+        if self.expression.source.__class__ is not LibrarySource:
+            self.needed_by = self
+        elif waiting:
+            self.needed_by = waiting[-1].needed_by
         waiting.append(self)
         try:
             value = self.code(self.scope, self.path)

@@ -1,5 +1,7 @@
 """The standard library: what its layers and functions build."""
 
+import time
+
 import pytest
 
 from opscope.cntk.brainscript.build import build_network, evaluate_text
@@ -251,3 +253,35 @@ def test_names_of_the_old_core_library():
     MeanVarNorm LogPrior Embedding BS
     """.split()
     assert not set(wanted) - names
+
+
+RESIDUAL = """
+    Conv {n, size} = Sequential (
+        ConvolutionalLayer {n, size, pad = true, bias = false, init = 'heNormal'} :
+        BatchNormalizationLayer {spatialRank = 2}
+    )
+    Block {} = {
+        apply (x) = {
+            b = Sequential (Conv {8, (1:1)} : ReLU : Conv {8, (3:3)} : ReLU : Conv {32, (1:1)}) (x)
+            r = ReLU (b + x)
+        }.r
+    }.apply
+    x = Input {(16:16:3)}
+    z = Sequential (Conv {32, (3:3)} : LayerStack {50, i => Block {}} : LinearLayer {10}) (x)
+"""
+
+
+def test_a_residual_network_of_152_layers_takes_seconds_at_most():
+    start = time.perf_counter()
+    network = built(RESIDUAL)
+    assert time.perf_counter() - start < 5
+    layers = [node for node in network.nodes.values() if node.operation in ("Convolution", "Times")]
+    assert len(layers) == 152
+    block = 32 * 8 + 8 * 8 * 9 + 8 * 32 + 2 * (8 + 8 + 32)
+    first = 27 * 32 + 2 * 32
+    assert network.parameter_count() == first + 50 * block + 10 * (16 * 16 * 32 + 1)
+
+
+def test_a_thousand_layers_nest():
+    network = built("x = Input {1}\nz = LayerStack {1000, i => DenseLayer {1}} (x)")
+    assert network.parameter_count() == 2000
