@@ -1,16 +1,16 @@
 """Optimisation of compiled computations: one ordered list of passes, each with its switch.
 
 Source: Kaldi's nnet-optimize.cc. Every pass takes and leaves a computation that computes the same;
-with `check`, or OPSCOPE_CHECK_COMPUTATIONS=1, the checker runs before the first and after each.
+with `check`, or OPSCOPE_VERIFY=1, the checker runs before the first and after each.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...framework.errors import OpscopeError
+from ...framework.settings import is_on
 from ..checker import check_computation
 from ..computation import Computation
 from .additions import convert_additions
@@ -89,7 +89,7 @@ def optimize(
     """
     options = options or OptimizeOptions()
     if check is None:
-        check = os.environ.get("OPSCOPE_CHECK_COMPUTATIONS", "0") == "1"
+        check = is_on("OPSCOPE_VERIFY")
     if check:
         check_computation(computation, rewrites=False)
     rewrites = False

@@ -241,7 +241,7 @@ def test_the_pass_is_named(computation, monkeypatch):
     monkeypatch.setattr(package, "PASSES", steps)
     with pytest.raises(OpscopeError, match="behind the pass broken: command c"):
         optimize(computation, check=True)
-    monkeypatch.setenv("OPSCOPE_CHECK_COMPUTATIONS", "1")
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
     with pytest.raises(OpscopeError, match="behind the pass broken"):
         optimize(computation)
 

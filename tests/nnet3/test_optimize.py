@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nnet3_runs import assert_same, computed, random_net, request_for
+from opscope.framework.desc import INPUT
 from opscope.framework.errors import AttributeTypeError
 from opscope.nnet3.checker import check_computation
 from opscope.nnet3.computer import NnetComputer
@@ -13,7 +14,8 @@ from opscope.nnet3.lower_commands import lower_computation
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
 from opscope.nnet3.pipeline import compile_computation
-from opscope.nnet3.request import ComputationRequest
+from opscope.nnet3.request import ComputationRequest, simple_request
+from opscope.nnet3.xconfig import xconfig_to_config
 
 TDNN = """\
 input-node name=input dim=3
@@ -220,6 +222,51 @@ def test_derivatives_before_a_time_are_left_out():
     assert not found["input"][:3].any() and found["input"][3:].all()
     everything = computed(plain, nnet)
     np.testing.assert_allclose(found["input"][3:], everything["input"][3:], atol=2e-6)
+
+
+def statistics_after(nnet, computation):
+    """What the components have collected, by component and field, and the model's derivative."""
+    desc = lower_computation(computation)
+    computer = NnetComputer(desc, nnet)
+    rng = np.random.default_rng(1)
+    for prefix in ("input.", "output_deriv."):
+        for var in sorted(desc.vars, key=lambda var: var.name):
+            if var.name.startswith(prefix) and var.kind == INPUT:
+                given = rng.normal(size=tuple(var.dims))
+                computer.accept_input(var.name.removeprefix(prefix), given)
+        computer.run()
+    computer.store_statistics()
+    found = {
+        f"{name}/{field}": getattr(component, field)
+        for name, component in nnet.components.items()
+        for field in ("value_sum", "deriv_sum", "oderiv_sumsq", "count", "oderiv_count")
+        if np.size(getattr(component, field, ()))
+    }
+    return found, computer.model_derivative()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    ["fast-lstmp-layer name=l cell-dim=8 recurrent-projection-dim=4", "fast-gru-layer name=l"],
+    ids=["lstm", "gru"],
+)
+def test_statistics_are_those_without_optimization(layer):
+    if "gru" in layer:
+        layer += " cell-dim=8"
+    text = f"input name=input dim=5\n{layer}\noutput-layer name=output dim=4\n"
+    found = []
+    for options in (NONE, OptimizeOptions()):
+        nnet = Nnet.from_config_text(xconfig_to_config(text), 0)
+        request = simple_request(nnet, 4, 2, left_context=3, derivatives=True)
+        request.store_component_stats = True
+        plain = compile_computation(nnet, request)
+        found.append(statistics_after(nnet, optimize(plain, options, check=True)))
+    (wanted, gradient), (got, optimized) = found
+    assert sum(value for name, value in wanted.items() if name.endswith("/count")) > 0
+    for name, value in wanted.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+    # The push of self-repair changes with the steps of an LSTM, or once.
+    np.testing.assert_allclose(optimized, gradient, atol=1e-3 * np.abs(gradient).max())
 
 
 RELU = """\
