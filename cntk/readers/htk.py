@@ -1,0 +1,253 @@
+"""HTK parameter files, and the lists (scp) that name them.
+
+A file has a header of 12 bytes (frames, period in 100 ns, bytes a frame, kind) and then frames of
+float32, or with the qualifier `_C` of int16 with a scale and an offset for each dimension. Byte
+order is big-endian as HTK writes, or little-endian: the period tells. An entry of a list is
+`path`, `name=path`, or `name=path[first,last]`. Sources: The HTK Book, chapter 5.10; CNTK's
+`HTKMLFReader/htkfeatio.h`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from ...framework.atomic import PathLike, write_atomically
+from ...framework.errors import FormatError
+
+KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
+USER = 9
+_STREAM = 12  # kind with an identifier of 16 bytes behind the header
+_QUALIFIERS = {  # those that the name of a kind shows, in this order
+    0o100: "E",
+    0o400: "D",
+    0o200: "N",
+    0o1000: "A",
+    0o100000: "T",
+    0o4000: "Z",
+    0o20000: "0",
+}
+_COMPRESSED, _CHECKED, _QUANTISED = 0o2000, 0o10000, 0o40000
+_BASE = 0o77
+_HEADER = 12
+_COMPRESSION_ROWS = 4  # so many frames are counted for scales and offsets
+_IDX = re.compile(r"-ubyte$")
+_IDX_MAGIC = 2051
+_RANGE = re.compile(r"(?P<path>[^\[]*)\[(?P<first>\d{1,10}),(?P<last>\d{1,10})\]\s*")
+
+
+@dataclass(frozen=True)
+class HtkPath:
+    """An entry of a list.
+
+    Attributes:
+        name: of the utterance, without extension.
+        path: of the file.
+        first, last: the frames of it that are meant, both included; None: all.
+    """
+
+    name: str
+    path: str
+    first: int = 0
+    last: int | None = None
+
+    @property
+    def frames(self) -> int | None:
+        """How many frames; None if only the file tells."""
+        return None if self.last is None else self.last - self.first + 1
+
+
+def parse_path(text: str, place: str = "") -> HtkPath:
+    """An entry of a list.
+
+    Raises:
+        FormatError: brackets do not hold two numbers, or the first is above the second; `place` is
+            put before the message.
+    """
+    name, equals, rest = text.strip().partition("=")
+    if not equals:
+        return HtkPath(_without_extension(name), name)
+    if "[" not in rest:
+        return HtkPath(_without_extension(name), rest)
+    match = _RANGE.fullmatch(rest)
+    if match is None:
+        raise FormatError(f"{place}'name=path[first,last]' was expected, but this is {text!r}")
+    first, last = int(match["first"]), int(match["last"])
+    if first > last:
+        raise FormatError(
+            f"{place}the first frame {first} is behind the last one, {last}: {text!r}"
+        )
+    return HtkPath(_without_extension(name), match["path"], first, last)
+
+
+def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
+    """The entries of a list.
+
+    Args:
+        path: of the list. `...` at the beginning of an entry's path stands for its folder.
+        prefix: is put before the paths of files.
+
+    Raises:
+        FormatError: the list cannot be read, or an entry is malformed.
+    """
+    text = _read_text(path)
+    folder = str(PurePosixPath(str(path)).parent)
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        entry = parse_path(line, f"{path}:{number}: ")
+        if prefix.strip("/") or prefix.startswith("/"):
+            entry = replace(entry, path=f"{prefix.rstrip('/')}/{entry.path}")
+        elif entry.path.startswith("..."):
+            entry = replace(entry, path=folder + entry.path[3:])
+        found.append(entry)
+    return found
+
+
+def _read_text(path: PathLike) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+
+
+def _without_extension(name: str) -> str:
+    """Without what follows the last dot of the last part of a path."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + (last.rpartition(".")[0] or last)
+
+
+@dataclass(eq=False)
+class HtkFile:
+    """A parameter file: `read` gives its frames.
+
+    Attributes:
+        path: of the file.
+        kind: as HTK names it, such as `MFCC_D_A_0`.
+        frames, dim: how many there are, and numbers in each.
+        period: from frame to frame, in units of 100 ns.
+    """
+
+    path: str
+    kind: str
+    frames: int
+    dim: int
+    period: int
+    _begin: int
+    _dtype: np.dtype
+    _scale: np.ndarray | None = None
+    _offset: np.ndarray | None = None
+
+    @classmethod
+    def open(cls, path: PathLike) -> HtkFile:
+        """Read the header.
+
+        Raises:
+            FormatError: it is no parameter file, or of a kind that is not known, or its size and
+                its header do not agree.
+        """
+        path = str(path)
+        try:
+            with open(path, "rb") as file:
+                head = file.read(_HEADER + 16)
+                size = file.seek(0, 2)
+                if len(head) < _HEADER:
+                    raise FormatError(
+                        f"{path}: a header of {_HEADER} bytes was expected, not {size}"
+                    )
+                return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror}") from error
+
+    def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
+        """Frames, float32, [frames, dim].
+
+        Args:
+            first, last: both included; None: up to the end.
+
+        Raises:
+            FormatError: the file has fewer frames.
+        """
+        last = self.frames - 1 if last is None else last
+        if last >= self.frames:
+            raise FormatError(f"{self.path}: frame {last} is wanted of {self.frames}")
+        count = last - first + 1
+        begin = self._begin + first * self.dim * self._dtype.itemsize
+        try:
+            raw = np.fromfile(self.path, self._dtype, count * self.dim, offset=begin)
+        except OSError as error:
+            raise FormatError(f"{self.path}: {error.strerror}") from error
+        if len(raw) < count * self.dim:
+            raise FormatError(
+                f"{self.path}: the file ends within frame {first + len(raw) // self.dim}"
+            )
+        values = raw.reshape(count, self.dim).astype(np.float32)
+        if self._scale is not None:
+            values += self._offset
+            values /= self._scale
+        return values
+
+
+def _open(path: str, file, head: bytes) -> HtkFile:
+    frames, period, size, code = struct.unpack(">iiHh", head[:_HEADER])
+    order = ">"
+    little = struct.unpack("<iiHh", head[:_HEADER])
+    if little[1] % (1 << 32) <= period % (1 << 32):
+        frames, period, size, code = little
+        order = "<"
+    code %= 1 << 16
+    base = code & _BASE
+    if base not in KINDS or code & _QUANTISED:
+        raise FormatError(f"{path}: parameter kind {code:#o} is not known (byte 10)")
+    begin = _HEADER + (16 if base == _STREAM else 0)
+    compressed = bool(code & _COMPRESSED)
+    dtype = np.dtype(f"{order}{'i2' if compressed else 'f4'}")
+    if not size or size % dtype.itemsize:
+        raise FormatError(
+            f"{path}: a frame has {size} bytes, no multiple of {dtype.itemsize} (byte 8)"
+        )
+    dim = size // dtype.itemsize
+    scale = offset = None
+    if compressed:
+        file.seek(begin)
+        table = np.frombuffer(file.read(8 * dim), f"{order}f4")
+        if len(table) < 2 * dim:
+            raise FormatError(f"{path}: the file ends within the scales of compression")
+        scale, offset = table[:dim].astype(np.float32), table[dim:].astype(np.float32)
+        begin += 8 * dim
+        frames -= _COMPRESSION_ROWS
+    end = file.seek(0, 2) - (2 if code & _CHECKED else 0)
+    if frames < 0 or begin + frames * size > end:
+        there = max(end - begin, 0) // size
+        raise FormatError(f"{path}: the header tells of {frames} frames, but there are {there}")
+    kind = "_".join([KINDS[base], *(q for bit, q in _QUALIFIERS.items() if code & bit)])
+    return HtkFile(path, kind, frames, dim, period, begin, dtype, scale, offset)
+
+
+def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
+    """Images in the format of the MNIST data: a frame is an image, its pixels bytes."""
+    magic, count, rows, columns = struct.unpack(">4i", head[:16].ljust(16, b"\0"))
+    if magic != _IDX_MAGIC or min(count, rows, columns) < 0:
+        raise FormatError(f"{path}: the header of an idx file of images was expected")
+    if 16 + count * rows * columns > size:
+        raise FormatError(f"{path}: the header tells of {count} images, the file is shorter")
+    return HtkFile(path, "USER", count, rows * columns, 0, 16, np.dtype("u1"))
+
+
+def write_htk(path: PathLike, values: np.ndarray, period: int = 100000, kind: int = USER) -> None:
+    """Write frames [frames, dim] as a big-endian file of float32.
+
+    Raises:
+        FormatError: a frame is too long for the format.
+        SaveError: the file cannot be written; what was there before is untouched.
+    """
+    frames, dim = values.shape
+    if 4 * dim >= 1 << 16:
+        raise FormatError(f"{path}: an HTK file cannot hold frames of {dim} numbers")
+    header = struct.pack(">iiHh", frames, period, 4 * dim, kind)
+    write_atomically(path, header + np.ascontiguousarray(values, ">f4").tobytes())
