@@ -93,12 +93,24 @@ class _Expander:
         self.count = count
         self._lists: dict[int, tuple[int, np.ndarray]] = {}
         strides = [1, *(self._list(matrix.indexes)[0] for matrix in computation.matrices[1:])]
-        self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
-        submatrices = computation.submatrices
-        self.stride = np.array([strides[s.matrix] for s in submatrices])
-        for s, stride in zip(submatrices[1:], self.stride[1:].tolist(), strict=True):
-            if s.row % (_FEW * stride) or s.rows % (_FEW * stride):
-                raise _IrregularError
+        self._places: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        row, rows = np.array([(s.row, s.rows) for s in computation.submatrices], np.int64).T
+        stride = np.array([strides[s.matrix] for s in computation.submatrices])
+        first, first_n, first_within = self._split(row, stride)
+        last, last_n, last_within = self._split(row + rows - 1, stride)
+        if first_n[1:].any() or (last_n[1:] != _FEW - 1).any():
+            raise _IrregularError
+        self.stride, self.row = stride, row
+        self.new_row = first * count * stride + first_within
+        end = (last * count + count - 1) * stride + last_within + 1
+        self.new_rows = end - self.new_row
+        self.new_row[0] = self.new_rows[0] = 0
+
+    @staticmethod
+    def _split(rows: np.ndarray, stride: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Rows of the computation for two: their blocks, their n, and the place within these."""
+        block, within = np.divmod(rows, _FEW * stride)
+        return block, within // stride, within % stride
 
     def _list(self, indexes: np.ndarray | None) -> tuple[int, np.ndarray]:
         """The stride of a list of indexes, and the list for all sequences; many share one list."""
@@ -113,13 +125,15 @@ class _Expander:
 
     def expanded(self) -> Computation:
         """See `expand`."""
-        before, count = self.before, self.count
+        before = self.before
         result = replace(
             before,
             matrices=[before.matrices[0], *map(self._matrix, before.matrices[1:])],
             submatrices=[
-                s._replace(row=s.row // _FEW * count, rows=s.rows // _FEW * count)
-                for s in before.submatrices
+                s._replace(row=row, rows=rows)
+                for s, row, rows in zip(
+                    before.submatrices, self.new_row.tolist(), self.new_rows.tolist(), strict=True
+                )
             ],
             commands=[c if c.rows is None else self._command(c) for c in before.commands],
             precomputed=list(before.precomputed),
@@ -144,35 +158,35 @@ class _Expander:
     # Row numbers
 
     def _command(self, command: Command) -> Command:
-        place, n = self._target(command.target)
+        place, n, known = self._target(command.target)
         rows = command.rows[place]  # type: ignore[index]
         if command.type.endswith("Multi"):
-            there = rows[:, 0] >= 0
+            there = known & (rows[:, 0] >= 0)
             moved = self._moved(rows[:, 0], rows[:, 1], n, there)
-            rows = np.stack((rows[:, 0], np.where(there, moved, -1)), axis=1)
+            rows = np.stack((rows[:, 0], moved), axis=1)
         elif command.type == "AddRowRanges":
-            there = rows[:, 1] > rows[:, 0]
+            there = known & (rows[:, 1] > rows[:, 0])
             first = self._moved(command.source, rows[:, 0], n, there)
             last = self._moved(command.source, rows[:, 1] - 1, n, there)
             rows = np.stack((first, last + 1), axis=1)
-            rows[~there] = -1
         else:
-            there = rows >= 0
-            rows = np.where(there, self._moved(command.source, rows, n, there), -1)
-        return command.changed(rows=rows.astype(np.int32))
+            there = known & (rows >= 0)
+            rows = self._moved(command.source, rows, n, there)
+        rows[~there] = -1
+        return replace(command, rows=rows.astype(np.int32))
 
-    def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray]:
-        """For every new row of a sub-matrix the old row with n = 0, and the n of the new one."""
-        s = self.before.submatrices[submatrix]
-        key = s.rows, int(self.stride[submatrix])
+    def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For the new rows of a sub-matrix: the old row with n = 0, their n, and if it is there."""
+        stride, row = int(self.stride[submatrix]), int(self.row[submatrix])
+        rows = self.before.submatrices[submatrix].rows
+        key = stride, row, rows
         found = self._places.get(key)
         if found is None:
-            rows, stride = key
-            old = np.arange(rows).reshape(-1, _FEW, 1, stride)[:, :1]
-            shape = len(old), self.count, stride
-            place = np.broadcast_to(old[:, 0], shape).reshape(-1)
-            n = np.broadcast_to(np.arange(self.count)[:, None], shape).reshape(-1)
-            found = self._places[key] = place, n
+            new = self.new_row[submatrix] + np.arange(self.new_rows[submatrix])
+            block, within = np.divmod(new, self.count * stride)
+            old = block * _FEW * stride + within % stride - row
+            known = (old >= 0) & (old < rows)
+            found = self._places[key] = np.where(known, old, 0), within // stride, known
         return found
 
     def _moved(
@@ -180,7 +194,7 @@ class _Expander:
     ) -> np.ndarray:
         """The new numbers of the rows n that stand for old rows with n = 0; any where not there."""
         stride = self.stride[submatrix]
-        block, within = np.divmod(rows, _FEW * stride)
-        if (within >= stride)[there].any():
+        block, old_n, within = self._split(rows + self.row[submatrix], stride)
+        if (old_n[there] != 0).any():
             raise _IrregularError
-        return (block * self.count + n) * stride + within
+        return (block * self.count + n) * stride + within - self.new_row[submatrix]

@@ -10,6 +10,7 @@ from opscope.nnet3.caching import CachingCompiler, RecentCache
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.optimize import OptimizeOptions
 from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest, IoSpecification
 from opscope.nnet3.shortcut import decompose, expand, n_stride
@@ -81,7 +82,10 @@ def test_requests_that_are_compiled_as_they_are():
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize(
+    "optimize",
+    [True, False, OptimizeOptions(min_deriv_time=1, max_deriv_time=2, memory_compression_level=2)],
+)
 def test_equal_commands_and_numbers(optimize, by_time):
     nnet, wanted, rng = net(), request(range(5), by_time), np.random.default_rng(1)
     x, dy = rng.standard_normal((40, 3)), rng.standard_normal((20, 4))
