@@ -1,0 +1,204 @@
+"""`opscope nnet3 train`: the whole of it, cut off and gone on with, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import opscope
+from opscope.framework.errors import AttributeTypeError, FormatError, SaveError, ShapeError
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.tables import TableWriter
+from opscope.nnet3.training import NnetTrainer
+from opscope.python_api.cli import main
+from opscope.python_api.nnet3_recipe import Nnet3Recipe, RecipeOptions
+
+XCONFIG = """input dim=4 name=input
+relu-batchnorm-dropout-layer name=tdnn1 input=Append(-1,0,1) dim=16 dropout-proportion=0.1
+output-layer name=output dim=3
+"""
+LDA = XCONFIG.replace(
+    "relu-", "fixed-affine-layer name=lda input=Append(-1,0,1) affine-transform-file=lda.mat\nrelu-"
+)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A folder with features, class ids and an xconfig; settings of a small training."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with (
+        TableWriter("ark:feats.ark", "matrix") as feats,
+        TableWriter("ark:ali.ark", "int_vector") as alis,
+        TableWriter("ark:dense.ark", "matrix") as dense,
+    ):
+        for number in range(20):
+            labels = rng.integers(0, 3, 30)
+            features = 2 * np.eye(3, 4)[labels] + rng.normal(size=(30, 4))
+            feats.write(f"u{number:02}", features.astype(np.float32))
+            alis.write(f"u{number:02}", labels)
+            dense.write(f"u{number:02}", np.eye(3, dtype=np.float32)[labels])
+    Path("net.xconfig").write_text(XCONFIG)
+    return {
+        "feats": "ark:feats.ark",
+        "targets": "ark:ali.ark",
+        "network": "net.xconfig",
+        "dir": "exp",
+        "epochs": 3,
+        "minibatch": "8,1:4",
+        "valid_utterances": 4,
+        "initial_lr": 0.02,
+        "final_lr": 0.01,
+    }
+
+
+def recipe(data, **changes):
+    return Nnet3Recipe(RecipeOptions(**data | changes), log=[].append)
+
+
+def test_a_whole_training(data):
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in data.items()]
+    result = CliRunner().invoke(main, ["nnet3", "train", *arguments, "--average-last=2"])
+    assert result.exit_code == 0, result.output
+    assert "  initial-lr: 0.02\n" in result.stderr and "Examples: train 6" in result.stderr
+    assert "objective function changed from" in result.stderr
+    rows = Path("exp/history.csv").read_text().splitlines()
+    assert rows[0] == "epoch,loss,accuracy,eval_loss,eval_accuracy,seconds" and len(rows) == 4
+    assert float(rows[3].split(",")[4]) > 0.6
+    assert Path("exp/history.png").stat().st_size > 1000
+    assert Nnet.read("exp/final.raw").components["tdnn1.batchnorm"].count > 0
+    result = CliRunner().invoke(main, ["nnet3", "train", *arguments, "--average-last=2"])
+    assert "final.raw is there already" in result.stderr
+
+
+@pytest.mark.parametrize("options", [{}, {"backstitch_training_scale": 0.3}])
+def test_an_interrupted_training_goes_on(data, monkeypatch, options):
+    whole = recipe(data, dir="whole", **options).run()
+    steps, train = [0], NnetTrainer.train
+
+    def breaking(self, example):
+        steps[0] += 1
+        if steps[0] % 11 == 0:
+            raise KeyboardInterrupt
+        train(self, example)
+
+    monkeypatch.setattr(NnetTrainer, "train", breaking)
+    for _ in range(9):
+        try:
+            resumed = recipe(data, dir="parts", checkpoint_minutes=0.0, **options).run()
+            break
+        except KeyboardInterrupt:
+            os.replace("parts", "moved")  # files do not depend on where they lie
+            os.replace("moved", "parts")
+    np.testing.assert_array_equal(resumed.vectorize(), whole.vectorize())
+    columns = [
+        [row.rsplit(",", 1)[0] for row in Path(name, "history.csv").read_text().splitlines()]
+        for name in ("whole", "parts")
+    ]
+    assert columns[0] == columns[1]
+    assert Path("whole/final.raw").read_bytes() == Path("parts/final.raw").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_killed_training_goes_on(data):
+    """kill -9 at any moment, also in the middle of writing."""
+    data = data | {"epochs": 6, "checkpoint_minutes": 0.0}
+    recipe(data, dir="whole").run()
+    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in data.items()]
+    root = str(Path(opscope.__file__).resolve().parent.parent)
+    command = [sys.executable, "-m", "opscope.python_api.cli", "nnet3", "train", *arguments]
+    environment = os.environ | {"PYTHONPATH": root}
+    checkpoint, rng = Path("exp/train.checkpoint"), np.random.default_rng(0)
+    for _ in range(3):
+        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        while process.poll() is None:  # until it has got a little further
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
+                break
+            time.sleep(0.01)
+        time.sleep(0.1 * rng.random())
+        assert process.poll() is None, "it was over before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    assert Path("exp/final.raw").read_bytes() == Path("whole/final.raw").read_bytes()
+
+
+def test_a_transform_is_made(data):
+    Path("net.xconfig").write_text(LDA)
+    recipe(data, epochs=1).run()
+    assert Nnet.read("exp/final.raw").components["lda"].linear_params.shape == (12, 12)
+    assert Path("exp/lda.mat").exists()
+
+
+def test_fine_tuning(data):
+    recipe(data).run()
+    before = Nnet.read("exp/final.raw").vectorize()
+    tuned = recipe(data, dir="tuned", network="exp/final.raw", epochs=1, initial_lr=0.01).run()
+    moved = np.linalg.norm(tuned.vectorize() - before) / np.linalg.norm(before)
+    assert 0 < moved < 0.5
+
+
+def test_dense_targets(data):
+    Path("net.xconfig").write_text(
+        XCONFIG.replace("dim=3", "dim=3 include-log-softmax=false objective-type=quadratic")
+    )
+    made = recipe(data, targets="ark:dense.ark").run()
+    assert made.node("output").objective == "quadratic"
+
+
+def test_schedules():
+    options = RecipeOptions(
+        "a", "b", "c", "d", dropout_schedule="0,0.2@0.25,0", initial_lr=0.01, final_lr=0.0001
+    )
+    assert [options.dropout(x) for x in (0, 0.125, 0.25, 1)] == [0, 0.1, 0.2, 0]
+    assert options.learning_rate(0.5) == pytest.approx(0.001)
+
+
+def test_dropout_changes(data):
+    made = recipe(data, dropout_schedule="0.5,0.1").run()
+    assert made.components["tdnn1.dropout"].dropout_proportion == pytest.approx(0.5 - 0.4 * 2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "part"),
+    [
+        ({"targets": "ark:feats.ark"}, ShapeError, "targets of 4 columns, the network's output"),
+        ({"feats": "ark:dense.ark"}, ShapeError, "features of 3 columns, the network's input"),
+        ({"network": "missing"}, FormatError, "missing: No such file"),
+        ({"minibatch": "x"}, AttributeTypeError, "is no number"),
+        ({"dropout_schedule": "a"}, AttributeTypeError, "no VALUE@SHARE"),
+        ({"epochs": 0}, AttributeTypeError, "must be positive"),
+        ({"num_frames": "31"}, FormatError, "long enough"),
+    ],
+)
+def test_refusals(data, changes, error, part):
+    with pytest.raises(error, match=part):
+        recipe(data, **changes).run()
+    assert not Path("exp/final.raw").exists()
+
+
+def test_other_settings_in_the_same_folder(data):
+    recipe(data, epochs=1).run()
+    with pytest.raises(SaveError, match="epochs \\(was 1\\)"):
+        recipe(data, epochs=2).run()
+
+
+def test_features_that_are_no_numbers(data):
+    with TableWriter("ark:nan.ark", "matrix") as feats:
+        for number, value in enumerate((0.0, np.nan, 1.0)):
+            feats.write(f"u{number:02}", np.full((30, 4), value, np.float32))
+    with pytest.raises(FormatError, match="u01: the features hold NaN"):
+        recipe(data, feats="ark:nan.ark").run()
+    lines = []
+    changes = {"feats": "ark:nan.ark", "skip_nan": True, "dir": "other", "epochs": 1}
+    Nnet3Recipe(RecipeOptions(**data | changes), log=lines.append).run()
+    assert any(line.startswith("1 utterances were passed over") for line in lines)
