@@ -81,6 +81,7 @@ class Result:
     failures: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)  # what a network needs and nobody has
     compared: int = 0
+    shapes: int = 0
     differences: list[str] = field(default_factory=list)
 
 
@@ -164,6 +165,7 @@ def run_config(path: Path, run: Run | None, folder: Path, result: Result) -> Non
         supplied[missing] = SUPPLIED.get(missing) or _folder_for(missing, path)
     result.built += attempt.built
     result.compared += attempt.compared
+    result.shapes += attempt.shapes
     for name in ("failures", "absent", "differences"):
         own = getattr(result, name)
         own += [text for text in getattr(attempt, name) if text not in own]
@@ -312,9 +314,10 @@ def _compare(name: str, network: Network, logged: Logged, result: Result) -> Non
     trained = sum(math.prod(n.shape) for n in below if n.is_parameter and n.learning_rate)
     pairs = [("nodes", len(network), logged.nodes), ("parameters", trained, logged.parameters)]
     for node, shape in logged.shapes.items():
-        if node in network and "AutoName" not in node and "unnamed" not in node:
-            pairs.append((node, network.find(node).shape, shape))
+        found = network.find(node).shape if node in network else None
+        pairs.append((node, found, shape))
     result.compared += 1
+    result.shapes += len(logged.shapes)
     for what, ours, theirs in pairs:
         if theirs is not None and ours != theirs:
             result.differences.append(f"{name}: {what}: {ours}, logged {theirs}")
@@ -350,6 +353,7 @@ def main() -> int:
             failed=len(result.failures),
             absent=len(result.absent),
             compared=result.compared,
+            shapes=result.shapes,
             different=bool(result.differences),
         )
         bad = [result.parsed] if result.parsed else []
@@ -366,7 +370,7 @@ def main() -> int:
     print(
         f"{totals['parsed']} of {totals['files']} files parsed; {totals['built']} of {whole} "
         f"networks built ({share:.1f}%), {totals['absent']} more need a file that is absent; "
-        f"{totals['compared']} compared with logs, files with "
+        f"{totals['compared']} compared with logs ({totals['shapes']} nodes), files with "
         f"differences: {totals['different']}; {time.perf_counter() - start:.0f} s"
     )
     return 0 if totals["parsed"] == totals["files"] else 1

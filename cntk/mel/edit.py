@@ -38,7 +38,8 @@ def edit_section(
         write=write,
     )
     if section.string("ndlMacros", ""):
-        load_macro_files(section["ndlMacros"], section, session.macros)
+        for ndl in load_macro_files(section["ndlMacros"], section, session.macros):
+            session.numbering.script(ndl)
     path = section["editPath"]
     try:
         text = load_resolved(str(path), section)
@@ -50,5 +51,6 @@ def edit_section(
     for ndl in scripts:
         for macro in ndl.macros:
             session.macros.define(macro)
+        session.numbering.script(ndl)
     session.run(script)
     return session

@@ -17,6 +17,7 @@ from ..models.v1 import write_model
 from ..ndl.builder import parse_ndl_file
 from ..ndl.evaluate import Evaluator
 from ..ndl.macros import Macros
+from ..ndl.numbering import Numbering
 from ..ndl.parse import parse_ndl
 from ..ndl.scope import Instance, reduce
 from ..ndl.syntax import Script, Word
@@ -60,6 +61,9 @@ class Session:
     default: Model | None = None
     warnings: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.numbering = Numbering(self.macros)
+
     def run(self, script: MelScript) -> None:
         """Execute the statements in order.
 
@@ -89,7 +93,7 @@ class Session:
             self.warnings.append(f"conflicting model name {name}: the older model is dropped")
             if self.default is old:
                 self.default = None
-        model = Model(name, network, Evaluator(network, self.macros, self.seeds))
+        model = Model(name, network, Evaluator(network, self.macros, self.seeds, self.numbering))
         self.models[name.lower()] = model
         if self.default is None:
             self.default = model
@@ -143,7 +147,7 @@ class Session:
 
     def evaluate(self, script: Script) -> Network:
         """The network of an NDL script, which need not be complete."""
-        evaluator = Evaluator(Network(), self.macros, self.seeds)
+        evaluator = Evaluator(Network(), self.macros, self.seeds, self.numbering)
         evaluator.run(script)
         evaluator.connect()
         evaluator.finish()

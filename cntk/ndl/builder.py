@@ -14,6 +14,7 @@ from ..network.network import Network
 from ..text import Text, join, located
 from .evaluate import Evaluator
 from .macros import Macros
+from .numbering import Numbering
 from .parse import parse_ndl
 from .syntax import Script
 
@@ -37,11 +38,13 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
         OpscopeError: the text is no NDL, or the network is wrong; with the place of the fault.
     """
     macros = Macros()
+    numbering = Numbering(macros)
     if "ndlMacros" in section:
-        load_macro_files(section["ndlMacros"], section, macros)
+        for script in load_macro_files(section["ndlMacros"], section, macros):
+            numbering.script(script)
     name = section.string("networkDescription", "")
     if not name:
-        return _built(_named(section, _chosen(section, section)), macros, seeds)
+        return _built(_named(section, _chosen(section, section)), macros, seeds, numbering)
     if "+" in name:
         raise section["networkDescription"].error(
             '"+" not allowed in "networkDescription" value.  Multiple files cannot be specified '
@@ -54,7 +57,7 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
         if getattr(error, "location", None) is not None:
             raise
         raise section["networkDescription"].error(str(error)) from None
-    return _built(_scripts(text, Path(name).name, section), macros, seeds)
+    return _built(_scripts(text, Path(name).name, section), macros, seeds, numbering)
 
 
 def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlNetwork:
@@ -78,8 +81,9 @@ def parse_ndl_file(
     return [parse_ndl(sections.raw(n), errors=errors) for n in names if sections.has(n)]
 
 
-def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macros) -> None:
-    """Define the macros of the files of a list joined by `+`; nothing else in them counts."""
+def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macros) -> list[Script]:
+    """Define the macros of the files of a list joined by `+`; the scripts of the files."""
+    scripts: list[Script] = []
     for name in filter(None, str(files).split("+")):
         try:
             text = load_resolved(name, config)
@@ -90,6 +94,8 @@ def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macro
         for script in parse_ndl_file(text, Path(name).name):
             for macro in script.macros:
                 macros.define(macro)
+            scripts.append(script)
+    return scripts
 
 
 def _scripts(text: Text, name: str, section: ConfigParameters) -> list[Script]:
@@ -130,8 +136,13 @@ def _named(sections: ConfigParameters, names: list[ConfigValue]) -> list[Script]
     return scripts
 
 
-def _built(scripts: list[Script], macros: Macros, seeds: Iterator[int] | None) -> NdlNetwork:
-    evaluator = Evaluator(Network(), macros, seeds)
+def _built(
+    scripts: list[Script],
+    macros: Macros,
+    seeds: Iterator[int] | None,
+    numbering: Numbering | None = None,
+) -> NdlNetwork:
+    evaluator = Evaluator(Network(), macros, seeds, numbering)
     evaluator.run(Script(tuple(statement for script in scripts for statement in script)))
     evaluator.connect()
     network = evaluator.network

@@ -4,7 +4,7 @@ The phases are those of CNTK's documentation. Parsing is done (`parse`). The fir
 a node for every call of a node function; `connect`, the second, gives the nodes their inputs, so a
 delay may read what is defined further down; the network is validated; `finish`, the last one,
 numbers the random parameters. Node names are dot paths: `L1.lin.W` is `W` in the macro called as
-`lin` in the macro called as `L1`. Calls without a name are `unnamed1`, `unnamed2`, ...
+`lin` in the macro called as `L1`. Calls without a name have CNTK's numbers (`numbering`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..network.network import GROUPS, Network, group_of_tag
 from ..network.node import Node
 from ..text import Location, extended, located
 from .arguments import number_of, plain, read_options
-from .macros import Macros
+from .macros import DEEPEST, Macros
+from .numbering import Numbering
 from .scope import Instance, Scope, Symbol, Value, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
 
 MOST = 50_000  # calls of one network, those inside of macros included
-DEEPEST = 60  # macros inside one another
 RANDOM = ("uniform", "gaussian", "heNormal")  # values of `init` that draw numbers
 INIT = {name.lower(): name for name in (*RANDOM, "fixedValue", "fromFile", "bilinear")}
 
@@ -57,6 +57,7 @@ class Evaluator:
         macros: those that calls may use.
         root: the scope of the script itself.
         seeds: numbers of the random parameters, counted over all networks of a run.
+        numbering: those of the calls without a name.
         warnings: what is suspicious but was ignored, such as an unknown option.
         errors: a list, if a wrong statement shall not be the end: its error is put there, and what
             depends on it is left out.
@@ -67,18 +68,19 @@ class Evaluator:
         network: Network,
         macros: Macros | None = None,
         seeds: Iterator[int] | None = None,
+        numbering: Numbering | None = None,
     ) -> None:
         self.network = network
         self.macros = macros if macros is not None else Macros()
         self.seeds = seeds if seeds is not None else count(1)
-        self.root = Scope()
+        self.numbering = numbering if numbering is not None else Numbering(self.macros)
+        self.root = Scope(numbers=self.numbering.root)
         self.warnings: list[str] = []
         self.errors: list[OpscopeError] | None = None
         self._waiting: list[Instance] = []
         self._random: list[Node] = []
         self._scopes: dict[int, tuple[Location, Scope]] = {}
         self._calls = 0
-        self._unnamed = 0
 
     # -- first evaluation
 
@@ -87,6 +89,7 @@ class Evaluator:
         for macro in script.macros:
             with self._recovered():
                 self.macros.define(macro)
+        self.numbering.script(script)
         self._declare(script.assignments, self.root)
         self._evaluate(script.assignments, self.root)
 
@@ -161,7 +164,7 @@ class Evaluator:
             raise self._error(
                 FormatError, f"a network has at most {MOST} calls", place(call), scope
             )
-        name = scope.path(scope.names.get(call) or self._new_name(scope))
+        name = scope.path(scope.names.get(call) or self._new_name(call, scope))
         instance = Instance(name, call, scope)
         macro = self.macros.find(call.function.string)
         if macro is not None:
@@ -185,12 +188,11 @@ class Evaluator:
                 self._instantiate(parameter, scope)
         return instance
 
-    def _new_name(self, scope: Scope) -> str:
-        while True:
-            self._unnamed += 1
-            name = f"unnamed{self._unnamed}"
-            if scope.path(name) not in self.network:
-                return name
+    def _new_name(self, call: Call, scope: Scope) -> str:
+        name = f"unnamed{self.numbering.number(call, scope.numbers)}"
+        while scope.path(name) in self.network:  # of a model that was loaded
+            name = f"unnamed{self.numbering.next()}"
+        return name
 
     def _call_macro(self, instance: Instance, macro: Macro) -> None:
         call, scope = instance.call, instance.scope
@@ -207,7 +209,13 @@ class Evaluator:
             raise self._error(
                 CycleError, f"more than {DEEPEST} macros inside one another", place(call), scope
             )
-        inner = Scope(instance.name, macro=macro, caller=scope, called_at=place(call))
+        inner = Scope(
+            instance.name,
+            numbers=self.numbering.of_body(scope.numbers, call),
+            macro=macro,
+            caller=scope,
+            called_at=place(call),
+        )
         instance.inner = inner
         self._bind(instance, macro, inner)
         for symbol in list(inner.symbols.values()):

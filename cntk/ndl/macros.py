@@ -7,6 +7,8 @@ from ..network.catalogue import ndl_function
 from ..text import located
 from .syntax import Macro, place
 
+DEEPEST = 60  # macros inside one another
+
 
 class Macros:
     """The macros that all scripts of a run share; each may be defined once."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...framework.errors import CycleError
 from ..network.node import Node
 from ..text import Location, located
+from .numbering import Numbers
 from .syntax import Array, Call, Expression, Macro, Word
 
 LONGEST = 150  # names that stand for one another
@@ -49,6 +50,8 @@ class Scope:
         base: the dot path in front of the names of its nodes.
         symbols: by lower-case name.
         instances: the calls evaluated so far, by their expression.
+        names, numbers: of the calls in it.
+        last: the call of its last statement.
         macro: the macro whose body this is.
         caller: the scope of the call, and `called_at` its place.
     """
@@ -57,6 +60,7 @@ class Scope:
     symbols: dict[str, Symbol] = field(default_factory=dict)
     instances: dict[Call, Instance] = field(default_factory=dict)
     names: dict[Call, str] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=Numbers)
     last: Call | None = None
     macro: Macro | None = None
     caller: Scope | None = None

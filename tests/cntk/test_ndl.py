@@ -126,7 +126,7 @@ class TestNetworks:
             "label": ["l"],
             "criterion": ["ce"],
             "evaluation": ["err"],
-            "output": ["o.unnamed1", "ce"],
+            "output": ["o.unnamed8", "ce"],
         }
 
     def test_a_second_name_renames_the_nodes_of_a_call(self):
@@ -149,7 +149,7 @@ class TestNetworks:
             seen = {n.name: n.attributes for n in evaluator.network.nodes.values()}
             got = [seen[n]["randomSeed"] for n in "acd"]
             assert got == [first, first + 1, 9]
-            assert seen["unnamed1"]["init"] == "fixedValue"
+            assert seen["unnamed13"]["init"] == "fixedValue"
             assert "starts at 0" in evaluator.warnings[0]
 
     def test_names_of_the_network_are_known(self):

@@ -6,6 +6,7 @@ import pytest
 
 from cntk_data import cases, need
 from opscope.cntk.config import commands, parse_command_line
+from opscope.cntk.models.v1 import read_model
 from opscope.cntk.ndl import build_ndl_section
 from opscope.framework.errors import CycleError, UnknownOperatorError
 
@@ -40,6 +41,23 @@ def test_the_network_is_that_of_the_log(case, monkeypatch):
         for key, group in (("Training criterion", "criterion"), ("Evaluation crit", "evaluation")):
             line = re.search(rf"{key}\w*:\s+(\S+) = (\w+)", part)
             assert [(n.name, n.operation) for n in network.groups[group]] == [line.groups()]
+
+
+@pytest.mark.parametrize(
+    ("case", "model"),
+    [
+        ("02_ndl_macros_dnn", "final.model"),
+        ("04_mel_edit", "base.model"),
+        ("09_htk_lstm_truncated_ndl", "final.model"),
+    ],
+)
+def test_all_nodes_have_the_names_and_inputs_of_the_model(case, model, monkeypatch):
+    found, _ = sections(case, monkeypatch)
+    ours = build_ndl_section(found[0].parameters.section("NDLNetworkBuilder")).network
+    theirs = read_model(need(case, model))
+    assert {n.name: [i.name for i in n.inputs] for n in ours.nodes.values()} == {
+        n.name: [i.name for i in n.inputs] for n in theirs.nodes.values()
+    }
 
 
 @pytest.mark.parametrize(
