@@ -104,19 +104,17 @@ def _components(starts: Iterable[Node]) -> list[list[Node]]:
 
 
 def _direction(part: Sequence[Node]) -> int:
-    direction = 0
-    for node in part:
-        if node.kind.delay and direction not in (0, node.kind.delay):
-            raise located(
-                CycleError,
-                f"the loop of {part[0].name} ({part[0].operation}) runs both to the past and to the"
-                " future",
-                node.location,
-            )
-        direction = direction or node.kind.delay
-    if not direction:
+    directions = {node.kind.delay for node in part} - {0}
+    if len(directions) > 1:
+        raise located(
+            CycleError,
+            f"the loop of {part[0].name} ({part[0].operation}) runs both to the past and to the"
+            " future",
+            part[0].location,
+        )
+    if not directions:
         raise _without_delay(part[::-1])
-    return direction
+    return directions.pop()
 
 
 def _without_delay(cycle: Sequence[Node]) -> CycleError:
@@ -172,17 +170,35 @@ def _step_order(part: Sequence[Node]) -> list[Node]:
     return order
 
 
-def find_loops(starts: Iterable[Node]) -> list[Loop]:
-    """All recurrent loops below `starts`.
-
-    Raises:
-        CycleError: a loop has no delay, or delays in both directions.
-    """
-    loops = []
+def find_loops(
+    starts: Iterable[Node],
+) -> tuple[list[Loop], list[tuple[list[Node], CycleError]]]:
+    """All recurrent loops below `starts`, and those that cannot be computed, with the reason: they
+    have no delay, or delays in both directions."""
+    loops, wrong = [], []
     for part in _components(starts):
-        direction = _direction(part)
-        loops.append(Loop(part[-1], _step_order(part), direction))
-    return loops
+        try:
+            direction = _direction(part)
+            loops.append(Loop(part[-1], _step_order(part), direction))
+        except CycleError as error:
+            wrong.append((part, error))
+    return loops, wrong
+
+
+def dependents(nodes: Iterable[Node], wrong: Iterable[Node]) -> set[int]:
+    """Ids of the nodes `wrong` and of all that read them, directly or not."""
+    readers: dict[int, list[Node]] = {}
+    for node in nodes:
+        for child in node.inputs:
+            readers.setdefault(id(child), []).append(node)
+    found = {id(node) for node in wrong}
+    waiting = list(found)
+    while waiting:
+        for node in readers.get(waiting.pop(), ()):
+            if id(node) not in found:
+                found.add(id(node))
+                waiting.append(id(node))
+    return found
 
 
 def evaluation_order(starts: Sequence[Node], loops: Sequence[Loop]) -> list[Node]:

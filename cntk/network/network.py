@@ -8,6 +8,7 @@ from typing import Any
 
 from ...framework.errors import (
     AttributeTypeError,
+    OpscopeError,
     SlotError,
     UnknownOperatorError,
     VariableError,
@@ -18,7 +19,7 @@ from .analysis import Loop
 from .catalogue import kind as find_kind
 from .edit import GROUPS, Editing
 from .node import DynamicAxis, Node
-from .validate import AxisNames, Log, validate
+from .validate import AxisNames, Log, problems, validate
 
 __all__ = ["GROUPS", "DynamicAxis", "Network", "Node", "group_of_tag"]
 
@@ -184,6 +185,11 @@ class Network(Editing):
             ShapeError, CycleError, VariableError, SlotError: with the place of the node at fault.
         """
         validate(self, log, names)
+
+    def problems(self) -> list[OpscopeError]:
+        """All errors that `validate` would raise one after the other, were each of them mended;
+        errors that follow from another are left out."""
+        return problems(self)
 
     def add_to_group(self, group: str, node: Node) -> None:
         """Put a node into a group, once."""

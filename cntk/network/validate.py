@@ -8,13 +8,12 @@ CompileNetwork and ValidateNetwork.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.errors import OpscopeError, ShapeError, VariableError
-from ..text import located
 from . import analysis, rules
 from .describe import loop_lines, prototype, root_lines
 from .given import has_own_shape, load_given
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 Log = Callable[[str], None]
 _MOST_ELEMENTS = 1 << 62
+_MOST_ERRORS = 100
 _GIVEN_SHAPE = ("LearnableParameter", "InputValue", "SparseInputValue", "PastValue", "FutureValue")
 
 
@@ -41,7 +41,10 @@ class AxisNames:
         return f"{name}{number}" if number else name
 
 
-def _set_axes(network: Network, names: AxisNames) -> None:
+Found = Iterator[tuple[Node, OpscopeError]]  # what is wrong with which node
+
+
+def _set_axes(network: Network, names: AxisNames) -> Found:
     """Axes of inputs; all other nodes get theirs while rules run."""
     default = DynamicAxis(names.unique(DEFAULT_AXIS))
     made: dict[int, DynamicAxis] = {}
@@ -59,31 +62,46 @@ def _set_axes(network: Network, names: AxisNames) -> None:
         try:
             axis = wanted if isinstance(wanted, Node) else network.find(str(wanted))
         except VariableError as error:
-            raise located(
-                VariableError, f"{node.name}: dynamicAxis: {error}", node.location
-            ) from None
-        if id(axis) not in made:
-            raise node.error(
-                f"dynamicAxis must be a DynamicAxis node, not {axis.name} ({axis.operation})"
-            )
-        node.axis = made[id(axis)]
+            yield node, node.error(f"dynamicAxis: {error}", VariableError)
+            continue
+        node.axis = made.get(id(axis))
+        if node.axis is None:
+            what = f"{axis.name} ({axis.operation})"
+            yield node, node.error(f"dynamicAxis must be a DynamicAxis node, not {what}")
 
 
-def _load_shape(node: Node, dtype: np.dtype) -> None:
-    """Load a parameter whose values tell dimensions that it lacks."""
-    if node.value is None and not rules.size(node.attributes["shape"]) and has_own_shape(node):
-        load_given(node, dtype)
+def _check_inputs(network: Network, nodes: Sequence[Node]) -> Found:
+    """Inputs that are missing, too many, foreign, or an axis."""
+    for node in nodes:
+        try:
+            network.check_count(node)
+        except OpscopeError as error:
+            yield node, error
+            continue
+        for number, child in enumerate(node.inputs):
+            if child is None:
+                yield node, node.error(f"input {number} is not connected")
+            elif network.nodes.get(child.name) is not child:
+                yield node, node.error(f"input {number}, {child.name}, is not in the network")
+            elif child.operation == "DynamicAxis":
+                yield node, node.error(f"{child.name} can only be the dynamicAxis of an input")
+            else:
+                continue
+            break
 
 
-def _start(node: Node) -> None:
+def _start(node: Node, dtype: np.dtype) -> None:
+    """The shape that a node has before the first pass: what is given, or was inferred before. A
+    parameter whose values tell dimensions that it lacks is loaded."""
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
-    if node.is_parameter and node.value is not None:
-        given = node.value.shape
-    elif node.is_parameter and rules.size(node.shape):
-        given = node.shape  # inferred before
-    if node.operation == "DynamicAxis":
-        given = (1, 1)
-    node.shape = given
+    if node.is_parameter:
+        if node.value is None and not rules.size(given) and has_own_shape(node):
+            load_given(node, dtype)
+        if node.value is not None:
+            given = node.value.shape
+        elif rules.size(node.shape):
+            given = node.shape
+    node.shape = (1, 1) if node.operation == "DynamicAxis" else given
     node.needs_gradient = node.is_parameter and node.learning_rate != 0
 
 
@@ -92,14 +110,67 @@ def _state(node: Node) -> tuple:
     return node.shape, node.axis, node.needs_gradient, shapes
 
 
-class _Validation:
-    def __init__(self, order: list[Node], names: AxisNames, log: Log | None):
+class _Failure(Exception):
+    """An error, and the node it is about."""
+
+    def __init__(self, node: Node, error: OpscopeError):
+        self.node = node
+        self.error = error
+
+
+class _Passes:
+    """Runs the rules of nodes until nothing changes."""
+
+    def __init__(self, order: Sequence[Node], names: AxisNames, log: Log | None):
         self.order = order
         self.names = names
         self.log = log
         self.visited: set[int] = set()
 
-    def _apply(self, node: Node, final: bool) -> bool:
+    def run(self) -> None:
+        """All passes, and what holds in the end.
+
+        Raises:
+            _Failure: for the first node that is wrong.
+        """
+        log = self.log or (lambda line: None)
+        number, left = 1, len(self.order)
+        while left:
+            for line in ("", f"Validating network. {left} nodes to process in pass {number}.", ""):
+                log(line)
+            if number > 2 * len(self.order) + 2:
+                raise _Failure(self.order[-1], ShapeError("shapes do not settle"))
+            left = self._pass(number == 1, False)
+            number += 1
+        for line in ("", "Validating network, final pass.", ""):
+            log(line)
+        self._pass(number == 1, True)
+        for node in self.order:
+            self._check_value(node)
+        log("")
+        log("")
+
+    def _pass(self, first: bool, final: bool) -> int:
+        """One pass; returns how many nodes need another."""
+        left = 0
+        for node in self.order:
+            seen = [id(child) in self.visited for child in node.inputs]
+            if node.inputs and not any(seen):
+                left += 1
+                continue
+            try:
+                apply = self._apply_logged if self.log else self._apply
+                changed = apply(node, first, final)
+                if final and changed:
+                    raise node.error("its shape does not settle; a loop may need a known dimension")
+            except OpscopeError as error:
+                raise _Failure(node, error) from None
+            self.visited.add(id(node))
+            if node.inputs and (changed or not all(seen)):
+                left += 1
+        return left
+
+    def _apply(self, node: Node, first: bool, final: bool) -> bool:
         """Run the rule of a node; whether something changed by it."""
         before = _state(node)
         known = node.axis
@@ -114,7 +185,7 @@ class _Validation:
     def _apply_logged(self, node: Node, first: bool, final: bool) -> bool:
         shown = prototype(node)
         try:
-            changed = self._apply(node, final)
+            changed = self._apply(node, first, final)
         except OpscopeError:
             self.log(f"Validating --> {shown} FAILED")
             raise
@@ -123,26 +194,76 @@ class _Validation:
             self.log(f"Validating --> {now}")
         return changed
 
-    def run(self, first: bool, final: bool) -> int:
-        """One pass; returns how many nodes need another."""
-        left = 0
-        for node in self.order:
-            seen = [id(child) in self.visited for child in node.inputs]
-            for child in node.inputs:
-                if child is not None and child.operation == "DynamicAxis":
-                    raise node.error(f"{child.name} can only be the dynamicAxis of an input")
-            if node.inputs and not any(seen):
-                left += 1
-                continue
-            changed = (
-                self._apply_logged(node, first, final) if self.log else self._apply(node, final)
-            )
-            self.visited.add(id(node))
-            if final and changed:
-                raise node.error("its shape does not settle; a loop may need a known dimension")
-            if node.inputs and (changed or not all(seen)):
-                left += 1
-        return left
+    @staticmethod
+    def _check_value(node: Node) -> None:
+        elements = rules.size(node.shape)
+        if not 0 < elements <= _MOST_ELEMENTS:
+            raise _Failure(node, node.error(f"the value has {elements or 'no'} elements"))
+        if node.kind.precompute and node.value is not None and node.value.size == elements:
+            node.value = node.value.reshape(node.shape, order="F")  # files hold it as a matrix
+
+
+class _Validation:
+    """Validation of one network: stops at the first error, or takes wrong nodes out and goes on."""
+
+    def __init__(self, network: Network, log: Log | None, names: AxisNames | None, every: bool):
+        self.network = network
+        self.log = log
+        self.names = names or AxisNames()
+        self.every = every
+        self.errors: list[OpscopeError] = []
+        self.failed: set[int] = set()
+        precision = np.float64 if network.precision == "double" else np.float32
+        self.dtype = np.dtype(precision)
+
+    def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
+        """An error about nodes; what is computed from them cannot be validated either."""
+        if not self.every:
+            raise error
+        self.errors.append(error)
+        self.failed |= analysis.dependents(self.network.nodes.values(), nodes)
+
+    def run(self) -> None:
+        network = self.network
+        nodes = network.sorted_nodes()
+        for node, error in _check_inputs(network, nodes):
+            self._note([node], error)
+        groups = [network.groups[g] for g in ("criterion", "evaluation", "output")]
+        network.roots = analysis.roots(nodes, groups)
+        log = self.log or (lambda line: None)
+        root_lines(network.roots, log)
+        for node, error in _set_axes(network, self.names):
+            self._note([node], error)
+        reached = {id(node) for node in analysis.depth_first(network.roots)}
+        # Loops that nobody reads are below no root.
+        starts = network.roots + [node for node in nodes if id(node) not in reached]
+        network.loops, wrong = analysis.find_loops(starts)
+        for part, error in wrong:
+            self._note(part, error)
+        loop_lines(network.loops, log)
+        network.order = analysis.evaluation_order(starts, network.loops)
+        while not self._passes():
+            pass
+
+    def _passes(self) -> bool:
+        """Whether all passes went through."""
+        order = [node for node in self.network.order if id(node) not in self.failed]
+        if len(self.errors) >= _MOST_ERRORS:
+            return True
+        try:
+            for node in order:
+                self._start(node)
+            _Passes(order, self.names, self.log).run()
+        except _Failure as failure:
+            self._note([failure.node], failure.error)
+            return False
+        return True
+
+    def _start(self, node: Node) -> None:
+        try:
+            _start(node, self.dtype)
+        except OpscopeError as error:
+            raise _Failure(node, error) from None
 
 
 def validate(network: Network, log: Log | None = None, names: AxisNames | None = None) -> None:
@@ -150,54 +271,17 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     and needs_gradient of its nodes. `log` gets the lines that CNTK prints meanwhile.
 
     Raises:
-        ShapeError, CycleError, VariableError: with the place of the node that is wrong.
+        ShapeError, CycleError, VariableError, SlotError: the first error, with the place of the
+            node that is wrong.
     """
-    names = names or AxisNames()
-    log, traced = log or (lambda line: None), log
-    nodes = network.sorted_nodes()
-    for node in nodes:
-        for number, child in enumerate(node.inputs):
-            if child is None:
-                raise node.error(f"input {number} is not connected")
-            if network.nodes.get(child.name) is not child:
-                raise node.error(f"input {number}, {child.name}, is not in the network")
-        network.check_count(node)
-    groups = [network.groups[g] for g in ("criterion", "evaluation", "output")]
-    network.roots = analysis.roots(nodes, groups)
-    root_lines(network.roots, log)
-    network.loops = []
-    _set_axes(network, names)
-    dtype = np.dtype(np.float64 if network.precision == "double" else np.float32)
-    for node in nodes:
-        if node.is_parameter:
-            _load_shape(node, dtype)
-        _start(node)
-    reached = {id(node) for node in analysis.depth_first(network.roots)}
-    starts = network.roots + [n for n in nodes if id(n) not in reached]  # loops that nobody reads
-    network.loops = analysis.find_loops(starts)
-    loop_lines(network.loops, log)
-    network.order = analysis.evaluation_order(starts, network.loops)
-    run = _Validation(network.order, names, traced)
-    number, left = 1, len(network.order)
-    while left:
-        log("")
-        log(f"Validating network. {left} nodes to process in pass {number}.")
-        log("")
-        if number > 2 * len(network.order) + 2:
-            raise ShapeError("shapes do not settle")
-        left = run.run(number == 1, False)
-        number += 1
-    log("")
-    log("Validating network, final pass.")
-    log("")
-    run.run(number == 1, True)
-    for node in network.order:
-        elements = rules.size(node.shape)
-        if elements == 0:
-            raise node.error("the value has no elements")
-        if elements > _MOST_ELEMENTS:
-            raise node.error(f"the value has {elements} elements")
-        if node.kind.precompute and node.value is not None and node.value.size == elements:
-            node.value = node.value.reshape(node.shape, order="F")  # files hold it as a matrix
-    log("")
-    log("")
+    _Validation(network, log, names, every=False).run()
+
+
+def problems(network: Network) -> list[OpscopeError]:
+    """All errors of a network, but for those that follow from others; none for a valid one.
+
+    Nodes that do not depend on wrong ones are validated as `validate` does it.
+    """
+    validation = _Validation(network, None, None, every=True)
+    validation.run()
+    return validation.errors

@@ -30,6 +30,16 @@ class Net(Network):
         return self.add(operation, name, inputs, attributes)
 
 
+def two_layers():
+    net = Net()
+    node = net.input("x", 3)
+    for layer in range(2):
+        node = net.op(
+            "Tanh", f"h{layer}", net.op("Times", f"t{layer}", net.param(f"w{layer}", 3, 0), node)
+        )
+    return net
+
+
 def shape_of(operation, *inputs, **attributes):
     """Shape of an operation's result; inputs with a leading '*' are samples, others parameters."""
     net = Net()
@@ -183,6 +193,24 @@ class TestValidation:
         net.op("PastValue", "p")
         with pytest.raises(OpscopeError, match="p"):
             net.validate()
+
+    def test_every_error(self):
+        net = Net()
+        x, y = net.input("x", 3), net.input("y", 4)
+        bad = net.op("Plus", "bad", x, y)
+        net.op("Tanh", "follows", bad)
+        net.op("Times", "wrong", net.param("w", 2, 5), x)
+        a = net.op("Plus", "a")
+        net.connect(a, [a, x])
+        net.op("PastValue", "open")
+        net.input("z", 3, dynamicAxis="nowhere")
+        good = net.op("Sigmoid", "good", x)
+        errors = net.problems()
+        texts = sorted(str(e).split(" ")[0].rstrip(":") for e in errors)
+        assert texts == ["PastValue", "a", "bad", "wrong", "z"] and good.shape == (3,)
+        with pytest.raises(OpscopeError):
+            net.validate()
+        assert two_layers().problems() == []
 
     def test_dynamic_axes(self):
         net = Net()
