@@ -16,7 +16,7 @@ from ..text import Location, Source, Text, located
 from .compiler import compile_expression
 from .depth import deep_calls
 from .functions import FUNCTION_TYPES
-from .library import INCLUDE_NAMES, define_library
+from .library import INCLUDE_NAMES, STANDARD, define_library
 from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
@@ -176,14 +176,15 @@ def evaluate(
     session: Session,
     settings: Mapping[str, Value] | None = None,
     name: str = "$",
+    library: tuple[str, ...] = STANDARD,
 ) -> Value:
-    """The value of an expression beside the library's definitions and the settings.
+    """The value of an expression beside the settings and the definitions of the library's files.
 
     Raises:
         OpscopeError: with the place in the text and the chain of calls that led there.
     """
     scope = Record(session, None)
-    define_library(scope)
+    define_library(scope, library)
     scope.members.update(settings or {})
     with deep_calls():
         try:

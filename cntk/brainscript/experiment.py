@@ -20,18 +20,19 @@ from ..config import ConfigParameters, parse_config
 from ..config.files import read_source
 from ..models.dump import dump
 from ..models.v1 import write_model
+from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.node import Node
 from ..text import Source, located
 from . import syntax
 from .build import TYPES, evaluate, file_finder, model_loader
-from .compiler import compile_expression
 from .depth import deep_calls
+from .library import REDESIGNED
 from .parser import parse_expression, parse_members
 from .printer import number_text
-from .redesign import FEATURE_READERS, LABEL_READERS, LIBRARY, READERS, REDESIGNED_TYPES
+from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
 from .session import Session
-from .syntax import LibrarySource, New, Number
+from .syntax import New, Number
 from .values import (
     Array,
     Failure,
@@ -66,7 +67,7 @@ class EditAction:
     steps: tuple[tuple[str, Network, Path], ...]
 
     def run(self) -> None:
-        """Write the files.
+        """Write the files; new parameters get their initial values.
 
         Raises:
             SaveError: a file cannot be written.
@@ -74,6 +75,7 @@ class EditAction:
         """
         for what, network, path in self.steps:
             network.validate()
+            initialize(network)
             if what == "SaveModel":
                 write_model(network, path)
             else:
@@ -131,8 +133,8 @@ def read_experiment(
     record = syntax.Record(top.source, top.at, members)
     expression = New(top.source, top.at, "CNTK", record)
     session = Session({**TYPES, **REDESIGNED_TYPES}, folders, model_loader(folders, "float"))
-    settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0, **_library(session)}
-    program = evaluate(expression, session, settings, "CNTK")
+    settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
+    program = evaluate(expression, session, settings, "CNTK", REDESIGNED)
     with deep_calls():
         try:
             return _experiment(program)
@@ -168,16 +170,6 @@ def _override(name: str, value: str) -> syntax.Member:
     if isinstance(parsed, literal) or negative or value.startswith("("):
         expression = parsed
     return syntax.Member(source, 0, name, expression)
-
-
-def _library(session: Session) -> dict[str, Value]:
-    """The functions of the redesigned language, beside those of the standard library."""
-    scope = Record(session, None)
-    for member in parse_members(LibrarySource("library/redesign", LIBRARY)).members:
-        code = compile_expression(member.value)
-        thunk = Thunk(code, scope, (None, member.name), member.value)
-        scope.members[member.name] = thunk
-    return scope.members
 
 
 # --- from objects to actions

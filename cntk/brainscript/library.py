@@ -13,22 +13,23 @@ from .values import Code, Record, Thunk
 
 # Names by which a file can include what is there anyway.
 INCLUDE_NAMES = ("cntk.core.bs",)
-_FILES = ("layers.bs", "operations.bs", "helpers.bs", "namespaces.bs")
+STANDARD = ("layers", "operations", "helpers", "namespaces")
+REDESIGNED = (*STANDARD, "redesign")
 
 
 @cache
-def compiled_library() -> tuple[tuple[Member, Code], ...]:
-    """The library's definitions with their code."""
+def compiled_library(names: tuple[str, ...] = STANDARD) -> tuple[tuple[Member, Code], ...]:
+    """The definitions of the library's files with their code."""
     members = []
     folder = files(__package__) / "library"
-    for name in _FILES:
-        text = (folder / name).read_text(encoding="utf-8")
-        members += parse_members(LibrarySource(f"library/{name}", text)).members
+    for name in names:
+        text = (folder / f"{name}.bs").read_text(encoding="utf-8")
+        members += parse_members(LibrarySource(f"library/{name}.bs", text)).members
     with deep_calls():
         return tuple((member, compile_expression(member.value)) for member in members)
 
 
-def define_library(scope: Record) -> None:
+def define_library(scope: Record, names: tuple[str, ...] = STANDARD) -> None:
     """Give a scope the library's definitions, none of them evaluated yet."""
-    for member, code in compiled_library():
-        scope.members[member.name] = Thunk(code, scope, (None, "." + member.name), member.value)
+    for member, code in compiled_library(names):
+        scope.members[member.name] = Thunk(code, scope, (None, f".{member.name}"), member.value)

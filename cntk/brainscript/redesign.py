@@ -39,17 +39,6 @@ FEATURE_READERS = ("HTKFeatReader",)
 LABEL_READERS = ("HTKMLFReader",)
 READERS = FEATURE_READERS + LABEL_READERS
 
-LIBRARY = """
-LoadModel (pathName) = new ComputationNetworkFromFile []
-EditModel (model, edits) = new EditedModel []
-Dump (model, pathName) = new Dump []
-SaveModel (model, pathName) = new SaveModel []
-# Written without quotes in the notes.
-fixedvalue = 'fixedValue'
-uniform = 'uniform'
-gaussian = 'gaussian'
-"""
-
 
 def _instance(name: str) -> RuntimeType:
     def construct(record: Record, path: Path, where: Expression) -> Instance:

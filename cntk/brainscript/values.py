@@ -10,7 +10,7 @@ Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLa
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -234,7 +234,7 @@ def flatten(value: Value) -> list[Value]:
     return flat
 
 
-class Function:
+class Function(ABC):
     """Base of functions: names of the positional parameters, and the optional ones."""
 
     __slots__ = ("optional", "parameters")
