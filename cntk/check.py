@@ -48,6 +48,10 @@ class Report:
             yield
         except OpscopeError as error:
             self.add(ERROR, str(error))
+            network = getattr(error, "network", None)
+            for other in network.problems() if network is not None else ():
+                if not str(error).startswith(str(other)):  # the first, perhaps with a longer chain
+                    self.add(ERROR, str(other))
 
     def add(self, severity: str, text: str) -> None:
         if (severity, text) not in self.problems:

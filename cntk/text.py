@@ -180,7 +180,7 @@ def extended(error: ErrorT, chain: Chain) -> ErrorT:
     """The same error with more links at the end of its chain."""
     links = list(chain)
     longer = type(error)(str(error) + _shown(links))
-    longer.location = getattr(error, "location", None)
+    vars(longer).update(vars(error))
     longer.chain = [*getattr(error, "chain", []), *links]
     return longer
 

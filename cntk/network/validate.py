@@ -219,6 +219,7 @@ class _Validation:
     def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
         """An error about nodes; what is computed from them cannot be validated either."""
         if not self.every:
+            error.network = self.network  # for whoever wants to know the other errors, too
             raise error
         self.errors.append(error)
         self.failed |= analysis.dependents(self.network.nodes.values(), nodes)

@@ -60,6 +60,22 @@ class TestCheck:
             "Invalid group tag 'nothing', m",
         ]
 
+    def test_every_node_that_does_not_fit_is_told(self, tmp_path):
+        text = """D(in) = [ W = Parameter(4, 5) ; t = Times(W, in) ]
+x = Input(2, tag=feature)
+y = Input(3)
+first = D(x)
+second = Plus(x, y)
+follows = Tanh(second)
+third = ErrorPrediction(x, second, tag=eval)
+"""
+        found = problems(tmp_path, "n.ndl", text)
+        assert [error.split("\n")[0].split(": ")[1].split()[0] for _, error in found] == [
+            "first.t",
+            "second",
+        ]
+        assert "macro" in found[0][1] or "D(" in found[0][1]
+
     def test_syntax_errors_do_not_end_the_reading(self, tmp_path):
         found = problems(tmp_path, "n.ndl", "a =\nfoo\nb = ()\n= 3\nc = Input(2)")
         assert len(found) == 3
