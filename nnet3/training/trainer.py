@@ -12,6 +12,7 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,10 @@ from ..adjust import set_learning_rate
 from ..caching import RecentCache
 from ..compute import part_of, set_statistic
 from ..compute.lowering import FROZEN
-from ..examples import NnetExample
 from ..nnet import Nnet
 from ..pipeline import compile_request
 from ..request import ComputationRequest
-from ..sparse import to_dense
-from .example_request import count_examples, example_request
+from .objectives import FrameObjectives, Objective
 from .options import NnetTrainerOptions
 from .progress import Log, MaxChangeStats, ObjectiveInfo, plain
 from .update_pass import (
@@ -42,8 +41,6 @@ from .update_pass import (
     parts,
     rate_name,
     scalar_name,
-    supervision_name,
-    totals_name,
     training_net,
     updatable,
 )
@@ -53,7 +50,6 @@ _BACKSTITCH_SEED = 71341
 """What Kaldi draws, on Linux with its default seed, to choose the minibatches of backstitch."""
 _CAPACITY = 64
 """Of how many requests compiled steps are kept."""
-_INPUT, _SUPERVISION = "input.", supervision_name("")
 
 
 class NnetTrainer:
@@ -67,6 +63,7 @@ class NnetTrainer:
         seed: of all that is random: dropout, self-repair, orthonormal constraints, and with which
             minibatches backstitch is made.
         log: takes the lines of progress; by default the logger of this module.
+        objective: what to train for; by default the linear and quadratic ones of the output nodes.
     """
 
     def __init__(
@@ -76,8 +73,10 @@ class NnetTrainer:
         place: Place | None = None,
         seed: int = 0,
         log: Log | None = None,
+        objective: Objective | None = None,
     ) -> None:
         self.options, self.nnet, self.log = options, nnet, log or _log.info
+        self.objective = objective or FrameObjectives()
         if options.zero_component_stats:
             for component in nnet.components.values():
                 component.zero_stats()
@@ -98,7 +97,7 @@ class NnetTrainer:
 
     # Training
 
-    def train(self, example: NnetExample) -> None:
+    def train(self, example: Any) -> None:
         """One step with a minibatch.
 
         Raises:
@@ -106,9 +105,9 @@ class NnetTrainer:
             NotComputableError: outputs need inputs that it does not have.
         """
         step = self._step(example)
-        step.feed(example)
+        step.feed(self.objective.values(self.nnet, example))
         options = self.options
-        l2 = count_examples(example.io) * options.l2_regularize_factor
+        l2 = self.objective.count(example) * options.l2_regularize_factor
         stitch = options.backstitch_training_scale
         turn = self.minibatches % options.backstitch_training_interval == self._backstitch_turn
         if stitch > 0 and turn:
@@ -144,12 +143,11 @@ class NnetTrainer:
         if FROZEN in self._shared:
             self._fill(FROZEN, float(frozen))
         step.net.run(step.scope, self._context)
-        for output in step.outputs:
-            weight, objective = step.scope.numpy(totals_name(output)).tolist()
+        interval = self.options.print_interval
+        for output, *sums in self.objective.outcomes(step.scope):
             name = output + suffix
             info = self.objectives.setdefault(name, ObjectiveInfo())
-            interval = self.options.print_interval
-            info.update(name, interval, self.minibatches, weight, objective, log=self.log)
+            info.update(name, interval, self.minibatches, *sums, log=self.log)
         if FACTORS in step.scope:
             self.max_change.add(
                 step.scope.numpy(FACTORS),
@@ -162,20 +160,16 @@ class NnetTrainer:
     def _fill(self, name: str, value: float) -> None:
         self._shared.get(name).array.fill(value)
 
-    def _step(self, example: NnetExample) -> _Step:
+    def _step(self, example: Any) -> _Step:
         """The compiled step for examples of this structure."""
-        request = example_request(
-            self.nnet,
-            example,
-            need_model_derivative=True,
-            store_component_stats=self.options.store_component_stats,
-        )
+        stats = self.options.store_component_stats
+        request = self.objective.request(self.nnet, example, stats)
         return self._steps.get(request.key(), lambda: self._compile(request))
 
     def _compile(self, request: ComputationRequest) -> _Step:
         options = self.options
         desc = compile_request(self.nnet, request, options.optimize, natural_gradient=True)
-        desc = training_net(desc, self.nnet, options)
+        desc = training_net(desc, self.nnet, options, self.objective)
         self._adopt(desc)
         return _Step(desc, self._shared)
 
@@ -279,13 +273,9 @@ class _Step:
     def __init__(self, desc: pb.NetDesc, shared: Scope) -> None:
         self.net = PlainNet(desc)
         self.scope = Scope(None, parent=shared)
-        given = [var.name for var in desc.vars if var.kind == INPUT]
-        self.outputs = [n.removeprefix(_SUPERVISION) for n in given if n.startswith(_SUPERVISION)]
-        self.inputs = [name.removeprefix(_INPUT) for name in given if name.startswith(_INPUT)]
+        self._given = {var.name for var in desc.vars if var.kind == INPUT}
 
-    def feed(self, example: NnetExample) -> None:
-        """Put the matrices of an example where the step reads them."""
-        for io in example.io:
-            name = supervision_name(io.name) if io.name in self.outputs else _INPUT + io.name
-            if io.name in self.outputs or io.name in self.inputs:
-                self.scope.var(name).set(to_dense(io.features))
+    def feed(self, values: Mapping[str, np.ndarray]) -> None:
+        """Put values where the step reads them; what no operator reads is left out."""
+        for name in self._given & values.keys():
+            self.scope.var(name).set(values[name])

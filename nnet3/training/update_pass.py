@@ -16,8 +16,6 @@ import numpy as np
 
 from ...framework.desc import (
     BACKWARD,
-    FORWARD,
-    INPUT,
     OPTIMIZE,
     OUTPUT,
     PARAMETER,
@@ -31,6 +29,7 @@ from ...framework.names import grad_name, state_name
 from ...proto import net_pb2 as pb
 from ..components import Component
 from ..nnet import Nnet
+from .objectives import Objective
 from .options import NnetTrainerOptions
 
 SCALARS: Mapping[str, float] = {
@@ -57,16 +56,6 @@ def rate_name(component: str) -> str:
     return state_name(component, "learning_rate")
 
 
-def totals_name(output: str) -> str:
-    """The variable [2] with an output's weight and objective."""
-    return f"totals.{output}"
-
-
-def supervision_name(output: str) -> str:
-    """The variable that takes the targets of an output."""
-    return f"supervision.{output}"
-
-
 def updatable(nnet: Nnet) -> dict[str, Component]:
     """The components with parameters, in order."""
     return {name: c for name, c in nnet.components.items() if c.is_updatable}
@@ -88,34 +77,39 @@ def _fields(component: Component) -> list[str]:
     return [field for field in component.trained if getattr(component, field).size]
 
 
-def training_net(desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions) -> pb.NetDesc:
+def training_net(
+    desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
+) -> pb.NetDesc:
     """A whole step of training from the lowered computation of a request with derivatives.
 
     Args:
         desc: with natural gradient, where that is to be used; it is not changed.
         nnet: whose settings (bounds, regularisation, objectives) hold.
+        objective: gives the derivatives at the outputs.
     """
-    return _Pass(desc, nnet, options).net
+    return _Pass(desc, nnet, options, objective).net
 
 
 class _Pass:
-    def __init__(self, desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions) -> None:
+    def __init__(
+        self, desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
+    ) -> None:
         self.net, self.nnet, self.options = clone(desc), nnet, options
         self.vars = {var.name: var for var in self.net.vars}
         self.ops: list[pb.OpDesc] = []
         self._parameter_of: dict[str, str] = {}  # change -> its parameter
         for name, value in SCALARS.items():
             self._state(scalar_name(name), (1,), value)
-        self._objectives()
+        self._insert_objective(objective)
         self._updates()
 
     # Helpers
 
-    def _op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
+    def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
         given = {slot: names for slot, names in inputs.items() if names}
         self.ops.append(make_op(op_type, given, outputs, attrs, role=role))
 
-    def _declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
+    def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         if name not in self.vars:
             var = make_var(name, shape, dtype, kind, initializer=value)
             self.net.vars.append(var)
@@ -124,25 +118,15 @@ class _Pass:
 
     def _state(self, name: str, shape: Any, value: float) -> str:
         start = make_op("constant", {}, {"out": name}, {"value": np.full(shape, value, np.float32)})
-        return self._declare(name, shape, "float32", STATE, start)
+        return self.declare(name, shape, "float32", STATE, start)
 
-    # Objectives
+    def variable(self, name: str) -> pb.VarDesc | None:
+        """A variable of the step."""
+        return self.vars.get(name)
 
-    def _objectives(self) -> None:
-        """Operators before the backward ones, from outputs and targets to the derivatives."""
-        types = {node.name: node.objective for node in self.nnet.outputs()}
-        for name, objective in types.items():
-            deriv = self.vars.get(f"output_deriv.{name}")
-            if deriv is None or deriv.kind != INPUT:
-                continue
-            deriv.kind = TEMPORARY
-            inputs = {
-                "output": f"output.{name}",
-                "supervision": self._declare(supervision_name(name), deriv.dims, "float32", INPUT),
-            }
-            totals = self._declare(totals_name(name), (2,), "float64", OUTPUT)
-            outputs = {"deriv": deriv.name, "totals": totals}
-            self._op(f"nnet3.{objective}_objective", inputs, outputs, {}, FORWARD)
+    def _insert_objective(self, objective: Objective) -> None:
+        """The operators of the objective come before the backward ones."""
+        objective.build(self, self.nnet)
         roles = [op.role for op in self.net.ops]
         middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
         ops = [*self.net.ops[:middle], *self.ops, *self.net.ops[middle:]]
@@ -171,9 +155,9 @@ class _Pass:
                 "bound_scale": scalar_name("bound_scale"),
             }
             outputs = {
-                "scales": self._declare(_SCALES, (len(deltas),), "float32", TEMPORARY),
-                "factors": self._declare(FACTORS, (len(deltas),), "float32", OUTPUT),
-                "change": self._declare(CHANGE, (1,), "float32", OUTPUT),
+                "scales": self.declare(_SCALES, (len(deltas),), "float32", TEMPORARY),
+                "factors": self.declare(FACTORS, (len(deltas),), "float32", OUTPUT),
+                "change": self.declare(CHANGE, (1,), "float32", OUTPUT),
                 "kept": scalar_name("kept"),
             }
             attrs = {
@@ -181,12 +165,12 @@ class _Pass:
                 "bounds": bounds,
                 "total": float(options.max_param_change),
             }
-            self._op("nnet3.max_change", inputs, outputs, attrs, OPTIMIZE)
+            self.op("nnet3.max_change", inputs, outputs, attrs, OPTIMIZE)
         for index, group in enumerate(deltas):
             if group:
                 fields = [self._parameter_of[delta] for delta in group]
                 inputs = {"param": fields, "delta": group, "scales": _SCALES}
-                self._op(
+                self.op(
                     "nnet3.apply_change", inputs, {"param_out": fields}, {"index": index}, OPTIMIZE
                 )
         self._constraints()
@@ -207,7 +191,7 @@ class _Pass:
             if momentum:
                 self._state(delta, shape, 0.0)
             else:
-                self._declare(delta, shape, "float32", TEMPORARY)
+                self.declare(delta, shape, "float32", TEMPORARY)
             self._parameter_of[delta] = field
             deltas.append(delta)
         for grad in grads if given else ():
@@ -221,13 +205,13 @@ class _Pass:
             "kept": scalar_name("kept") if momentum else "",
         }
         attrs = {"l2": l2, "momentum": momentum}
-        self._op("nnet3.parameter_delta", inputs, {"delta_out": deltas}, attrs, OPTIMIZE)
+        self.op("nnet3.parameter_delta", inputs, {"delta_out": deltas}, attrs, OPTIMIZE)
         return deltas
 
     def _shape(self, field: str, part: Any) -> tuple[int, ...]:
         """Of a parameter; one that this computation does not use is declared."""
         shape = getattr(part, field.rpartition("/")[2].rpartition(".")[2]).shape
-        self._declare(field, shape, "float32", PARAMETER)
+        self.declare(field, shape, "float32", PARAMETER)
         return shape
 
     def _constraints(self) -> None:
@@ -237,7 +221,7 @@ class _Pass:
             if wanted and field in self.vars:
                 inputs = {"w": field, "wanted": scalar_name("constrain")}
                 attrs = {"scale": float(wanted)}
-                self._op("nnet3.constrain_orthonormal", inputs, {"w_out": field}, attrs, OPTIMIZE)
+                self.op("nnet3.constrain_orthonormal", inputs, {"w_out": field}, attrs, OPTIMIZE)
 
     def _fade_statistics(self) -> None:
         names = [
@@ -249,4 +233,4 @@ class _Pass:
         ]
         if names and self.options.batchnorm_stats_scale != 1:
             inputs = {"x": names, "factor": scalar_name("batchnorm_scale")}
-            self._op("nnet3.scale_states", inputs, {"x_out": names}, {}, OPTIMIZE)
+            self.op("nnet3.scale_states", inputs, {"x_out": names}, {}, OPTIMIZE)
