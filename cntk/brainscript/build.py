@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,7 @@ from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
 from .parser import parse_expression
-from .session import RuntimeType, Session, find_file, log
+from .session import RuntimeType, Session, log
 from .syntax import Expression, New
 from .values import Failure, Record, Thunk, Value, type_name
 
@@ -31,6 +32,26 @@ TYPES: dict[str, RuntimeType] = {
     **NODE_FUNCTION_TYPES,
     **NETWORK_TYPES,
 }
+
+
+def find_file(name: str, folders: Sequence[Path], near: Source | None = None) -> Path | None:
+    """The file called `name`: in the folder of the file that names it, in `folders` (with its path,
+    then by its name alone), in the working directory.
+
+    Source: BrainScriptParser.cpp (FindSourceFile).
+    """
+    relative = Path(name.replace("\\", "/") if os.sep == "/" else name)
+    near_folder = [Path(near.name).parent] if near is not None else []
+    places = [folder / relative for folder in (*near_folder, *folders)]
+    places.append(relative)
+    places += [folder / relative.name for folder in folders]
+    for place in places:
+        try:
+            if place.is_file():
+                return place
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 def file_finder(folders: Sequence[Path]) -> Callable[[str, Source], Source | None]:
@@ -150,7 +171,6 @@ def build_network(
     expression = network_expression(source_of(text, name), paths)
     session = Session(
         TYPES,
-        paths,
         load_model or model_loader(paths, precision),
         say or log.info,
         warn or log.warning,

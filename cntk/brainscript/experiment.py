@@ -132,7 +132,7 @@ def read_experiment(
     members = (*(m for m in top.members if m.name not in changed), *changes)
     record = syntax.Record(top.source, top.at, members)
     expression = New(top.source, top.at, "CNTK", record)
-    session = Session({**TYPES, **REDESIGNED_TYPES}, folders, model_loader(folders, "float"))
+    session = Session({**TYPES, **REDESIGNED_TYPES}, model_loader(folders, "float"))
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
     program = evaluate(expression, session, settings, "CNTK", REDESIGNED)
     with deep_calls():

@@ -83,7 +83,7 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
             roots.append(value)
     if failures:
         raise _joined(failures)
-    network = network_of(record.session, roots, {}, where)
+    network = network_of(record.session, roots, {})
     network.precision = str(record.find("precision", "float"))
     return network
 
@@ -100,9 +100,7 @@ def _joined(failures: list[Failure]) -> Failure:
     return first
 
 
-def network_of(
-    session: Session, roots: Iterable[Node], replaced: dict[Node, Node], where: Expression | None
-) -> Network:
+def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Node]) -> Network:
     """A network of all nodes that the roots need, in the order of a breadth-first search.
 
     `replaced` maps nodes to what stands in their place. Names that two nodes have get a `_` in
@@ -208,7 +206,7 @@ def network_with_edits(record: Record, path: Path, where: Expression) -> Network
     for node in replaced:
         _follow(node, replaced)
     roots = [node for node in nodes if not parents[node]] + extra + special_nodes(record)
-    return network_of(session, roots, replaced, where)
+    return network_of(session, roots, replaced)
 
 
 def _follow(node: Node, replaced: dict[Node, Node]) -> None:

@@ -112,7 +112,7 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
             node.tags.append(group)
     for old, new in replaced.items():
         new.tags += [tag for tag in old.tags if tag not in new.tags]
-    result = network_of(session, roots, replaced, where)
+    result = network_of(session, roots, replaced)
     result.precision = network.precision
     return result
 
@@ -159,7 +159,7 @@ def edited_model(record: Record, path: Path, where: Expression) -> Network:
     used = {i for copy in copies.values() for i in copy.inputs}
     roots = [*added.values()]
     roots += [c for c in copies.values() if c not in used and c not in redirected]
-    result = network_of(session, roots, copies, where)
+    result = network_of(session, roots, copies)
     result.precision = model.precision
     return result
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import pathlib
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import count
 
 from ..network.network import Network
 from ..network.node import Node
-from ..text import Source
 from .syntax import Expression
 from .values import Path, Record, Thunk, Value
 
@@ -39,8 +36,6 @@ class Session:
 
     Attributes:
         types: the classes that `new` knows.
-        folders: where includes, models and initial values are looked for, besides the folder of the
-            file that names them.
         load_model: reads the model file of a name for `BS.Network.Load`.
         seeds: gives the seeds of random initial values, in the order in which parameters are made;
             CNTK has one counter for all networks of a process.
@@ -49,7 +44,6 @@ class Session:
     """
 
     types: Mapping[str, RuntimeType]
-    folders: Sequence[pathlib.Path] = ()
     load_model: Callable[[str], Network] | None = None
     say: Callable[[str], None] = log.info
     warn: Callable[[str], None] = log.warning
@@ -59,29 +53,3 @@ class Session:
     waiting: list[Thunk] = field(default_factory=list)
     # Delay nodes whose inputs are not attached yet, with the record that names them.
     late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
-
-    def find_file(self, name: str, near: Source | None = None) -> pathlib.Path | None:
-        """The file called `name`, or None: as it is, then in the folders."""
-        return find_file(name, self.folders, near)
-
-
-def find_file(
-    name: str, folders: Sequence[pathlib.Path], near: Source | None = None
-) -> pathlib.Path | None:
-    """The file called `name`: in the folder of the file that names it, in `folders` (with its path,
-    then by its name alone), in the working directory.
-
-    Source: BrainScriptParser.cpp (FindSourceFile).
-    """
-    relative = pathlib.Path(name.replace("\\", "/") if os.sep == "/" else name)
-    near_folder = [pathlib.Path(near.name).parent] if near is not None else []
-    places = [folder / relative for folder in (*near_folder, *folders)]
-    places.append(relative)
-    places += [folder / relative.name for folder in folders]
-    for place in places:
-        try:
-            if place.is_file():
-                return place
-        except (OSError, ValueError):
-            continue
-    return None

@@ -1,5 +1,7 @@
 """The standard library: what its layers and functions build."""
 
+import random
+import re
 import time
 
 import pytest
@@ -285,3 +287,16 @@ def test_a_residual_network_of_152_layers_takes_seconds_at_most():
 def test_a_thousand_layers_nest():
     network = built("x = Input {1}\nz = LayerStack {1000, i => DenseLayer {1}} (x)")
     assert network.parameter_count() == 2000
+
+
+def test_damaged_networks_end_in_the_packages_errors():
+    generator = random.Random(11)
+    pieces = re.findall(r"\w+|\s+|[^\w\s]", RESIDUAL.replace("50", "2"))
+    for _ in range(150):
+        damaged = list(pieces)
+        for _ in range(generator.choice((1, 2))):
+            damaged[generator.randrange(len(damaged))] = generator.choice(pieces)
+        try:
+            built("".join(damaged))
+        except OpscopeError:
+            pass
