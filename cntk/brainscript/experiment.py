@@ -103,7 +103,8 @@ def is_redesigned(source: Source) -> bool:
 def load_experiment(arguments: Sequence[str]) -> Experiment:
     """The actions of `configFile=file.bs name=value ...`.
 
-    A value is BrainScript if it is one constant, record or array, a string in quotes, or an
+    A name with dots, such as `Train.optimizer.maxEpochs`, goes into the records of the file. A
+    value is BrainScript if it is one constant, record or array, a string in quotes, or an
     expression in parentheses; anything else is a string as it stands.
 
     Raises:
@@ -112,7 +113,7 @@ def load_experiment(arguments: Sequence[str]) -> Experiment:
     overrides: dict[str, str] = {}
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if not equals or not name.strip().isidentifier():
+        if not equals or not all(part.isidentifier() for part in name.strip().split(".")):
             raise FormatError(f"{argument!r}: an argument must have the form name=value")
         overrides[name.strip()] = value.strip()
     if "configFile" not in overrides:
@@ -124,14 +125,11 @@ def load_experiment(arguments: Sequence[str]) -> Experiment:
 def read_experiment(
     source: Source, overrides: dict[str, str] | None = None, folders: Sequence[Path] = ()
 ) -> Experiment:
-    """The actions of a text, with members of its top level replaced by `overrides`."""
-    find = file_finder(folders)
-    top = _top_record(source, find)
-    changes = [_override(name, value) for name, value in (overrides or {}).items()]
-    changed = {member.name for member in changes}
-    members = (*(m for m in top.members if m.name not in changed), *changes)
-    record = syntax.Record(top.source, top.at, members)
-    expression = New(top.source, top.at, "CNTK", record)
+    """The actions of a text, with members of its top level, or inside, replaced by `overrides`."""
+    record = _top_record(source, file_finder(folders))
+    for name, value in (overrides or {}).items():
+        record = _with_member(record, name.split("."), _override(name, value))
+    expression = New(record.source, record.at, "CNTK", record)
     session = Session({**TYPES, **REDESIGNED_TYPES}, model_loader(folders, "float"))
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
     program = evaluate(expression, session, settings, "CNTK", REDESIGNED)
@@ -158,18 +156,36 @@ def _top_record(source: Source, find: Any) -> syntax.Record:
     return parse_members(source, find)
 
 
-def _override(name: str, value: str) -> syntax.Member:
+def _override(name: str, value: str) -> syntax.Expression:
+    """A value of the command line: BrainScript or a string."""
     source = Source(f"(command line) {name}", value)
-    expression: syntax.Expression = syntax.String(source, 0, value)
+    string = syntax.String(source, 0, value)
     try:
         parsed = parse_expression(source)
     except FormatError:
-        parsed = expression
+        return string
     literal = (Number, syntax.String, syntax.Boolean, syntax.Record, syntax.Array)
     negative = isinstance(parsed, syntax.Unary) and isinstance(parsed.operand, Number)
-    if isinstance(parsed, literal) or negative or value.startswith("("):
-        expression = parsed
-    return syntax.Member(source, 0, name, expression)
+    return parsed if isinstance(parsed, literal) or negative or value.startswith("(") else string
+
+
+def _with_member(
+    record: syntax.Record, names: Sequence[str], value: syntax.Expression
+) -> syntax.Record:
+    """A record with the member `names` joined by dots replaced or, in the last record, added."""
+    name = names[0]
+    if len(names) > 1:
+        old = next((member.value for member in record.members if member.name == name), None)
+        inner = old.argument if isinstance(old, New) else old
+        if not isinstance(inner, syntax.Record):
+            what = "there is no" if old is None else "no record is written as the value of"
+            raise located(FormatError, f"{what} member {name!r} to look into", value.location)
+        value = _with_member(inner, names[1:], value)
+        if isinstance(old, New):
+            value = New(old.source, old.at, old.type, value)
+    changed = syntax.Member(value.source, value.at, name, value)
+    kept = tuple(member for member in record.members if member.name != name)
+    return syntax.Record(record.source, record.at, (*kept, changed))
 
 
 # --- from objects to actions

@@ -173,6 +173,29 @@ def test_a_network_in_a_loop_and_overrides():
     assert action.config.string("modelPath") == "elsewhere/cntkSpeech.dnn"
 
 
+def test_overrides_inside_records():
+    (action,) = load_experiment(
+        [
+            f"configFile={HERE / 'timit_ndl.bs'}",
+            "TIMIT_TrainNDL.optimizer.maxEpochs=7",
+            "TIMIT_TrainNDL.model.network.hiddenDim=16",
+            "TIMIT_TrainNDL.optimizer.learningRatesPerMB=0.5:0.25",
+            "TIMIT_TrainNDL.optimizer.momentumPerMB=-1",
+        ]
+    ).actions
+    section = action.config.section("SGD")
+    assert section.int("maxEpochs") == 7 and section.float("momentumPerMB") == -1
+    assert list(section.array("learningRatesPerMB").floats()) == [0.5, 0.25]
+    action.network.validate()
+    assert action.network.parameter_count() == 40 * 16 + 5 * 17 * 16 + 17 * 91
+
+
+@pytest.mark.parametrize("name", ["Nothing.x", "actions.x", "TIMIT_TrainNDL.traceLevel.x"])
+def test_overrides_that_have_no_place(name):
+    with pytest.raises(FormatError, match="to look into"):
+        load_experiment([f"configFile={HERE / 'timit_ndl.bs'}", f"{name}=1"])
+
+
 def test_the_bidirectional_network():
     (action,) = load_experiment([f"configFile={HERE / 'bidirectional.bs'}"]).actions
     network = action.network
