@@ -8,16 +8,24 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
+from opscope.framework.errors import OpscopeError
 from opscope.nnet3.chunks import Utterance
+from opscope.nnet3.collapse import prepare_for_test
+from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.components.normalize import BatchNormComponent
+from opscope.nnet3.looped import compile_looped, following, looped_requests, with_ivector_period
 from opscope.nnet3.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.lower_commands import lower_computation
 from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.optimize import optimize
+from opscope.nnet3.segment_computer import SegmentComputer
 from opscope.nnet3.tables import read_table
 
 CASES = sorted(
     (path.parent.name, int(re.sub(r"\D", "", path.stem)))
     for path in FOLDER.glob("trained/*/output_looped*.ark")
 ) or [("tdnn", 20)]
+RANDOM = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/model.raw")) or ["none"]
 TOLERANCE = 1e-4
 """Relative norm of the difference from Kaldi's float32 results."""
 
@@ -46,3 +54,39 @@ def test_looped_output(model, chunk, optimize, within):
     parts = [stream.accept(frames[i : i + 7]) for i in range(0, len(frames), 7)]
     streamed = np.concatenate([*parts, stream.finish()])
     np.testing.assert_allclose(streamed, computer.compute(frames), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", RANDOM[::8])
+def test_a_loop_gives_what_its_segments_give(case):
+    """On random networks: the same chunks compiled one behind the other, without a loop."""
+    nnet = Nnet.read(need("random_nets", case, "model.raw"))
+    prepare_for_test(nnet)
+    left, right = nnet.context()
+    chunk = -(-4 // nnet.modulus()) * nnet.modulus()
+    topology = nnet.topology()
+    period = chunk if nnet.input_dim("ivector") > 0 else 0
+    if period:
+        topology = with_ivector_period(topology, period)
+    requests = looped_requests(chunk, left, right, ivector_period=period)
+    try:
+        looped = SegmentComputer(compile_looped(topology, requests), nnet)
+    except OpscopeError as error:
+        if "has no statistics" not in str(error):
+            raise
+        pytest.skip(str(error))
+    while len(requests) < 7:
+        requests.append(following(*requests[-2:]))
+    computation = optimize(Compiler(topology, *requests).compile())
+    computers = looped, SegmentComputer(lower_computation(computation), nnet)
+    rng = np.random.default_rng(0)
+    for request in requests:
+        given = [
+            (io.name, rng.standard_normal((len(io.indexes), nnet.input_dim(io.name))))
+            for io in request.inputs
+        ]
+        for computer in computers:
+            for name, matrix in given:
+                computer.accept_input(name, matrix)
+            computer.run()
+        one, other = (computer.get_output("output") for computer in computers)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
