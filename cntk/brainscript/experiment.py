@@ -40,6 +40,7 @@ from .values import (
     Record,
     Thunk,
     Value,
+    expect_integer,
     flatten,
     force,
     type_name,
@@ -272,12 +273,25 @@ def _reader(source: Record, network: Network) -> str:
                 network.groups[group].remove(node)
         network.add_to_group("feature" if feature else "label", node)
         size = "dim" if feature else "labelDim"
-        data = reader.record.own("data")
         entries = _section(reader.record, ("data",))
-        if isinstance(data, Node):
-            entries += f"{size} = {data.attributes['shape'][0]}\n"
+        entries += f"{size} = {node.attributes['shape'][0] // _frames(reader, node)}\n"
         lines.append(f"{node.name} = [\n{entries}]\n")
     return "\n".join(lines)
+
+
+def _frames(reader: Instance, node: Node) -> int:
+    """How many frames of a file make one sample: `contextWindow`, or left and right context."""
+    window = [
+        expect_integer(w, reader.expression)
+        for w in flatten(reader.record.own("contextWindow", 1.0))
+    ]
+    frames = window[0] if len(window) == 1 else 1 + sum(window)
+    if frames < 1 or node.attributes["shape"][0] % frames:
+        raise Failure(
+            f"{node.attributes['shape'][0]} dimensions are not those of {frames} frames",
+            reader.record.place("contextWindow"),
+        )
+    return frames
 
 
 def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]]:

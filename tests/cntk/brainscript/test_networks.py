@@ -196,6 +196,12 @@ def test_overrides_that_have_no_place(name):
         load_experiment([f"configFile={HERE / 'timit_ndl.bs'}", f"{name}=1"])
 
 
+def test_a_window_that_does_not_fit():
+    arguments = [f"configFile={HERE / 'bidirectional.bs'}", "Train.source.features.contextWindow=4"]
+    with pytest.raises(FormatError, match="65 dimensions are not those of 4 frames"):
+        load_experiment(arguments)
+
+
 def test_the_bidirectional_network():
     (action,) = load_experiment([f"configFile={HERE / 'bidirectional.bs'}"]).actions
     network = action.network
@@ -205,6 +211,7 @@ def test_the_bidirectional_network():
     others = 2 * hidden * (4 * hidden + 1)
     assert network.parameter_count() == first + others + labels * (2 * hidden + 1)
     assert network.find("outZ").shape == (labels, 1)
+    assert action.config.section("reader").section("myFeatures").int("dim") == features
 
 
 def test_models_are_edited_and_saved(model):
