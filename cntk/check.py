@@ -17,7 +17,9 @@ from .config.files import parse_command_line, read_config_text, read_source
 from .config.known import unknown_parameters
 from .config.parameters import ConfigParameters
 from .config.variables import resolve
+from .mel.commands import checked
 from .mel.parse import parse_mel_file
+from .mel.syntax import Command, MelStatement
 from .models.open_model import format_of, open_model
 from .ndl.builder import load_macro_files, parse_ndl_file
 from .ndl.evaluate import Evaluator
@@ -150,6 +152,7 @@ def _check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Repor
     _keep_all(lambda errors: scripts.extend(parse_ndl_file(text, path.name, errors)), report)
     if parse_only or report.problems:
         return
+    scripts = parse_ndl_file(resolve(text, config), path.name)
     evaluator = Evaluator(Network(path.stem))
     evaluator.errors = []
     if "ndlMacros" in config:
@@ -169,7 +172,12 @@ def _check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Repor
 
 def _check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
     text = read_config_text(path)
-    _keep_all(lambda errors: parse_mel_file(text, path.name, errors), report)
+    statements: list[MelStatement] = []
+    _keep_all(lambda errors: statements.extend(parse_mel_file(text, path.name, errors)[1]), report)
+    for statement in statements:
+        if isinstance(statement, Command) and not parse_only:
+            with report.kept():
+                checked(statement)
 
 
 def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

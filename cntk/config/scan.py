@@ -17,7 +17,7 @@ from ..text import Text, join, located
 
 OPEN = "[{("
 CLOSE = {"[": "]", "{": "}", "(": ")", '"': '"'}
-LIMIT = 1000  # levels of brackets inside one another
+LIMIT = 200  # levels of brackets inside one another
 
 _BRACKETS = re.compile(r'[\[\](){}"]')
 _BRACKET_OR_EQUALS = re.compile(r'[\[{("=]')

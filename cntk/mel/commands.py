@@ -26,7 +26,7 @@ from ..network.edit import property_name
 from ..network.network import Network
 from ..network.node import Node
 from ..text import Text, located
-from .syntax import Command
+from .syntax import Command, is_cut_from
 
 if TYPE_CHECKING:
     from .session import Model, Session
@@ -72,14 +72,22 @@ def run_command(session: Session, command: Command) -> None:
     Raises:
         OpscopeError: the command is unknown, its parameters are wrong, or it fails.
     """
+    spec, command = checked(command)
+    spec.run(session, command)
+
+
+def checked(command: Command) -> tuple[Spec, Command]:
+    """What a command stands for, and the command as that takes it: `m = LoadModel(f)` is
+    `LoadModelWithName(m, f)`.
+
+    Raises:
+        UnknownOperatorError, SlotError, AttributeTypeError: the command, the number of its
+            parameters, or an option is not known.
+    """
     spec = find_command(command)
-    if command.target is not None and not spec.names[0].endswith("WithName"):
-        command = Command(
-            command.text,
-            command.function,
-            (command.target, *command.parameters),
-            command.options,
-        )
+    if command.target is not None:
+        parameters = (command.target, *command.parameters)
+        command = Command(command.text, command.function, parameters, command.options)
         spec = next(s for s in _COMMANDS if s.names[0] == f"{spec.names[0]}WithName")
     count = len(command.parameters)
     if count < spec.least or (spec.most is not None and count > spec.most):
@@ -90,16 +98,14 @@ def run_command(session: Session, command: Command) -> None:
         )
     for name, value in command.options:
         _check_option(spec, name, value)
-    spec.run(session, command)
+    return spec, command
 
 
 def find_command(command: Command) -> Spec:
     """What a command's name stands for."""
-    word = command.function.string.lower()
     for spec in _COMMANDS:
-        for name in spec.names:
-            if name.lower().startswith(word) and len(word) >= len(name) // 2:
-                return spec
+        if any(is_cut_from(command.function.string, name) for name in spec.names):
+            return spec
     raise located(
         UnknownOperatorError,
         f"Unknown Editor function {command.function}"
@@ -115,7 +121,7 @@ def command_names() -> list[str]:
 
 def _check_option(spec: Spec, name: Text, value: Text) -> None:
     for known, values in spec.options.items():
-        if known.lower().startswith(name.string.lower()) and 2 * len(name) >= len(known):
+        if is_cut_from(name.string, known):
             if values and value.string.lower() not in values:
                 raise located(
                     AttributeTypeError,

@@ -15,9 +15,9 @@ from ..config.value import ConfigValue
 from ..ndl.parse import parse_ndl
 from ..ndl.syntax import Script
 from ..text import Source, Text, join, located
-from .syntax import Command, Embedded, Inline, MelScript, MelStatement
+from .syntax import Command, Embedded, Inline, MelScript, MelStatement, is_cut_from
 
-MODEL_MAKERS = ("createmodel", "loadmodel")
+MODEL_MAKERS = ("CreateModel", "LoadModel")
 
 
 def parse_mel(text: Text | str, errors: list[FormatError] | None = None) -> MelScript:
@@ -72,7 +72,8 @@ def _statement(record: Text) -> MelStatement:
     if value.string[0] in "[{(":
         return Embedded(record, name, parse_ndl(value))
     bracket = key_end(value.string, 0, len(value))
-    if value.string[:bracket].strip().lower() in MODEL_MAKERS and bracket < len(value):
+    function = value.string[:bracket].strip()
+    if bracket < len(value) and any(is_cut_from(function, name) for name in MODEL_MAKERS):
         return _command(value, name)
     (assignment,) = parse_ndl(record, calls_only=True).assignments or (None,)
     if assignment is None:

@@ -77,6 +77,11 @@ class MelScript:
         return "".join(f"{statement}\n" for statement in self.statements)
 
 
+def is_cut_from(word: str, name: str) -> bool:
+    """Whether a word means a name of MEL: in any case, and perhaps cut short to half its length."""
+    return name.lower().startswith(word.lower()) and len(word) >= len(name) // 2
+
+
 def format_mel(script: MelScript) -> str:
     """A script as text; parsing it gives the same tree."""
     return str(script)

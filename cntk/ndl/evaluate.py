@@ -30,7 +30,7 @@ from ..network.node import Node
 from ..text import Location, extended, located
 from .arguments import number_of, plain, read_options
 from .macros import DEEPEST, Macros
-from .numbering import Numbering
+from .numbering import DEEPEST_CALL, Numbering
 from .scope import Instance, Scope, Symbol, Value, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
 
@@ -81,6 +81,7 @@ class Evaluator:
         self._random: list[Node] = []
         self._scopes: dict[int, tuple[Location, Scope]] = {}
         self._calls = 0
+        self._depth = 0
 
     # -- first evaluation
 
@@ -159,6 +160,16 @@ class Evaluator:
         known = scope.instances.get(call)
         if known is not None:
             return known
+        if self._depth >= DEEPEST_CALL:
+            message = f"more than {DEEPEST_CALL} calls inside one another, macros included"
+            raise self._error(FormatError, message, place(call), scope)
+        self._depth += 1
+        try:
+            return self._evaluated(call, scope)
+        finally:
+            self._depth -= 1
+
+    def _evaluated(self, call: Call, scope: Scope) -> Instance:
         self._calls += 1
         if self._calls > MOST:
             raise self._error(

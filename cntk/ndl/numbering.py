@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from .macros import DEEPEST, Macros
 from .syntax import Array, Call, Expression, Macro, Script
 
+DEEPEST_CALL = 120  # calls inside one another, those in bodies of macros included
+
 
 @dataclass(eq=False)
 class Numbers:
@@ -44,6 +46,7 @@ class Numbering:
         self._macros = macros
         self._bodies: dict[Macro, Numbers] = {}
         self._open: list[Macro] = []
+        self._depth = 0
         self.root = Numbers()
 
     def script(self, script: Script) -> None:
@@ -112,8 +115,12 @@ class Numbering:
     def _parameters(
         self, parameters: tuple[Expression, ...], numbers: Numbers, defining: bool
     ) -> None:
+        if self._depth >= 2 * DEEPEST_CALL:
+            return  # the evaluation will tell
+        self._depth += 1
         for parameter in parameters:
             self._expression(parameter, numbers, defining)
+        self._depth -= 1
 
     def _expression(self, expression: Expression, numbers: Numbers, defining: bool) -> None:
         if isinstance(expression, Call):

@@ -82,6 +82,16 @@ third = ErrorPrediction(x, second, tag=eval)
         found = problems(tmp_path, "e.mel", "foo\nm = LoadModel(x)\n= 3\nSave")
         assert len(found) == 3
 
+    def test_commands_of_mel_are_checked_without_models(self, tmp_path):
+        text = "m = LoadModel(x)\nSetInput(a, 1)\nRenam(a, b)\nCopy(a, b, copy=no)\nFoo(x)"
+        found = [text for _, text in problems(tmp_path, "e.mel", text)]
+        assert [message.split("e.mel:")[1][0] for message in found] == ["2", "4", "5"]
+
+    def test_variables_of_a_script_may_be_given(self, tmp_path):
+        text = "f = Input($dim$, tag=feature)"
+        assert "No variable found with the name dim" in problems(tmp_path, "n.ndl", text)[0][1]
+        assert problems(tmp_path, "n.ndl", text, extra=["dim=3"]) == []
+
     def test_parse_only_builds_nothing(self, tmp_path):
         text = CONFIG.replace("maxEpoch", "maxEpochs").replace("Tanh(features", "Foo(features")
         assert problems(tmp_path, "a.cntk", text, parse_only=True) == []
@@ -104,6 +114,19 @@ third = ErrorPrediction(x, second, tag=eval)
         assert check_file(tmp_path / "no.cntk").problems[0][0] == ERROR
         model = need("01_simplebuilder_dnn", "final.model")
         assert len(check_file(model).networks["final"]) == 25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=[" * 190 + "]" * 190,
+        "a=[" * 190,
+        "command=a\n" + "SGD=[" * 150 + "x=1" + "]" * 150,
+        "a=$a$\ncommand=$b$",
+    ],
+)
+def test_deep_configs_are_reported(text, tmp_path):
+    problems(tmp_path, "a.cntk", text)
 
 
 @settings(max_examples=60, deadline=2000)

@@ -277,6 +277,8 @@ class TestErrors:
             "x = (1*2000000)",
             "[" + "".join(f"a{i} = a{i + 1}\n" for i in range(2000)) + "x = Tanh(a0) ]",
             "".join(f"M{i}(x) {{ y = M{i + 1}(x) }}\n" for i in range(200)) + "f = M0(1)",
+            "".join(f"M{i}(x) {{ y = {'Tanh(' * 90}M{i + 1}(x){')' * 90} }}\n" for i in range(59))
+            + "M59(x) = Tanh(x)\nf = M0(1)",
         ],
     )
     def test_depth_ends_in_an_error(self, text):
