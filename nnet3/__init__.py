@@ -20,6 +20,7 @@ _HOMES = {
     "xconfig_to_config": ".xconfig",
     **dict.fromkeys(("apply_edits", "parse_edits"), ".edits"),
     "NnetComputer": ".computer",
+    **dict.fromkeys(("NnetTrainer", "NnetTrainerOptions"), ".training"),
     **dict.fromkeys(("ChunkComputer", "ChunkOptions", "Utterance"), ".chunks"),
     **dict.fromkeys(("LoopedComputer", "LoopedOptions", "Stream"), ".looped_computer"),
     "SegmentComputer": ".segment_computer",

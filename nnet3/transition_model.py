@@ -61,9 +61,7 @@ class TransitionModel:
             FormatError: it is damaged.
         """
         reader.expect_token("<TransitionModel>")
-        reader.expect_token("<Topology>")
-        topology = _read_binary_topology if reader.binary else _read_text_topology
-        phones, entry_of, entries = topology(reader)
+        phones, entry_of, entries = read_topology(reader)
         opening = reader.expect_token(*_WIDTHS)
         width, count = _WIDTHS[opening], _read_count(reader, 2)
         values = [reader.read_int32() for _ in range(count * width)]
@@ -163,6 +161,16 @@ def _read_count(reader: Reader, least: int) -> int:
     if count < 0 or count * least > reader.remaining():
         raise reader.error(f"{count} entries cannot follow here", start)
     return count
+
+
+def read_topology(reader: Reader) -> tuple[list[int], list[int], list[list[HmmState]]]:
+    """A topology, from its opening token on: `phones`, `entry_of`, `entries`.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    reader.expect_token("<Topology>")
+    return _read_binary_topology(reader) if reader.binary else _read_text_topology(reader)
 
 
 def _read_binary_topology(reader: Reader) -> tuple[list[int], list[int], list[list[HmmState]]]:

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..framework.errors import FormatError, ShapeError
-from ..nnet3.kaldi_io import Reader, Writer
+from ..nnet3.context_dependency import ContextDependency, new_transition_model
+from ..nnet3.kaldi_io import Writer
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.streams import open_output, open_reader
 from ..nnet3.training.lda import (
@@ -95,30 +96,28 @@ def nnet_get_feature_transform(options: SimpleNamespace, output: str, *files: st
 
 @program(
     "nnet3-am-init",
-    "Make an nnet3 acoustic model of a transition model (or another acoustic model's) and a raw"
-    " network.",
-    ("<trans-model-in>", "<input-raw-nnet>", "<output-am-nnet>"),
+    "Make an nnet3 acoustic model of a raw network and a transition model, or a tree and a topology"
+    " of which that is made.",
+    ("<trans-model-or-tree-in>", "[<topology-in>]", "<input-raw-nnet>", "<output-am-nnet>"),
     BINARY,
 )
-def nnet3_am_init(options: SimpleNamespace, transitions: str, raw: str, output: str) -> None:
-    reader = open_reader(transitions)
-    binary = reader.binary
-    text = _transition_model(reader)
-    if binary != options.binary:
-        text = convert(text, options.binary, from_binary=binary)
-    model = AmNnetSimple(read_raw(raw), text, options.binary)
+def nnet3_am_init(
+    options: SimpleNamespace, first: str, topology: str, raw: str, output: str
+) -> None:
+    reader = open_reader(first)
+    if topology:
+        tree = ContextDependency.read(reader)
+        transitions = new_transition_model(tree, open_reader(topology))
+    else:
+        transitions = TransitionModel.read_from(reader)
+    writer = Writer(options.binary, header=False)
+    transitions.write_to(writer)
+    model = AmNnetSimple(read_raw(raw), writer.getvalue(), options.binary)
     model.set_context()
     writer = Writer(options.binary)
     model.write_to(writer)
     _save(writer, output)
     options.program.log(f"Initialized am-nnet (neural net acoustic model) and wrote to {output}")
-
-
-def _transition_model(reader: Reader) -> bytes:
-    """The bytes of the transition model that a file begins with."""
-    begin = reader.offset
-    TransitionModel.read_from(reader)
-    return bytes(reader.data[begin : reader.offset])
 
 
 @program(
