@@ -15,6 +15,7 @@ from .fused import fused
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
+_PIECE = 1 << 16  # elements
 
 
 @lowers("LstmNonlinearityComponent")
@@ -227,23 +228,36 @@ def _fused_lstm_grad(k: Any) -> Callable[[], Any] | None:
         "w_f": "d_f * b",
         "w_o": "d_o * c",
     }
-    results, after = {}, []
+    results, before, after = {}, [], []
     if x_grad is not None:
         for number, name in enumerate(("d_i", "d_f", "d_g", "d_o", "d_b")):
             results[name] = x_grad[:, number * cells : (number + 1) * cells]
         if x_grad.shape[1] > 5 * cells:
             after.append(partial(x_grad[:, 5 * cells :].fill, 0))
+    rows = len(grad)
     if w_grad is not None:
-        parts = k.scratch((len(grad), 3 * cells), grad.dtype)
-        for number, name in enumerate(("w_i", "w_f", "w_o")):
-            results[name] = parts[:, number * cells : (number + 1) * cells]
-        total = k.scratch((3 * cells,), grad.dtype)
-        after += [
-            reducing(k.xp, parts, total),
-            partial(k.xp.copyto, w_grad, total.reshape(3, cells)),
-        ]
-    call = fused(k, names, formulas, results)
-    return None if call is None else in_order(call, *after)
+        # What is summed over rows goes through memory by pieces that stay in the cache.
+        rows = min(rows, max(1, _PIECE // (3 * cells)))
+        shares = k.scratch((rows, 3 * cells), grad.dtype)
+        share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))
+        before.append(partial(total.fill, 0))
+        after.append(partial(k.xp.copyto, w_grad, total.reshape(3, cells)))
+    calls = []
+    for begin in range(0, len(grad), max(rows, 1)):
+        piece = slice(begin, min(begin + rows, len(grad)))
+        given = {n: array if array.ndim == 1 else array[piece] for n, array in names.items()}
+        found = {name: array[piece] for name, array in results.items()}
+        if w_grad is not None:
+            part = shares[: piece.stop - begin]
+            for number, name in enumerate(("w_i", "w_f", "w_o")):
+                found[name] = part[:, number * cells : (number + 1) * cells]
+        call = fused(k, given, formulas, found)
+        if call is None:
+            return None
+        calls.append(call)
+        if w_grad is not None:
+            calls += [reducing(k.xp, part, share), partial(k.xp.add, total, share, total)]
+    return in_order(*before, *calls, *after)
 
 
 @lstm.backward("x", "w")
