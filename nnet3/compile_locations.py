@@ -85,6 +85,8 @@ def split_locations_backward(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
 
 def ensure_contiguous(rows: np.ndarray) -> list[np.ndarray]:
     """Lists in which every row number but -1 stands in one run, together equal to `rows`."""
+    if rows[0] >= 0 and (rows[1:] >= rows[:-1]).all():
+        return [rows]
     starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
     values = rows[starts]
     real = values[values >= 0]

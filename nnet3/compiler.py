@@ -320,8 +320,11 @@ class Compiler:
         for terms in part.terms:
             if terms.single >= 0:
                 source = self.infos[terms.single].deriv
-                for rows in ensure_contiguous(terms.row) if source else ():
-                    self._backward_rows(part.deriv, source, terms.alpha, rows)
+                if source and self._is_identity(source, terms.row):
+                    self._add(Command("MatrixAdd", source, part.deriv, terms.alpha))
+                elif source:
+                    for rows in ensure_contiguous(terms.row):
+                        self._backward_rows(part.deriv, source, terms.alpha, rows)
                 continue
             subs = derivs[terms.step]
             located = pack_left(subs, np.where(subs >= 0, terms.row, -1))

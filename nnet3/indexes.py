@@ -67,10 +67,11 @@ class Columns:
 
     def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
         self.n, self.t, self.x = n, t, x
+        self.size = len(t)
         self._bases: dict[tuple[int, int], np.ndarray] = {}
 
     def __len__(self) -> int:
-        return len(self.t)
+        return self.size
 
     @cached_property
     def indexes(self) -> np.ndarray:

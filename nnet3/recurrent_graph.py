@@ -157,33 +157,46 @@ class RecurrentRows:
         return True
 
     def _number(self) -> bool:
-        """Fills `levels`: one more than the highest level in its epoch that a row uses."""
+        """Fills `levels`: one more than the highest level in its epoch that a row uses.
+
+        False where rows wait for each other. Here numbers are few and follow one another, so they
+        are gone through one by one, in the order of time and then against it, until they stand.
+        """
         topology, width = self.topology, self.count + 1
-        level = np.zeros(self._needed.shape, np.int64)
-        flat, needed = level.reshape(-1), self._needed.reshape(-1)
+        level = [0] * self._needed.size
         for members in topology.epoch_members.values():
             if not topology.is_loop(members):
                 continue
-            edges = []
-            for node in (node for node in sorted(members) if node in self.rows):
-                for leaf, places in enumerate(self.reads[node]):
-                    inside = np.isin(places // width, members)
-                    mask = self._used[node][leaf] & inside & needed[places]  # type: ignore[index]
-                    at = np.flatnonzero(mask & self._needed[node, :-1])
-                    if len(at):
-                        edges.append((node * width + at, places[at]))
-            for _ in range(width * len(members)):
+            rows = sorted(self._reads_within(members).items(), key=lambda row: row[0] % width)
+            for _ in range(len(rows) + 1):
                 settled = True
-                for rows, read in edges:
-                    now = np.maximum(flat[rows], flat[read] + 1)
-                    if (now != flat[rows]).any():
-                        flat[rows] = now
+                for row, read in rows:
+                    above = max([level[one] for one in read]) + 1
+                    if above > level[row]:
+                        level[row] = above
                         settled = False
                 if settled:
                     break
+                rows.reverse()
             else:
-                return False  # rows wait for each other
+                return False
             for node in members:
                 if node in self.rows:
-                    self.levels[node] = level[node][self._needed[node]]
+                    numbers = np.array(level[node * width : (node + 1) * width], np.int64)
+                    self.levels[node] = numbers[self._needed[node]]
         return True
+
+    def _reads_within(self, members: list[int]) -> dict[int, list[int]]:
+        """For the rows of an epoch those of it that they use, both as places among all flags."""
+        width, needed = self.count + 1, self._needed.reshape(-1)
+        member = np.zeros(len(self.topology), bool)
+        member[members] = True
+        found: dict[int, list[int]] = {}
+        for node in (node for node in sorted(members) if node in self.rows):
+            for leaf, places in enumerate(self.reads[node]):
+                mask = self._used[node][leaf] & needed[places]  # type: ignore[index]
+                at = np.flatnonzero(mask & self._needed[node, :-1] & member[places // width])
+                read = places[at].tolist()
+                for row, one in zip((node * width + at).tolist(), read, strict=True):
+                    found.setdefault(row, []).append(one)
+        return found

@@ -41,7 +41,7 @@ class Step:
     segment: int = 0
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return self.columns.size
 
     @property
     def indexes(self) -> np.ndarray:
