@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..framework.errors import FormatError, OpscopeError
 from .brainscript.build import file_finder, network_expression, source_of
+from .brainscript.experiment import TrainAction, is_redesigned, load_experiment
 from .brainscript.parser import parse_members
 from .build import Seeds, build_section_network, builder_of
 from .config.commands import commands
@@ -181,7 +182,19 @@ def _check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Repor
 
 
 def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:
-    parse_members(read_source(path), file_finder([path.parent]))
+    source = read_source(path)
+    if not is_redesigned(source):
+        parse_members(source, file_finder([path.parent]))
+    elif not parse_only:
+        for action in load_experiment([f"configFile={path}", *extra]).actions:
+            networks = (
+                [action.network]
+                if isinstance(action, TrainAction)
+                else [network for _, network, _ in action.steps]
+            )
+            for network in networks:
+                network.validate()
+                report.networks[action.name] = network
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

@@ -1,4 +1,4 @@
-"""The layout of CNTK's texts: configs, NDL, MEL and BrainScript, comments kept.
+"""The layout of configs, NDL and MEL, comments kept; BrainScript has a formatter of its own.
 
 Lines are indented by the brackets around them, blanks at their ends go, `name=value` gets blanks
 around its equals sign, and several empty lines become one. Nothing but blanks changes.
@@ -21,21 +21,13 @@ _PARTS = re.compile(
 )
 
 
-def format_text(text: str, name: str = "<string>", quotes: str = '"') -> str:
+def format_text(text: str, name: str = "<string>") -> str:
     """A text in the common layout.
-
-    `quotes` holds the characters that quote strings: both kinds in BrainScript.
 
     Raises:
         FormatError: a bracket closes that was not opened.
     """
-    parts = _PARTS
-    if "'" in quotes:
-        parts = re.compile(
-            _PARTS.pattern.replace("|(?P<open>", "|(?P<single>'[^'\\n]*(?:'|\\Z))|(?P<open>"),
-            re.DOTALL,
-        )
-    kept, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name, parts)
+    kept, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name)
     out: list[str] = []
     for line, depth in zip(kept, depths, strict=True):
         if depth is None:  # inside a string or a comment of several lines
@@ -53,7 +45,7 @@ def format_text(text: str, name: str = "<string>", quotes: str = '"') -> str:
     return "\n".join(out) + "\n" if out else ""
 
 
-def _lines(text: str, name: str, parts: re.Pattern[str]) -> tuple[list[str], list[int | None]]:
+def _lines(text: str, name: str) -> tuple[list[str], list[int | None]]:
     """The lines of a text and how deep each is: the brackets open at its start, but for those that
     it closes first. None for a line that starts inside a string or comment."""
     depths: list[int | None] = []
@@ -61,7 +53,7 @@ def _lines(text: str, name: str, parts: re.Pattern[str]) -> tuple[list[str], lis
     leading, own = True, 0  # of the line: whether only closing brackets came, and its depth
     inside = False
     position = 0
-    for found in parts.finditer(text):
+    for found in _PARTS.finditer(text):
         kind = found.lastgroup
         blank = not text[position : found.start()].strip()
         position = found.end()

@@ -45,6 +45,9 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
     from ..cntk.config.commands import banner
     from ..cntk.network.describe import describe
 
+    if _is_redesigned(arguments):
+        _experiment(arguments, only_list)
+        return
     config = parse_command_line(arguments)
     listed = commands(config)
     seeds = Seeds()
@@ -59,6 +62,27 @@ def networks(arguments: tuple[str, ...], only_list: bool) -> None:
             click.echo(describe(built.network), nl=False)
             for warning in built.warnings:
                 click.echo(f"warning: {warning}", err=True)
+
+
+def _is_redesigned(arguments: tuple[str, ...]) -> bool:
+    """Whether the config file of a command line is one of the redesigned language."""
+    from ..cntk.brainscript.experiment import is_redesigned
+    from ..cntk.config.files import read_source
+
+    files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
+    return len(files) == 1 and files[0].endswith(".bs") and is_redesigned(read_source(files[0]))
+
+
+def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
+    """Print the actions of a file of the redesigned language, and their networks."""
+    from ..cntk.brainscript.experiment import TrainAction, load_experiment
+    from ..cntk.network.describe import describe
+
+    for action in load_experiment(arguments).actions:
+        click.echo(f"{action.name}: {'train' if isinstance(action, TrainAction) else 'edit'}")
+        if isinstance(action, TrainAction) and not only_list:
+            action.network.validate()
+            click.echo(describe(action.network), nl=False)
 
 
 @cntk.command()
@@ -99,12 +123,10 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
 @click.option("--in-place", is_flag=True, help="Write the file instead of printing it.")
 def format_(file: str, in_place: bool) -> None:
     """Lay out a config or script: indentation, blanks and empty lines; comments are kept."""
-    from ..cntk.config.files import read_source
-    from ..cntk.layout import format_text
     from ..framework.atomic import write_atomically
+    from .cli_cntk_files import formatted
 
-    quotes = "\"'" if file.endswith(".bs") else '"'
-    text = format_text(read_source(file).text, file, quotes)
+    text = formatted(file)
     if in_place:
         write_atomically(file, text.encode())
     else:

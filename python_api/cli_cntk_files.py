@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from ..cntk.brainscript.formatter import format_text as format_brainscript
 from ..cntk.check import ERROR, check_file
 from ..cntk.config.files import read_source
 from ..cntk.layout import format_text
@@ -74,8 +75,19 @@ def _script_lines(path: str) -> Iterator[str]:
             yield f"{name}:"
         yield net_text(to_desc(network)).rstrip("\n")
     if not networks:
-        quotes = "\"'" if path.lower().endswith(".bs") else '"'
-        yield format_text(read_source(path).text, path, quotes).rstrip("\n")
+        yield formatted(path).rstrip("\n")
+
+
+def formatted(path: str) -> str:
+    """The text of a script in the layout of its language.
+
+    Raises:
+        FormatError: it cannot be read, or its brackets do not match.
+    """
+    text = read_source(path).text
+    return (
+        format_brainscript(text, path) if path.lower().endswith(".bs") else format_text(text, path)
+    )
 
 
 def _checkpoint_lines(path: str) -> Iterator[str]:
