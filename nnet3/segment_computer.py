@@ -23,7 +23,8 @@ class SegmentComputer(NnetComputer):
     to its label where it ends, so there is always a next segment.
 
     Example:
-        computer = SegmentComputer(compile_looped(nnet, *looped_requests(nnet, 20)), nnet)
+        desc = compile_looped(nnet.topology(), looped_requests(20, *nnet.context()))
+        computer = SegmentComputer(desc, nnet)
         for frames in pieces:
             computer.accept_input("input", frames)
             computer.run()
