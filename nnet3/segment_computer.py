@@ -8,7 +8,7 @@ import numpy as np
 
 from ..framework.backend import Place
 from ..framework.desc import INPUT, OUTPUT
-from ..framework.errors import ShapeError, VariableError
+from ..framework.errors import FormatError, ShapeError, VariableError
 from ..framework.scope import Scope
 from ..proto import net_pb2 as pb
 from .compute.marks import GOTO, LABEL, SEGMENT, mark
@@ -33,6 +33,9 @@ class SegmentComputer(NnetComputer):
     Args:
         desc: what `compile_segments` or `compile_looped` gave.
         nnet, place, shared: as `NnetComputer` takes them.
+
+    Raises:
+        FormatError: the list goes back to a label that is not there.
     """
 
     def __init__(
@@ -49,9 +52,12 @@ class SegmentComputer(NnetComputer):
         labels = [i for i, kind in marks if kind == LABEL]
         begins = [0, *(end + 1 for end in ends)]
         self._spans = list(zip(begins, [*ends, len(operators)], strict=True))
-        self._label = labels[0] if any(kind == GOTO for _, kind in marks) else None
-        if self._label is not None:
-            self._first = next(i for i, end in enumerate(ends) if end > self._label)
+        self._label: int | None = None
+        if any(kind == GOTO for _, kind in marks):
+            inside = [i for i, end in enumerate(ends) if labels and end > labels[0]]
+            if marks[-1] != (len(operators) - 1, GOTO) or not inside:
+                raise FormatError("the marks of a looped computation make no loop")
+            self._label, self._first = labels[0], inside[0]
         self.reset()
 
     def reset(self) -> None:

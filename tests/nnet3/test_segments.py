@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import ShapeError, VariableError
+from opscope.framework.errors import FormatError, ShapeError, VariableError
 from opscope.framework.plain_net import PlainNet
 from opscope.nnet3.chunks import ChunkComputer
+from opscope.nnet3.looped import compile_looped, looped_requests
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.pipeline import compile_segments
 from opscope.nnet3.request import ComputationRequest, IoSpecification
@@ -87,3 +88,14 @@ def test_refusals():
     listed[2].store_component_stats = True
     with pytest.raises(ShapeError, match="all or none of the requests store statistics"):
         compile_segments(nnet, listed)
+
+
+@pytest.mark.parametrize("lost", ["segment", "label"])
+def test_a_loop_that_is_none_is_refused(lost):
+    nnet = Nnet.from_config_text(LSTM, 1)
+    desc = compile_looped(nnet.topology(), looped_requests(2, *nnet.context()))
+    kept = [op for op in desc.ops if op.type != "nnet3.mark" or op.attrs["kind"].s != lost]
+    del desc.ops[:]
+    desc.ops.extend(kept)
+    with pytest.raises(FormatError, match="make no loop"):
+        SegmentComputer(desc, nnet)
