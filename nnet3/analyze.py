@@ -172,15 +172,6 @@ class Analysis:
             if kind == "SwapMatrix":
                 self.released[matrix_of[command.source]] = number
 
-    def first_use(self, submatrix: int) -> int:
-        """The first command, zeroing aside, that touches a sub-matrix; -1: none does."""
-        submatrices, commands = self.computation.submatrices, self.computation.commands
-        mine = submatrices[submatrix]
-        for number, s, _ in self.of_matrix[mine.matrix]:
-            if overlap(submatrices[s], mine) and not is_zeroing(commands[number]):
-                return number
-        return -1
-
     def last_use(self, submatrix: int) -> int:
         """The last command that touches a sub-matrix."""
         submatrices = self.computation.submatrices

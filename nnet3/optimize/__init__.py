@@ -70,9 +70,9 @@ PASSES: tuple[Pass, ...] = (
     # Needs what is let go to stand before what is taken.
     Pass("allocate_from_other", allocate_from_other, ("allocate_from_other",)),
     Pass("consolidate_io", consolidate_io),
-    Pass("renumber", renumber),
     # Behind whatever moves commands: the two sides of the marker must stay.
     Pass("compress_memory", compress_memory, ("memory_compression_level",)),
+    Pass("renumber", renumber),
 )
 
 

@@ -349,7 +349,7 @@ def test_self_repair_of_a_gru(name):
     repaired = 0
     for seed in range(12):
         values = run(made, feeds, seed)
-        assert values["s.count"] == 53
+        assert values["s.count"] == 53 and not values["p.self_repair"].any()
         pushed = values["dx"][:, column]
         repaired += values["s.self_repair_total"][0] == 1
         wanted = -2 * c.self_repair_scale * values["y"][:, :2] * [1, 0]
