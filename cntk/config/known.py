@@ -1,6 +1,6 @@
 """The parameters that CNTK 2.0 beta 9 knows in some sections, to tell misspelt ones.
 
-Source: SGD.cpp, NDLNetworkBuilder.h, SimpleNetworkBuilder.h.
+Source: SGD.cpp, NDLNetworkBuilder.h, SimpleNetworkBuilder.h, Source/Readers.
 """
 
 from __future__ import annotations
@@ -52,6 +52,32 @@ _SECTIONS = {
     " outputLayerSize randomSeedOffset recurrentLayer rnnType sparseinput streamSizes"
     " trainingCriterion uniformInit vocabSize",
 }
+# Of all readers together, at any level; sections in them may have any name: streams do.
+_READER = (
+    "acousticScale action alias alignments allowMapCreation appendix areaRatio aspectRatio"
+    " beginSequence blockRandomize brightnessRadius cacheBlockSize channels checkData"
+    " chunkSizeInBytes compute contextWindow contrastRadius cropSize cropType customDecimalPoint"
+    " customDelimiter dataMultiPass definesMBSize denlats denLatTocFile deserializers dim"
+    " elementSize endSequence equalLength expandToUtterance featureTransform file fileList"
+    " format frameMode grayscale height hflip ignoresentencebegintag input inputLabel"
+    " intensityFile intensityStdDev interpolations jitterType kaldicmd kaldiModel"
+    " keepDataInMemory labelDim labelMappingFile labelToTargetMappingFile labelType"
+    " latticeIndexBeginFile legacyMode lmScale localTimeline maxErrors maxNumOverflowWarning"
+    " maxReadData maxSequenceLength maxUtteranceLength mbFormat meanFile microbatchSize"
+    " minibatchMode minibatchSize mlfFile mlfFileList mlpFile mode module"
+    " multiThreadedDeserialization multiViewCrop nbest nbrUttsInEachRecurrentIter noise_number"
+    " numberobs numCPUThreads numLatTocFile oldAcousticScale onelineperfile oneSilenceClass"
+    " outputLabel outputNodeNames padValue pageFilePath phoneFile precision prefetch"
+    " prefixPathInSCP prefixPathInToc randomizationWindow randomize reader readers readerType"
+    " readMethod rename rescale returnDense rx saturationRadius scaleMode scpFile sectionType"
+    " seed seqTrainCriterion sideRatio silPhoneList skipSequenceIds sparsenessFactor start"
+    " statelist stateListFile subminibatch symbolForGap symmetricPadding targetDim token"
+    " traceLevel transforms transPFile truncated truncationLength type unigram unk"
+    " useMersenneTwisterRand useNumericSequenceKeys useWordMap verbosity wfile width windowSize"
+    " wordclass wordContext wordmap wrecords writerType wsize"
+)
+_READERS = ("reader", "cvreader", "evalreader", "writer")
+_READER_NAMES = {name.lower(): name for name in f"{_READER} {_ANYWHERE}".split()}
 KNOWN = {
     section.lower(): {name.lower(): name for name in f"{names} {_ANYWHERE}".split()}
     for section, names in _SECTIONS.items()
@@ -69,21 +95,28 @@ def unknown_parameters(config: ConfigParameters) -> Iterator[str]:
     yield from _unknown(config, used)
 
 
-def _unknown(section: ConfigParameters, used: set[str]) -> Iterator[str]:
+def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False) -> Iterator[str]:
     for name in section:
         if not section.given(name) or not section.raw(name).string.startswith("["):
             continue
-        names = KNOWN.get(name.lower())
-        if names is None and name.lower().endswith(_FREE):
+        lower = name.lower()
+        reader = in_reader or lower in _READERS
+        names = KNOWN.get(lower) or (_READER_NAMES if reader else None)
+        if names is None and lower.endswith(_FREE):
             continue
         inner = ConfigParameters(section.raw(name), f"{section.path}:{name}", section)
         if names is not None:
             known = {**names, **_inside(inner)}
             for key in inner:
-                if key.lower() not in known and key.lower() not in used:
+                named = key.lower() in known or key.lower() in used
+                if not named and not (reader and _is_section(inner, key)):
                     message = f"unknown parameter {inner.path}:{key}{_hint(key, known)}"
                     yield str(located(OpscopeError, message, inner.place(key)))
-        yield from _unknown(inner, used)
+        yield from _unknown(inner, used, reader)
+
+
+def _is_section(section: ConfigParameters, name: str) -> bool:
+    return section.given(name) and section.raw(name).string[:1] in ("[", "(", "{")
 
 
 def _hint(key: str, known: dict[str, str]) -> str:

@@ -163,6 +163,17 @@ def test_names_that_inner_sections_know_are_known():
     assert "loadBestModel (it belongs in AutoAdjust)" in text
 
 
+def test_parameters_of_readers():
+    text = (
+        "T = [ reader = [ randomise = false ; file = x ; input = [ x = [ dim = 2 ; dims = 3 ] ] ] ]"
+    )
+    found = [line.split("(")[0] for line in unknown_parameters(parse_config(text, "f"))]
+    assert [line.split("parameter ")[1] for line in found] == [
+        "f:T:reader:randomise ",
+        "f:T:reader:input:x:dims ",
+    ]
+
+
 class TestLayout:
     def test_indentation_comments_and_blanks(self):
         text = (
