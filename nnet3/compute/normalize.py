@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,14 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order
 from .elementwise import blocks_of, keep_statistics
+from .fused import fused
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-normalize-component.cc"
 SQUARED_NORM_FLOOR = 2.0**-66
 """Least value of the scaled squared norm of a row."""
 SOFTMAX_FLOOR = 1e-20
+_PIECE = 1 << 16  # elements
 
 
 @lowers("NormalizeComponent")
@@ -246,6 +248,28 @@ def _(s: ShapeArgs) -> None:
         s.set(slot, ((s.attrs["block"],), dtype))
 
 
+def _pieces(k: Any, array: Any) -> list[slice]:
+    """Ranges of rows that stay in the cache together; for a GPU all rows at once."""
+    rows, each = len(array), max(array.size // max(len(array), 1), 1)
+    size = max(1, _PIECE // each) if k.xp is np else max(rows, 1)
+    return [slice(begin, min(begin + size, rows)) for begin in range(0, rows, size)]
+
+
+def _elementwise(
+    k: Any, arrays: Mapping[str, Any], formula: str, target: Any
+) -> Callable[[], Any] | None:
+    """A compiled loop for target = formula of blocks of columns; None where there can be none."""
+    if k.xp is not np:
+        return None
+    flat = {}
+    for name, array in {**arrays, "": target}.items():
+        flat[name] = array.reshape(-1, target.shape[2]) if array.ndim == 3 else array
+        if not np.may_share_memory(flat[name], array):  # a copy: not every row is a row of blocks
+            return None
+    out = flat.pop("")
+    return fused(k, flat, {"value": formula}, {"value": out})
+
+
 @batch_norm.kernel
 def _(k: Any) -> Callable[[], Any]:
     xp, width = k.xp, k.attrs["block"]
@@ -253,15 +277,22 @@ def _(k: Any) -> Callable[[], Any]:
     real, count = x.dtype.type, x.shape[0] * x.shape[1]
     memo = [k.get(slot) for slot in ("mean", "uvar", "scale")]
     mean, uvar, scale = (k.scratch((width,), x.dtype) if a is None else a for a in memo)
-    squares = k.scratch(x.shape, x.dtype)
-    part = real(1 / max(count, 1))
+    pieces = _pieces(k, x)
+    squares = k.scratch(x[pieces[0]].shape if pieces else x.shape, x.dtype)
+    share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
     epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
+    parts = [(x[piece], squares[: piece.stop - piece.start]) for piece in pieces]
 
     def statistics() -> None:
-        xp.sum(x, axis=(0, 1), out=mean)
+        mean.fill(0)
+        uvar.fill(0)
+        for values, held in parts:
+            xp.sum(values, axis=(0, 1), out=share)
+            xp.add(mean, share, mean)
+            xp.multiply(values, values, held)
+            xp.sum(held, axis=(0, 1), out=share)
+            xp.add(uvar, share, uvar)
         xp.multiply(mean, part, mean)
-        xp.multiply(x, x, squares)
-        xp.sum(squares, axis=(0, 1), out=uvar)
         xp.multiply(uvar, part, uvar)
         xp.multiply(mean, mean, scale)
         xp.subtract(uvar, scale, scale)
@@ -270,6 +301,10 @@ def _(k: Any) -> Callable[[], Any]:
         xp.sqrt(scale, out=scale)
         xp.divide(rms, scale, scale)
 
+    given = {"x": x, "mean": mean, "scale": scale}
+    apply = _elementwise(k, given, "(x - mean) * scale", out)
+    if apply is not None:
+        return in_order(statistics, apply)
     return in_order(
         statistics, partial(xp.subtract, x, mean, out), partial(xp.multiply, out, scale, out)
     )
@@ -281,19 +316,33 @@ def _(k: Any) -> Callable[[], Any]:
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
     target, real = blocks_of(k["x_grad"], width), out.dtype.type
     count = max(out.shape[0] * out.shape[1], 1)
-    work = k.scratch(out.shape, out.dtype)
-    mean, slope = k.scratch((width,), out.dtype), k.scratch((width,), out.dtype)
+    pieces = _pieces(k, out)
+    work = k.scratch(out[pieces[0]].shape if pieces else out.shape, out.dtype)
+    mean, slope, share = (k.scratch((width,), out.dtype) for _ in range(3))
     factor = real(1 / (k.attrs["target_rms"] ** 2 * count))
+    parts = [
+        (out[piece], grad[piece], target[piece], work[: piece.stop - piece.start])
+        for piece in pieces
+    ]
 
-    def compute() -> None:
-        xp.multiply(out, grad, work)
-        xp.sum(work, axis=(0, 1), out=slope)
+    def sums() -> None:
+        slope.fill(0)
+        mean.fill(0)
+        for values, slopes, _, held in parts:
+            xp.multiply(values, slopes, held)
+            xp.sum(held, axis=(0, 1), out=share)
+            xp.add(slope, share, slope)
+            xp.sum(slopes, axis=(0, 1), out=share)
+            xp.add(mean, share, mean)
         xp.multiply(slope, factor, slope)
-        xp.sum(grad, axis=(0, 1), out=mean)
         xp.multiply(mean, real(1 / count), mean)
-        xp.multiply(out, slope, work)
-        xp.subtract(grad, mean, target)
-        xp.subtract(target, work, target)
-        xp.multiply(target, scale, target)
 
-    return compute
+    def apply() -> None:
+        for values, slopes, results, held in parts:
+            xp.multiply(values, slope, held)
+            xp.subtract(slopes, mean, results)
+            xp.subtract(results, held, results)
+            xp.multiply(results, scale, results)
+
+    given = {"y": out, "g": grad, "slope": slope, "mean": mean, "scale": scale}
+    return in_order(sums, _elementwise(k, given, "(g - mean - y * slope) * scale", target) or apply)
