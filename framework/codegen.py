@@ -150,12 +150,13 @@ def _literal(value: float, suffix: str) -> str:
     return text if math.copysign(1, value) > 0 else f"({text})"
 
 
-EXPORT = """\
+HEAD = """\
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
 #else
 #define EXPORT
 #endif
+EXPORT int opscope_serial = 0;  /* no threads from now on */
 """
 
 _PRELUDE = """\
@@ -166,7 +167,6 @@ _PRELUDE = """\
 #endif
 typedef int64_t word;
 typedef void (*part)(const word *b, word r0, word r1, word c0, word c1);
-EXPORT int opscope_serial = 0;
 
 /* what thread t of n does */
 static void share(part f, const word *b, word t, word n) {
@@ -196,7 +196,7 @@ EXPORT void opscope_list(const word *b) {
     ((void (*)(const word *))b[2 * i + 1])((const word *)b[2 * i + 2]);
 }
 """
-C_PRELUDE = EXPORT + _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
+C_PRELUDE = HEAD + _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
 """What comes before the functions of a file, once."""
 
 

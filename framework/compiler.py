@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import settings
-from .codegen import C_PRELUDE, EXPORT, Loop, c_function_name, c_source
+from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
 from .openmp import load_openmp
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ def library(source: str) -> Library | None:
     if compiler is None or compiler in _broken:
         return None
     with _lock:
-        return _try_library(compiler, EXPORT + source)
+        return _try_library(compiler, HEAD + source)
 
 
 def compile_loops(loops: Sequence[Loop]) -> bool:

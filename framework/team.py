@@ -28,7 +28,6 @@ _SOURCE = """\
 typedef int64_t word;
 typedef void (*item)(const word *b, word t, word n);
 typedef void (*four)(void *, void *, void *, void *);
-EXPORT int opscope_serial = 0;
 
 /* number of items, then function and argument of each */
 static void run(const word *b, word t, word n) {
@@ -227,12 +226,20 @@ def parts_share(parts: Sequence[Part], work: int, memory: Any) -> Share | None:
     return Share((item,), work, (argument, list(parts), memory))
 
 
+def aligned(size: int) -> Any:
+    """So many bytes of memory that begin with a cache line."""
+    whole = np.empty(size + 64, np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + size]
+
+
 class Prepared:
     """What is made before a loop runs of arrays that stay the same while it does."""
 
     def __init__(self) -> None:
         self._constant: dict[int, Any] = {}
         self._made: dict[Any, tuple[Any, Share]] = {}
+        self._buffer: Any = None
 
     def declare(self, arrays: Iterable[Any]) -> None:
         """Nothing writes to these arrays while the loop runs."""
@@ -249,6 +256,12 @@ class Prepared:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key][0]
+
+    def buffer(self, size: int) -> Any:
+        """Memory for use within one call; its contents do not last."""
+        if self._buffer is None or self._buffer.nbytes < size:
+            self._buffer = aligned(size)
+        return self._buffer
 
     def calls(self) -> list[Callable[[], Any]]:
         """What has to run before the loop."""

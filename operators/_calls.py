@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..framework import team
+
 Call = Callable[[], Any]
 
 
@@ -22,6 +24,9 @@ def in_order(*calls: Call | None) -> Call:
         return nothing
     if len(left) == 1:
         return left[0]
+    shares = [team.share_of(call) for call in left]
+    if None not in shares:
+        return team.run_together(shares)
     if len(left) == 2:
         first, second = left
 

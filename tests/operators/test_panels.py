@@ -31,7 +31,7 @@ def in_threads(share: team.Share, threads: int) -> None:
 
     for function, argument in share.items:
         call = CFUNCTYPE(None, c_void_p, c_int64, c_int64)(function)
-        for thread in range(threads):
+        for thread in reversed(range(threads)):  # the order must not matter
             call(argument, thread, threads)
 
 
@@ -58,6 +58,25 @@ def test_products(sizes: tuple[int, int, int], dtype: Any, turned: bool, threads
         np.testing.assert_allclose(whole, wanted, rtol=0, atol=200 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("start", ["nothing", "bias", "out"])
+def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(_panels, "_LARGE", 1)
+    monkeypatch.setattr(_panels, "_BLOCK", 16)
+    rng = np.random.default_rng(5)
+    a, b, bias = rng.normal(size=(50, 70)).T, rng.normal(size=(50, 41)), rng.normal(size=41)
+    b = np.asfortranarray(b) if turned else b
+    out = rng.normal(size=(70, 41))
+    before, prepared = out.copy(), team.Prepared()
+    how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
+    call = _panels.product(prepared, matmul.product, np, a, b, out, alpha=2.0, **how)
+    in_threads(team.share_of(call), threads)
+    added = {"nothing": 0, "bias": bias, "out": before}[start]
+    np.testing.assert_allclose(out, 2 * (a @ b) + added, rtol=1e-12, atol=1e-12)
+    assert len(team.share_of(call).items) == 2 * 4 and not prepared.calls()
+
+
 def test_other_products_where_the_factor_may_change() -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
     prepared = team.Prepared()
@@ -71,7 +90,7 @@ def test_other_products_where_the_factor_may_change() -> None:
 def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
     if unsuited == "columns":
-        a = np.ones((3, 2)).T
+        out = np.empty((4, 2)).T
     elif unsuited == "mixed":
         out = out.astype(np.float32)
     else:
