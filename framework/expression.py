@@ -159,9 +159,10 @@ def nodes(tree: Tree) -> Iterator[Tree]:
         yield from nodes(part)
 
 
-def names(tree: Tree) -> set[str]:
+@functools.lru_cache(maxsize=1024)
+def names(tree: Tree) -> frozenset[str]:
     """Variables that an expression mentions."""
-    return {node[1] for node in nodes(tree) if node[0] == "var"}
+    return frozenset(node[1] for node in nodes(tree) if node[0] == "var")
 
 
 def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
