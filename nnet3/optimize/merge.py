@@ -7,6 +7,7 @@ whose conditions c1 to c7 are those of `_Merger.allowed`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from ..analyze import BACKPROPS, Analysis, access_table, is_zeroing, overlap
@@ -109,8 +110,9 @@ class _Merger:
         given, taken = analysis.given, analysis.taken
         if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
             return never
-        bound = given | taken
-        if (a.matrix in bound or b.matrix in bound) and not (whole_a and whole_b):
+        if not (whole_a and whole_b) and (
+            a.matrix in given or b.matrix in given or a.matrix in taken or b.matrix in taken
+        ):
             return never
         left = self.options.allow_left_merge and whole_b
         right = self.options.allow_right_merge and whole_a
@@ -174,8 +176,10 @@ class _Merger:
         self.dropped.add(number)
         submatrices, analysis = self.computation.submatrices, self.analysis
         for s, _ in analysis.of_command[number]:
-            matrix = submatrices[s].matrix
-            analysis.of_matrix[matrix] = [a for a in analysis.of_matrix[matrix] if a[0] != number]
+            listed = analysis.of_matrix[submatrices[s].matrix]
+            begin = bisect_left(listed, (number,))
+            end = bisect_left(listed, (number + 1,), begin)
+            del listed[begin:end]
 
     def result(self) -> Computation:
         """The computation without what was dropped."""
