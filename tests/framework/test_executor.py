@@ -190,6 +190,25 @@ def test_views_write_into_their_base():
     np.testing.assert_array_equal(scope.numpy("m"), np.hstack([left, left * left]))
 
 
+def test_a_range_that_writes_one_view_keeps_what_another_range_wrote_through_others():
+    desc = NetDesc(name="views")
+    desc.vars.extend([make_var("x", (3, 2), kind=INPUT), make_var("m", (3, 4), "float32")])
+    for name, cols in (("left", (0, 2)), ("right", (2, 4))):
+        var = desc.vars.add(name=name)
+        var.view.base, var.view.row_end = "m", -1
+        var.view.col_begin, var.view.col_end = cols
+    desc.vars.append(make_var("y", None, None, OUTPUT))
+    desc.ops.append(make_op("toy_relu", {"x": "x"}, {"out": "left"}))
+    desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "right"}))
+    desc.ops.append(make_op("toy_square", {"x": "m"}, {"out": "y"}))
+    x = np.arange(-2, 4, dtype=np.float32).reshape(3, 2)
+    net, scope = Net.create(desc), fed(x)
+    net.run(scope, end=1)
+    net.run(scope, begin=1)
+    wanted = np.hstack([np.maximum(x, 0), x * x]) ** 2
+    np.testing.assert_array_equal(scope.numpy("y"), wanted)
+
+
 def test_state_is_updated_in_place_in_the_callers_array():
     desc = NetDesc(name="count")
     desc.vars.append(make_var("n", (1,), kind=STATE))
