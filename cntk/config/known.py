@@ -5,6 +5,7 @@ Source: SGD.cpp, NDLNetworkBuilder.h, SimpleNetworkBuilder.h, Source/Readers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...framework.errors import OpscopeError, nearest
@@ -82,6 +83,7 @@ KNOWN = {
     section.lower(): {name.lower(): name for name in f"{names} {_ANYWHERE}".split()}
     for section, names in _SECTIONS.items()
 }
+_OPENS = re.compile(r"(\w+)[ \t]*=[ \t]*\[")
 _FREE = "networkbuilder"  # sections of scripts: any name may be in them
 
 
@@ -128,10 +130,6 @@ def _hint(key: str, known: dict[str, str]) -> str:
 def _inside(section: ConfigParameters) -> dict[str, str]:
     """The names that the sections inside a section know."""
     found: dict[str, str] = {}
-    for name in section:
-        if name.lower() in KNOWN and section.given(name):
-            found.update(KNOWN[name.lower()])
-            inner = section.raw(name)
-            if inner.string.startswith("["):
-                found.update(_inside(ConfigParameters(inner, name, section)))
+    for name in {match.group(1).lower() for match in _OPENS.finditer(section.text.string)}:
+        found.update(KNOWN.get(name, {}))
     return found

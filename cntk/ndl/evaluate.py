@@ -34,7 +34,7 @@ from .numbering import DEEPEST_CALL, Numbering
 from .scope import Instance, Scope, Symbol, Value, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
 
-MOST = 50_000  # calls of one network, those inside of macros included
+MOST = 20_000  # calls of one network, those inside of macros included
 RANDOM = ("uniform", "gaussian", "heNormal")  # values of `init` that draw numbers
 INIT = {name.lower(): name for name in (*RANDOM, "fixedValue", "fromFile", "bilinear")}
 

@@ -130,8 +130,10 @@ third = ErrorPrediction(x, second, tag=eval)
         "a=$a$\ncommand=$b$",
     ],
 )
-def test_deep_configs_are_reported(text, tmp_path):
+def test_deep_configs_are_reported_in_time(text, tmp_path):
+    start = time.monotonic()
     problems(tmp_path, "a.cntk", text)
+    assert time.monotonic() - start < 2
 
 
 @settings(max_examples=60, deadline=2000)

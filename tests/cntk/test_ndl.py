@@ -315,7 +315,7 @@ MACROS = st.builds(
 STATEMENTS = st.builds("{} = {}".format, WORDS, CALLS | NUMBERS) | MACROS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(STATEMENTS, max_size=5))
 def test_print_and_parse(statements):
     tree = parse_ndl("[\n" + "\n".join(statements) + "\n]")
