@@ -159,26 +159,30 @@ class RecurrentRows:
     def _number(self) -> bool:
         """Fills `levels`: one more than the highest level in its epoch that a row uses.
 
-        False where rows wait for each other. Here numbers are few and follow one another, so they
-        are gone through one by one, in the order of time and then against it, until they stand.
+        False where rows wait for each other. Rows are gone through one by one, in the order in
+        which they can be computed: in a loop few of them can be at a time.
         """
         topology, width = self.topology, self.count + 1
         level = [0] * self._needed.size
         for members in topology.epoch_members.values():
             if not topology.is_loop(members):
                 continue
-            rows = sorted(self._reads_within(members).items(), key=lambda row: row[0] % width)
-            for _ in range(len(rows) + 1):
-                settled = True
-                for row, read in rows:
-                    above = max([level[one] for one in read]) + 1
-                    if above > level[row]:
-                        level[row] = above
-                        settled = False
-                if settled:
-                    break
-                rows.reverse()
-            else:
+            reads = self._reads_within(members)
+            readers: dict[int, list[int]] = {}
+            for row, read in reads.items():
+                for one in read:
+                    readers.setdefault(one, []).append(row)
+            waiting = {row: len(read) for row, read in reads.items()}
+            ready = [row for row in readers if row not in reads]
+            for row in ready:  # grows while it is walked
+                above = level[row] + 1
+                for reader in readers.get(row, ()):
+                    if above > level[reader]:
+                        level[reader] = above
+                    waiting[reader] -= 1
+                    if not waiting[reader]:
+                        ready.append(reader)
+            if any(waiting.values()):
                 return False
             for node in members:
                 if node in self.rows:
