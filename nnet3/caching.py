@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from ..framework.errors import OpscopeError
 from .compiler import Compiler
 from .computation import Computation
+from .garbage import uncollected
 from .nnet import Nnet
 from .optimize import OptimizeOptions
 from .optimize import optimize as run_passes
@@ -87,6 +88,7 @@ class CachingCompiler:
         """
         return self._cache.get(request.key(), lambda: self._compile(request))
 
+    @uncollected()
     def _compile(self, request: ComputationRequest) -> Computation:
         parts = decompose(request) if self._shortcut else None
         if parts is not None:

@@ -6,6 +6,7 @@ from ..framework.backend import Place
 from ..framework.scope import Scope
 from .caching import CachingCompiler, RecentCache
 from .computer import NnetComputer
+from .garbage import uncollected
 from .lower_commands import lower_computation
 from .nnet import Nnet
 from .optimize import OptimizeOptions
@@ -50,6 +51,7 @@ class ComputerCache:
         """
         return self._computers.get(request.key(), lambda: self._make(request))
 
+    @uncollected()
     def _make(self, request: ComputationRequest) -> NnetComputer:
         desc = lower_computation(self._compiler.compile(request))
         return NnetComputer(desc, self.nnet, shared=self._shared)

@@ -16,6 +16,7 @@ from ..proto import net_pb2 as pb
 from .compiler import Compiler
 from .computation import Computation
 from .descriptor import ReplaceIndexForwardingDescriptor, RoundingForwardingDescriptor
+from .garbage import uncollected
 from .looped_optimize import form_loop
 from .lower_commands import lower_computation
 from .optimize import OptimizeOptions
@@ -140,6 +141,7 @@ def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     return 1 - (chunk - first - topology.reach) // chunk
 
 
+@uncollected()
 def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],

@@ -8,6 +8,7 @@ from ..proto import net_pb2 as pb
 from .caching import CachingCompiler
 from .compiler import Compiler
 from .computation import Computation
+from .garbage import uncollected
 from .lower_commands import lower_computation
 from .lower_forward import lower_forward
 from .nnet import Nnet
@@ -26,6 +27,7 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
     return Compiler(nnet.topology(), request).compile()
 
 
+@uncollected()
 def compile_request(
     nnet: Nnet,
     request: ComputationRequest,
@@ -52,6 +54,7 @@ def compile_request(
     return lower_computation(computation, natural_gradient=natural_gradient)
 
 
+@uncollected()
 def compile_segments(
     nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
 ) -> pb.NetDesc:

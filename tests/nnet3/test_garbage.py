@@ -1,0 +1,22 @@
+"""The block without garbage collection leaves things as they were."""
+
+import gc
+
+import pytest
+
+from opscope.nnet3.garbage import uncollected
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_collection_goes_on_as_before(on):
+    before = gc.isenabled()
+    try:
+        (gc.enable if on else gc.disable)()
+        with uncollected(), uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled() == on
+        with pytest.raises(KeyError):
+            uncollected()(dict().__getitem__)("missing")
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if before else gc.disable)()
