@@ -1,0 +1,13 @@
+"""From a network to operators.
+
+`lower` gives a NetDesc for some nodes of a validated network. Each operation has one function, in
+the module of its family; `lowers` adds one for a node type of your own.
+"""
+
+from .. import operators  # noqa: F401  registers them
+from . import criteria, elementwise, linear, parameters, statistics  # noqa: F401
+from .emitter import Delayed, Emitter, Lowered, Sparse
+from .network import lower
+from .table import lowers
+
+__all__ = ["Delayed", "Emitter", "Lowered", "Sparse", "lower", "lowers"]

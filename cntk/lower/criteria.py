@@ -1,0 +1,48 @@
+"""Training criteria and evaluation nodes: sums over all samples, [1]."""
+
+from __future__ import annotations
+
+from ..network import rules
+from ..network.node import Node
+from .emitter import Emitter
+from .table import lowers
+
+
+@lowers("SquareError")
+def _(e: Emitter, node: Node) -> str:
+    x, y = (e.flat(child) for child in node.inputs)
+    return e.total(e.op("square", {"x": e.op("sub", {"x": x, "y": y})}))
+
+
+@lowers("CrossEntropyWithSoftmax")
+def _(e: Emitter, node: Node) -> str:
+    label, x = (e.flat(child) for child in node.inputs)
+    reads = {"label": label, "x": x}
+    return e.op("cntk.cross_entropy_with_softmax", reads, out=("out", "log_softmax"))
+
+
+@lowers("CrossEntropy")
+def _(e: Emitter, node: Node) -> str:
+    label, x = (e.flat(child) for child in node.inputs)
+    terms = e.op("mul", {"x": label, "y": e.op("cntk.log", {"x": x})})
+    return e.op("neg", {"x": e.total(terms)})
+
+
+@lowers("ClassificationError")
+def _(e: Emitter, node: Node) -> str:
+    label, x = (e.flat(child) for child in node.inputs[:2])
+    top = 1
+    if len(node.inputs) == 3:
+        top = int(rules.constant_value(node.inputs[2]) or 1)
+    return e.op("cntk.classification_error", {"label": label, "x": x}, {"top": top})
+
+
+@lowers("MatrixL1Reg")
+def _(e: Emitter, node: Node) -> str:
+    return e.total(e.op("abs", {"x": e.value(node.inputs[0])}))
+
+
+@lowers("MatrixL2Reg")
+def _(e: Emitter, node: Node) -> str:
+    squares = e.op("square", {"x": e.value(node.inputs[0])})
+    return e.op("cntk.sqrt", {"x": e.total(squares)})

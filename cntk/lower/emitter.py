@@ -1,0 +1,290 @@
+"""From nodes to operators: what a lowering function sees.
+
+Values. A sample of CNTK's shape [d1 x ... x dk], the first dimension fastest, is an array
+[dk, ..., d1] in C order, so its bytes are CNTK's. A node with a dynamic axis is
+[rows, dk, ..., d1]: a row for each sample, sequence after sequence, without gaps. Samples then
+broadcast as NumPy's arrays do, once all ranks are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...framework.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, rename_vars
+from ...framework.errors import UnknownOperatorError, nearest
+from ...framework.names import inner_name
+from ...proto import net_pb2 as pb
+from ..network.node import DynamicAxis, Node
+from .table import TABLE
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Names of the variables that hold sparse rows: values [E], the element of each in its sample
+    [E], and where each row's begin [rows + 1]."""
+
+    values: str
+    indices: str
+    first: str
+
+    @classmethod
+    def of(cls, name: str) -> Sparse:
+        return cls(f"{name}@VALUES", f"{name}@INDICES", f"{name}@FIRST")
+
+
+@dataclass
+class Delayed:
+    """A delay whose state goes on from one minibatch to the next.
+
+    Attributes:
+        node: the delay.
+        states: variables with the value of `steps` rows outside of each sequence, [sequences, ...];
+            the nearest row first.
+        value: the variable that is delayed.
+        initial: the variable that holds the initial state, [...], or None: `node`'s own number.
+    """
+
+    node: Node
+    states: list[str]
+    value: str
+    initial: str | None
+
+
+@dataclass
+class Lowered:
+    """A network as a NetDesc, and how it is joined to minibatches.
+
+    Attributes:
+        desc: forward operators only.
+        inputs: input nodes that the net reads, and whether it reads their samples as sparse rows.
+        sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
+        counters: variables to be fed with rows of nothing but an axis: axis -> name.
+        delays: what truncated sequences carry over.
+        values: the variable of each node.
+    """
+
+    desc: pb.NetDesc
+    inputs: dict[Node, bool] = field(default_factory=dict)
+    sequences: set[DynamicAxis] = field(default_factory=set)
+    delays: list[Delayed] = field(default_factory=list)
+    values: dict[Node, str] = field(default_factory=dict)
+
+
+class Emitter:
+    """Emits the operators of a network's nodes.
+
+    Attributes:
+        dtype: of all values.
+        carried: whether sequences may go on from minibatch to minibatch.
+        lowered: the result, as far as it is there.
+    """
+
+    def __init__(self, dtype: np.dtype, *, carried: bool = False, name: str = "") -> None:
+        self.dtype = np.dtype(dtype)
+        self.carried = carried
+        self.lowered = Lowered(pb.NetDesc(name=name))
+        self._vars: set[str] = set()
+        self._sparse: dict[Node, Sparse] = {}
+        self._count: Counter[str] = Counter()
+        self._owner = "cntk"
+
+    # -- values of nodes -----------------------------------------------------------------------
+
+    def value(self, node: Node) -> str:
+        """The variable with a node's value: [rows, dk, ..., d1], or [dk, ..., d1]."""
+        if node not in self.lowered.values and node in self._sparse:
+            self.lowered.values[node] = self._dense(node)
+        return self.lowered.values[node]
+
+    def sparse(self, node: Node) -> Sparse | None:
+        """The variables with a node's sparse rows, or None for one that is dense."""
+        return self._sparse.get(node)
+
+    def set_sparse(self, node: Node, rows: Sparse) -> None:
+        """Say that a node's value is in these variables."""
+        self._sparse[node] = rows
+
+    def _dense(self, node: Node) -> str:
+        rows = self._sparse[node]
+        flat = self.op(
+            "cntk.to_dense",
+            {"values": rows.values, "indices": rows.indices, "first": rows.first},
+            {"width": size(node)},
+        )
+        return self.reshape(flat, (0, *dims(node))) if len(dims(node)) != 1 else flat
+
+    def flat(self, node: Node) -> str:
+        """A node's value as a matrix: [rows, elements], or without an axis [d2 * ... * dk, d1]."""
+        shape = dims(node)
+        if node.axis is not None:
+            return self.shaped(node, (math.prod(shape),))
+        return self.shaped(node, (math.prod(shape[:-1]), shape[-1] if shape else 1))
+
+    def shaped(self, node: Node, shape: Sequence[int]) -> str:
+        """A node's value with other dimensions of its samples, slowest first."""
+        name, shape = self.value(node), tuple(shape)
+        if shape == dims(node):
+            return name
+        return self.reshape(name, (0, *shape) if node.axis is not None else shape)
+
+    def ranked(self, node: Node, rank: int) -> str:
+        """A node's value with ones in front of its dimensions, so that all broadcast with samples
+        of this rank."""
+        shape = dims(node)
+        if node.axis is None or len(shape) == rank:
+            return self.value(node)
+        return self.shaped(node, (1,) * (rank - len(shape)) + shape)
+
+    def aligned(self, *nodes: Node) -> list[str]:
+        """Values that broadcast with each other as CNTK's do."""
+        rank = max(len(dims(node)) for node in nodes)
+        return [self.ranked(node, rank) for node in nodes]
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Mapping[str, str | Sequence[str]],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        out: str | Sequence[str] = "out",
+    ) -> str:
+        """Append an operator; returns the variable of its (first) output slot."""
+        slots = (out,) if isinstance(out, str) else tuple(out)
+        names = [self.temporary() for _ in slots]
+        self.append(make_op(op_type, inputs, dict(zip(slots, names, strict=True)), attrs))
+        return names[0]
+
+    def append(self, op: pb.OpDesc) -> None:
+        """Append an operator as it is."""
+        self.lowered.desc.ops.append(op)
+
+    def temporary(self) -> str:
+        """A new name, after the node that is being lowered."""
+        self._count[self._owner] += 1
+        return inner_name(self._owner, str(self._count[self._owner]))
+
+    def reshape(self, name: str, shape: Sequence[int]) -> str:
+        """The elements of a variable in another shape; 0 keeps a dimension."""
+        return self.op("reshape", {"x": name}, {"shape": tuple(shape)})
+
+    def scale(self, name: str, factor: float, bias: float = 0.0) -> str:
+        return self.op("scale", {"x": name}, {"scale": factor, "bias": bias})
+
+    def constant(self, value: float, like: str) -> str:
+        """An array like a variable, filled with a number."""
+        return self.op("fill_like", {"x": like}, {"value": value})
+
+    def reshaped(self, name: str, shape: Sequence[int], wanted: Sequence[int]) -> str:
+        """A variable of a known shape in another one."""
+        return name if tuple(shape) == tuple(wanted) else self.reshape(name, wanted)
+
+    def unflat(self, name: str, node: Node) -> str:
+        """A matrix as `flat` makes it, in the shape of a node's value."""
+        shape = dims(node)
+        if node.axis is not None:
+            return name if len(shape) == 1 else self.reshape(name, (0, *shape))
+        return name if len(shape) == 2 else self.reshape(name, shape)
+
+    def total(self, name: str) -> str:
+        """The sum of all elements, [1]."""
+        return self.reshape(self.op("reduce_sum", {"x": name}), (1,))
+
+    # -- variables -----------------------------------------------------------------------------
+
+    def var(
+        self,
+        name: str,
+        shape: Sequence[int],
+        kind: Any,
+        dtype: Any = None,
+        **fields: Any,
+    ) -> str:
+        """Declare a variable, once."""
+        if name not in self._vars:
+            self._vars.add(name)
+            var = make_var(name, shape, dtype or self.dtype, kind, **fields)
+            self.lowered.desc.vars.append(var)
+        return name
+
+    def parameter(self, node: Node, kind: Any = PARAMETER) -> str:
+        """The variable that holds a node's own value; no gradient flows to one that is constant."""
+        constant = node.learning_rate == 0
+        rate = {} if constant else {"lr_factor": node.learning_rate}
+        return self.var(node.name, dims(node), kind, stop_gradient=constant, **rate)
+
+    def state(self, node: Node, part: str, shape: Sequence[int], dtype: Any = None) -> str:
+        """A variable that is kept from run to run: a statistic, a count, a rate."""
+        return self.var(f"{node.name}@{part}", shape, STATE, dtype, stop_gradient=True)
+
+    def sequences(self, axis: DynamicAxis | None) -> None:
+        """Say that the lengths of an axis's sequences matter."""
+        if axis is not None:
+            self.lowered.sequences.add(axis)
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def lower(self, node: Node) -> str | None:
+        """Emit a node whose inputs are there.
+
+        Raises:
+            UnknownOperatorError: no function lowers its operation.
+        """
+        function = TABLE.get(node.operation)
+        if function is None:
+            hint = nearest(node.operation, TABLE)
+            raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)
+        self._owner, first = node.name, len(self.lowered.desc.ops)
+        name = function(self, node)
+        if name:
+            self.lowered.values[node] = self._named(name, node, first)
+        return name
+
+    def _named(self, name: str, node: Node, first: int) -> str:
+        """Call a variable that the operators from `first` on write after its node."""
+        ops = self.lowered.desc.ops
+        made = any(name in slot.vars for op in ops[first:] for slot in op.outputs)
+        if not made:
+            return name
+        for number in range(first, len(ops)):
+            ops[number].CopyFrom(rename_vars(ops[number], {name: node.name}))
+        return node.name
+
+    def keep(self, node: Node) -> str:
+        """Make a node's value one that can be read after a run."""
+        name = self.value(node)
+        written = any(name in slot.vars for op in self.lowered.desc.ops for slot in op.outputs)
+        if written and name not in self._vars:
+            self._vars.add(name)
+            self.lowered.desc.vars.append(pb.VarDesc(name=name, kind=OUTPUT))
+        return name
+
+
+def dims(node: Node) -> tuple[int, ...]:
+    """Dimensions of a sample, slowest first."""
+    return tuple(reversed(node.shape or ()))
+
+
+def size(node: Node) -> int:
+    """Elements of a sample."""
+    return math.prod(node.shape or ())
+
+
+__all__ = [
+    "INPUT",
+    "PARAMETER",
+    "STATE",
+    "Delayed",
+    "Emitter",
+    "Lowered",
+    "Sparse",
+    "dims",
+    "size",
+]

@@ -1,0 +1,35 @@
+"""Inputs, parameters, and what the program itself tells."""
+
+from __future__ import annotations
+
+from ...framework.desc import INPUT
+from ..network.node import Node
+from .emitter import Emitter, Sparse, dims
+from .table import lowers
+
+
+@lowers("InputValue")
+def _(e: Emitter, node: Node) -> str:
+    e.lowered.inputs[node] = False
+    return e.var(node.name, (-1, *dims(node)), INPUT)
+
+
+@lowers("SparseInputValue")
+def _(e: Emitter, node: Node) -> str:
+    e.lowered.inputs[node] = True
+    rows = Sparse.of(node.name)
+    e.var(rows.values, (-1,), INPUT)
+    e.var(rows.indices, (-1,), INPUT, "int64")
+    e.var(rows.first, (-1,), INPUT, "int64")
+    e.set_sparse(node, rows)
+    return ""
+
+
+@lowers("LearnableParameter")
+def _(e: Emitter, node: Node) -> str:
+    return e.parameter(node)
+
+
+@lowers("DynamicAxis")
+def _(e: Emitter, node: Node) -> str:
+    return ""

@@ -1,0 +1,127 @@
+"""Criteria: sums over the samples of a minibatch, one number each.
+
+Source: CNTK's `ComputationNetworkLib/TrainingNodes.h` and `EvaluationNodes.h`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import Call, in_order
+
+SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
+
+
+def total(s: ShapeArgs, *slots: str) -> None:
+    """Shape rule of a criterion over matrices of one shape."""
+    for slot in slots:
+        s.rank(slot, 2)
+    s.same_shape(" and ".join(slots), *(s[slot] for slot in slots))
+    s.set("out", ((1,), s.floats(*slots)))
+
+
+cross_entropy = operator(
+    "cntk.cross_entropy_with_softmax",
+    doc=(
+        "Cross entropy of logits, summed: out = -sum(label * log_softmax(x)). The gradient is"
+        " softmax(x) - label by x, also where a row of label does not sum to 1, and -log_softmax(x)"
+        " by label."
+    ),
+    inputs=[Slot("label", "weights of the classes, [N, C]"), Slot("x", "logits, [N, C]")],
+    outputs=[
+        Slot("out", "[1]", not_in_gradient=True),
+        Slot("log_softmax", "[N, C]", intermediate=True),
+    ],
+    source=SOURCE,
+)
+
+
+@cross_entropy.shape_rule
+def _(s: ShapeArgs) -> None:
+    total(s, "label", "x")
+    s.set("log_softmax", (s["x"], s.dtype("x")))
+
+
+@cross_entropy.kernel
+def _(k: Any) -> Call:
+    xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
+    logs = k.get("log_softmax")
+    if logs is None:
+        logs = k.scratch(x.shape, x.dtype)
+    work = k.scratch(x.shape, x.dtype)
+    edge = k.scratch((len(x), 1), x.dtype)
+
+    def run() -> None:
+        x.max(1, edge, True)
+        xp.subtract(x, edge, logs)
+        xp.exp(logs, work)
+        work.sum(1, None, edge, True)
+        xp.log(edge, edge)
+        xp.subtract(logs, edge, logs)
+        xp.multiply(logs, label, work)
+        out[0] = -work.sum()
+
+    return run
+
+
+@cross_entropy.backward("label", "x")
+def _(k: Any) -> Call:
+    xp, grad, logs = k.xp, k["out_grad"], k["log_softmax"]
+    calls = []
+    if k.get("label_grad") is not None:
+        calls += [
+            partial(xp.multiply, logs, grad, k["label_grad"]),
+            partial(xp.negative, k["label_grad"], k["label_grad"]),
+        ]
+    if k.get("x_grad") is not None:
+        x_grad = k["x_grad"]
+        calls += [
+            partial(xp.exp, logs, x_grad),
+            partial(xp.subtract, x_grad, k["label"], x_grad),
+            partial(xp.multiply, x_grad, grad, x_grad),
+        ]
+    return in_order(*calls)
+
+
+classification_error = operator(
+    "cntk.classification_error",
+    doc=(
+        "Number of rows in which the largest element of label (the first of several) is not among"
+        " the `top` largest of x."
+    ),
+    inputs=[Slot("label", "[N, C]"), Slot("x", "[N, C]")],
+    outputs=[Slot("out", "[1]")],
+    attrs=[AttrSpec("top", "int", "how many of the largest elements count", 1, 1)],
+    source="CNTK: Source/ComputationNetworkLib/EvaluationNodes.h",
+    no_gradient="it counts",
+)
+
+
+@classification_error.shape_rule
+def _(s: ShapeArgs) -> None:
+    total(s, "label", "x")
+
+
+@classification_error.kernel
+def _(k: Any) -> Call:
+    xp, label, x, out, top = k.xp, k["label"], k["x"], k["out"], k.attrs["top"]
+    wanted = k.scratch((len(x),), np.int64)
+    found = k.scratch((len(x),), np.int64)
+    numbers = xp.arange(len(x))
+
+    def run() -> None:
+        xp.argmax(label, 1, out=wanted)
+        if top == 1:
+            xp.argmax(x, 1, out=found)
+            out[0] = (wanted != found).sum()
+            return
+        # Elements before a class in the order of CNTK's partial sort: larger ones.
+        picked = x[numbers, wanted][:, None]
+        out[0] = ((x > picked).sum(1) >= top).sum()
+
+    return run

@@ -1,0 +1,321 @@
+"""A network that runs: parameters in a scope, nodes as operators, data as minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..framework.backend import Place
+from ..framework.backward import build_backward
+from ..framework.context import OpContext
+from ..framework.dtypes import to_dtype
+from ..framework.errors import ShapeError, VariableError, nearest
+from ..framework.plain_net import PlainNet
+from ..framework.scope import Scope
+from ..framework.sequence import Sequences, offsets_of
+from ..proto import net_pb2 as pb
+from .lower import Lowered, Sparse, lower
+from .lower.emitter import dims, size
+from .network.initialize import initialize
+from .network.network import Network
+from .network.node import DynamicAxis, Node
+from .readers.layout import Layout, packed
+from .readers.pack import Minibatch
+
+Pass = Callable[[pb.NetDesc], pb.NetDesc]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeValue:
+    """The value of a node.
+
+    Attributes:
+        data: [rows, dk, ..., d1] for a node with a dynamic axis (the rows of all sequences, one
+            after the other), else [dk, ..., d1], where CNTK's shape is [d1 x ... x dk].
+        offsets: where each sequence begins, [sequences + 1]; None without a dynamic axis.
+        layout: where the rows lie in the minibatch; None without a dynamic axis.
+        shape: of a sample, in CNTK's order.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray | None
+    layout: Layout | None
+    shape: tuple[int, ...]
+
+    @property
+    def scalar(self) -> float:
+        """The number that a criterion is.
+
+        Raises:
+            ShapeError: the value has more than one element.
+        """
+        if self.data.size != 1:
+            raise ShapeError(f"a value of {self.data.size} elements is no number")
+        return float(self.data.reshape(()))
+
+    def sequences(self) -> list[np.ndarray]:
+        """The rows of each sequence."""
+        if self.offsets is None:
+            return [self.data]
+        return np.split(self.data, self.offsets[1:-1])
+
+
+class Program:
+    """Some nodes of a network as a net that is ready to run.
+
+    Attributes:
+        net: the operators.
+        lowered: what joins them to minibatches.
+        gradients: parameter -> the variable of its gradient, where there is a criterion.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        lowered: Lowered,
+        net: PlainNet,
+        gradients: dict[str, str],
+        keep: frozenset[str],
+    ) -> None:
+        self.scope, self.lowered, self.net = scope, lowered, net
+        self.gradients = gradients
+        self._keep = keep
+        self._layouts: dict[DynamicAxis, tuple[np.ndarray, Layout]] = {}
+
+    def feed(self, minibatch: Minibatch) -> None:
+        """Put the samples of a minibatch into the scope.
+
+        Raises:
+            VariableError: a stream is missing. ShapeError: it has another dimension than the input.
+        """
+        self._layouts = {}
+        for node, sparse in self.lowered.inputs.items():
+            samples = minibatch.streams.get(node.name)
+            if samples is None:
+                known = ", ".join(sorted(minibatch.streams)) or "none"
+                raise node.error(f"the minibatch has no stream {node.name!r} (it has {known})")
+            layout = minibatch.layouts.get(node.name) or packed(samples.lengths)
+            self._place(node, samples.begin, layout)
+            if sparse:
+                self._feed_sparse(node, samples)
+            else:
+                self._feed_dense(node, samples)
+
+    def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
+        held = self._layouts.setdefault(node.axis, (begin, layout))
+        if held[0] is not begin and not np.array_equal(held[0], begin):
+            raise node.error(
+                f"its sequences differ in length from those of other inputs with the dynamic axis"
+                f" {node.axis.name!r}; give it an axis of its own"
+            )
+
+    def _feed_dense(self, node: Node, samples: Any) -> None:
+        rows = samples.values if samples.first is None else samples.dense(size(node))
+        if rows.shape[1] != size(node):
+            raise node.error(f"the reader gives samples of {rows.shape[1]}, not {size(node)}")
+        rows = rows.reshape(len(rows), *dims(node))
+        variable = self.scope.var(node.name)
+        dtype = self.net.vars[node.name].dtype
+        rows = rows.astype(to_dtype(dtype), copy=False)
+        if node.axis in self.lowered.sequences:
+            variable.set(Sequences(rows, (samples.begin,)))
+        else:
+            variable.set(rows)
+
+    def _feed_sparse(self, node: Node, samples: Any) -> None:
+        values, indices, first = samples.values, samples.indices, samples.first
+        if first is None:  # a dense stream
+            row, indices = np.nonzero(values)
+            first = offsets_of(np.bincount(row, minlength=len(values)))
+            values = values[row, indices]
+        names = Sparse.of(node.name)
+        dtype = to_dtype(self.net.vars[names.values].dtype)
+        self.scope.var(names.values).set(values.astype(dtype, copy=False))
+        self.scope.var(names.indices).set(np.asarray(indices, np.int64))
+        self.scope.var(names.first).set(np.asarray(first, np.int64))
+
+    def run(self, minibatch: Minibatch, *, train: bool = False, seed: int | None = None) -> None:
+        """Feed a minibatch and run all operators."""
+        self.feed(minibatch)
+        self.net.run(self.scope, self._context(train))
+
+    def _context(self, train: bool) -> OpContext:
+        return OpContext(train=train, keep=self._keep)
+
+    def value(self, node: Node) -> NodeValue:
+        """The value of one of the nodes that the program was made for, after a run."""
+        variable = self.scope.get(self.lowered.values[node])
+        data = variable.numpy()
+        if node.axis is None:
+            return NodeValue(data, None, None, node.shape)
+        offsets, layout = self._layouts.get(node.axis, (None, None))
+        if offsets is None and variable.offsets:
+            offsets = variable.offsets[0]
+            layout = packed(np.diff(offsets))
+        return NodeValue(data, offsets, layout, node.shape)
+
+
+class CntkNet:
+    """A network that runs. It owns a scope with the parameters.
+
+    Args:
+        network: validated; parameters without values get their initial ones.
+        place: where it runs; the CPU by default.
+        dtype: of all values; by default that of the network's precision.
+    """
+
+    def __init__(self, network: Network, place: Place | None = None, dtype: Any = None) -> None:
+        self.network = network
+        own = np.float64 if network.precision == "double" else np.float32
+        self.dtype = np.dtype(dtype or own)
+        self.scope = Scope(place)
+        self._programs: dict[Any, Program] = {}
+        initialize(network)
+        for node in network.nodes.values():
+            if node.value is not None:
+                self.scope.var(node.name).set(self._to_scope(node, node.value))
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _to_scope(self, node: Node, value: Any) -> np.ndarray:
+        array = np.asarray(value, self.dtype)
+        if array.size == size(node) and array.shape != tuple(node.shape):
+            array = array.reshape(node.shape, order="F")
+        if array.shape != tuple(node.shape):
+            raise node.error(f"a value of shape {array.shape} does not fit")
+        return np.ascontiguousarray(array.transpose())
+
+    def _holder(self, name: str) -> Node:
+        node = self.network.find(name)
+        if self.scope.find(node.name) is None or not (node.is_parameter or node.kind.precompute):
+            raise VariableError(f"{node.name} ({node.operation}) has no value of its own")
+        return node
+
+    def parameters(self, *, learning: bool = True) -> list[str]:
+        """Names of the parameters; `learning`: only those whose learning rate is not 0."""
+        return [
+            node.name
+            for node in self.network.nodes.values()
+            if node.is_parameter and (node.learning_rate != 0 or not learning)
+        ]
+
+    def get(self, name: str) -> np.ndarray:
+        """A copy of a parameter's value in CNTK's shape [d1, ..., dk].
+
+        Raises:
+            VariableError: there is no such parameter.
+        """
+        return self.scope.numpy(self._holder(name).name).transpose()
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a parameter, or a statistic, from an array of CNTK's shape.
+
+        Raises:
+            VariableError: there is no such parameter. ShapeError: the shape differs.
+        """
+        node = self.network.find(name)
+        if not (node.is_parameter or node.kind.precompute):
+            raise VariableError(f"{node.name} ({node.operation}) has no value of its own")
+        self.scope.var(node.name).set(self._to_scope(node, value))
+
+    def gradient(self, name: str) -> np.ndarray:
+        """The gradient of a parameter after `forward_backward`, in CNTK's shape."""
+        node = self._holder(name)
+        for program in self._programs.values():
+            found = program.gradients.get(node.name)
+            if found is not None:
+                return self.scope.numpy(found).transpose()
+        raise VariableError(f"no gradient of {node.name} was computed{nearest(name, ())}")
+
+    def store(self) -> None:
+        """Write the values of the scope into the network's nodes, for saving."""
+        for node in self.network.nodes.values():
+            held = self.scope.find(node.name)
+            if held is not None and (node.is_parameter or node.kind.precompute):
+                node.value = np.asfortranarray(held.numpy().transpose())
+
+    # -- running -------------------------------------------------------------------------------
+
+    def program(
+        self,
+        nodes: Sequence[Node | str],
+        criterion: Node | str | None = None,
+        *,
+        extend: Pass | None = None,
+        key: Any = None,
+        carried: bool = False,
+    ) -> Program:
+        """The operators that compute `nodes`, and gradients where there is a criterion.
+
+        Programs are kept, by nodes, criterion and `key`.
+
+        Args:
+            criterion: a node of one element; gradients of it by all parameters that learn are
+                computed, into variables of the names `Program.gradients` tells.
+            extend: a pass over the finished NetDesc (updates of parameters, say). Name it by `key`.
+            carried: whether sequences may go on from minibatch to minibatch.
+        """
+        wanted = [self._node(node) for node in nodes]
+        target = None if criterion is None else self._node(criterion)
+        if target is not None and target not in wanted:
+            wanted.append(target)
+        held = (tuple(wanted), target, key, carried)
+        found = self._programs.get(held)
+        if found is None:
+            found = self._make(wanted, target, extend, carried)
+            self._programs[held] = found
+        return found
+
+    def _node(self, node: Node | str) -> Node:
+        return node if isinstance(node, Node) else self.network.find(node)
+
+    def _make(
+        self, wanted: list[Node], target: Node | None, extend: Pass | None, carried: bool
+    ) -> Program:
+        lowered = lower(self.network, wanted, self.dtype, carried=carried)
+        desc, gradients = lowered.desc, {}
+        if target is not None:
+            result = build_backward(desc, targets=lowered.values[target])
+            gradients = result.gradients
+            declared = {var.name for var in desc.vars}
+            desc.vars.extend(var for var in result.vars if var.name not in declared)
+            desc.ops.extend(result.ops)
+        if extend is not None:
+            desc = extend(desc)
+        keep = {lowered.values[node] for node in wanted} | set(gradients.values())
+        return Program(self.scope, lowered, PlainNet(desc), gradients, frozenset(keep))
+
+    def forget(self) -> None:
+        """Drop all programs: the network's attributes have changed."""
+        self._programs.clear()
+        self.scope.bound.clear()
+
+    def forward(
+        self, minibatch: Minibatch, nodes: Iterable[Node | str], *, train: bool = False
+    ) -> dict[str, NodeValue]:
+        """The values of some nodes, by name."""
+        found = [self._node(node) for node in nodes]
+        program = self.program(found)
+        program.run(minibatch, train=train)
+        return {node.name: program.value(node) for node in found}
+
+    def forward_backward(
+        self,
+        minibatch: Minibatch,
+        criterion: Node | str,
+        evaluations: Iterable[Node | str] = (),
+        *,
+        train: bool = True,
+    ) -> dict[str, float]:
+        """Criterion and evaluation nodes, summed over the samples; gradients stay in the scope."""
+        target = self._node(criterion)
+        nodes = [target, *(self._node(node) for node in evaluations)]
+        program = self.program(nodes, target)
+        program.run(minibatch, train=train)
+        return {node.name: program.value(node).scalar for node in nodes}
+
+
+__all__ = ["CntkNet", "NodeValue", "Program"]
