@@ -13,7 +13,7 @@ from typing import Any
 
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
+from ...operators._calls import in_order, reducing
 from .gates import LstmGates
 
 _NO_GRADIENT = "statistics are no part of what is trained"
@@ -88,7 +88,7 @@ def _(k: Any) -> Callable[[], Any]:
         if of == "tanh_slope":
             calls.append(partial(xp.subtract, one, work, work))
     calls += [
-        partial(xp.sum, source, axis=0, out=sums),
+        reducing(xp, source, sums),
         partial(xp.add, k["total"], sums, k["total_out"]),
     ]
     if k.get("count") is not None:
