@@ -35,6 +35,8 @@ _COMMANDS = {
     "nnet3-subset-egs": (".cli_nnet3_egs", "Draw examples at random."),
     "nnet3-train": (".cli_nnet3_train", "Train an nnet3 network on examples."),
     "nnet3-compute-prob": (".cli_nnet3_train", "Objective and accuracy on examples."),
+    "nnet3-chain-train": (".cli_nnet3_chain", "Train an nnet3 network with LF-MMI."),
+    "nnet3-chain-compute-prob": (".cli_nnet3_chain", "LF-MMI objective on examples."),
     "nnet3-average": (".cli_nnet3_train", "Average nnet3 networks."),
     "nnet3-combine": (".cli_nnet3_train", "Average the networks that do best on examples."),
     "nnet3-show-progress": (".cli_nnet3_train", "How a network changed."),

@@ -41,7 +41,7 @@ COMPILER = (
     Option("compiler.cache-capacity", 64, UNUSED),
     Option("compiler.use-shortcut", True, UNUSED),
 )
-_CACHE = (
+CACHE = (
     Option("read-cache", "", UNUSED),
     Option("write-cache", "", UNUSED),
     Option("binary-write-cache", True, UNUSED),
@@ -103,8 +103,8 @@ def read_examples(rspecifier: str) -> Iterator[NnetExample]:
         yield example
 
 
-def in_turn(rspecifier: str, use: Any, what: str) -> int:
-    """Call `use` with each example and show progress; returns how many there were.
+def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
+    """Call `use` with each example of a table and show progress; returns how many there were.
 
     Raises:
         OpscopeError: what `use` raises, with the example's key in front.
@@ -112,7 +112,7 @@ def in_turn(rspecifier: str, use: Any, what: str) -> int:
     from tqdm import tqdm
 
     count = 0
-    entries = read_table(rspecifier, "example")
+    entries = read_table(rspecifier, kind)
     shown = sys.stderr.isatty()
     for key, example in tqdm(
         entries, what, unit=" minibatches", leave=False, dynamic_ncols=True, disable=not shown
@@ -134,7 +134,7 @@ def in_turn(rspecifier: str, use: Any, what: str) -> int:
     SRAND,
     GPU,
     *trainer_options(),
-    *_CACHE,
+    *CACHE,
     *DEBUG,
     *COMPILER,
     *optimization_options(),

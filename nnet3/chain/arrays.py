@@ -28,6 +28,7 @@ def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
         weights: float32 [arcs].
         finals: float32 [states, 2]: number of the FST, -1 for padding, and the final weight.
         weight: float32 [1], of the supervision.
+        layout: int32 [2]: sequences, and 1 where each has an FST of its own.
     """
     arcs, weights, finals = [], [], []
     for number, fst in enumerate(supervision.fsts):
@@ -40,17 +41,21 @@ def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
         "weights": _padded(np.concatenate(weights).astype(np.float32), 0),
         "finals": _padded(np.concatenate(finals).astype(np.float32), -1),
         "weight": np.array([supervision.weight], np.float32),
+        "layout": np.array([supervision.num_sequences, bool(supervision.e2e_fsts)], np.int32),
     }
 
 
-def supervision_of(
-    arrays: Mapping[str, np.ndarray], sequences: int, frames: int, pdfs: int, end_to_end: bool
-) -> Supervision:
-    """The supervision that `supervision_arrays` put into arrays.
+def supervision_of(arrays: Mapping[str, np.ndarray], rows: int, pdfs: int) -> Supervision:
+    """The supervision that `supervision_arrays` put into arrays, for an output [rows, pdfs].
 
     Raises:
-        ShapeError: there is not one FST, or for end-to-end training one for each sequence.
+        ShapeError: rows are no whole number of frames of all sequences; or there is not one FST, or
+            for end-to-end training one for each sequence.
     """
+    sequences, end_to_end = arrays["layout"].tolist()
+    if sequences <= 0 or rows % sequences:
+        raise ShapeError(f"{rows} rows are no whole number of frames of {sequences} sequences")
+    frames = rows // sequences
     arcs, finals = arrays["arcs"], arrays["finals"]
     used = arcs[:, 3] > 0
     arcs, weights = arcs[used], arrays["weights"][used]

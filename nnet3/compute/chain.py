@@ -12,15 +12,13 @@ from ...framework.shape import ShapeArgs
 from ..chain.arrays import graph_of, supervision_of
 from ..chain.objective import ChainOptions, chain_objective
 
-_SUPERVISION = ("arcs", "weights", "finals", "weight")
+_SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
 _GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
 
 
 def _rule(s: ShapeArgs) -> None:
     shape, dtype = s["output"], s.floats("output")
     s.rank("output", 2)
-    if shape[0] >= 0 and shape[0] % s.attrs["sequences"]:
-        s.fail(f"{shape[0]} rows are no whole number of frames of {s.attrs['sequences']} sequences")
     s.set("deriv", (shape, dtype))
     s.set("totals", ((3,), np.dtype(np.float64)))
     if s.has("xent_deriv"):
@@ -41,6 +39,7 @@ chain = operator(
         Slot("weights", "[A]"),
         Slot("finals", "[S, 2]: FST (-1: padding) and final weight of its states"),
         Slot("weight", "[1]: of the supervision"),
+        Slot("layout", "[2] int32: sequences, and 1 where each has an FST of its own"),
         Slot("graph_arcs", "[G, 3] int32: source, next state, pdf"),
         Slot("graph_probs", "[G] float64"),
         Slot("graph_initial", "[H] float64"),
@@ -54,8 +53,6 @@ chain = operator(
         Slot("xent_totals", "[2]", optional=True),
     ],
     attrs=[
-        AttrSpec("sequences", "int", "sequences side by side", minimum=1),
-        AttrSpec("end_to_end", "bool", "an FST for each sequence", default=False),
         AttrSpec("l2_regularize", "float", "of the output", default=0.0, minimum=0),
         AttrSpec(
             "out_of_range_regularize", "float", "of outputs beyond 30", default=0.01, minimum=0
@@ -82,7 +79,7 @@ def _(k: Any) -> Callable[[], Any]:
     )
     xent = k.get("xent_output")
     row_weights = k.get("deriv_weights")
-    sequences, (rows, pdfs) = attrs["sequences"], output.shape
+    rows, pdfs = output.shape
     held: dict[str, Any] = {}
 
     def host(names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -92,9 +89,7 @@ def _(k: Any) -> Callable[[], Any]:
     def compute() -> None:
         if not held:  # the graph stays the same
             held["graph"] = graph_of(host(_GRAPH), pdfs)
-        supervision = supervision_of(
-            host(_SUPERVISION), sequences, rows // sequences, pdfs, attrs["end_to_end"]
-        )
+        supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
         penalize = bool(options.out_of_range_regularize and float(state.generator.random()) < 0.5)
         found = chain_objective(
             *(options, held["graph"], supervision, output),

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
+from opscope.nnet3.adjust import set_batchnorm_test_mode
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.fst import read_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.kaldi_io import Writer
+from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.tables import read_table
+from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
+from opscope.nnet3.training.chain_objectives import ChainObjectives
+from opscope.nnet3.training.chain_prob import NnetChainComputeProb
 
 LINES = (
     (FOLDER / "chain" / "objective.txt").read_text().splitlines()
@@ -63,3 +68,62 @@ def test_fsts_are_written_back(name):
     writer = Writer(header=False)
     read_fst(str(path)).write(writer)
     assert writer.getvalue() == path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def trained(reference):
+    """A network after Kaldi's pass over the examples, and the lines told meanwhile."""
+    nnet = Nnet.read(str(need("chain", "0.raw")))
+    options = ChainOptions(
+        l2_regularize=0.00005,
+        out_of_range_regularize=0.0,
+        leaky_hmm_coefficient=0.1,
+        xent_regularize=0.1,
+    )
+    lines = []
+    trainer = NnetTrainer(
+        NnetTrainerOptions(),
+        nnet,
+        log=lines.append,
+        objective=ChainObjectives(reference[2], options),
+    )
+    for _, example in read_table(f"ark:{need('chain', 'egs.ark')}", "chain_example"):
+        trainer.train(example)
+    trainer.print_total_stats()
+    trainer.store()
+    return nnet, options, lines
+
+
+def averages(lines):
+    """The numbers of Kaldi's lines, by output."""
+    found = [re.search(r"Overall .* for '(.*?)' is (.*) (?:per frame, )?over", x) for x in lines]
+    return {m[1]: [float(n) for n in re.findall(r"-?\d\S*", m[2])] for m in found if m}
+
+
+def test_a_pass_of_training(trained):
+    nnet, _, lines = trained
+    kaldi = Nnet.read(str(need("chain", "1.raw")))
+    for name, component in nnet.components.items():
+        if component.is_updatable:
+            ours, theirs = component.vectorize(), kaldi.components[name].vectorize()
+            assert np.linalg.norm(ours - theirs) <= 1e-4 * np.linalg.norm(theirs), name
+    told = need("chain", "objective_lines.txt").read_text().splitlines()
+    expected = averages(line for line in told if "nnet3-chain-train" in line)
+    assert set(expected) == {"output", "output-xent"}
+    for name, numbers in averages(lines).items():
+        assert numbers == pytest.approx(expected[name], rel=1e-5), name
+
+
+def test_the_objective_after_training(trained, reference):
+    nnet, options, _ = trained
+    set_batchnorm_test_mode(nnet, True)
+    prob = NnetChainComputeProb(nnet, reference[2], options)
+    for _, example in read_table(f"ark:{need('chain', 'egs.ark')}", "chain_example"):
+        prob.compute(example)
+    lines = []
+    assert prob.print_total_stats(lines.append)
+    told = need("chain", "objective_lines.txt").read_text().splitlines()
+    expected = averages(line for line in told if "compute-prob" in line)
+    assert list(averages(lines)) == list(expected) == ["output-xent", "output"]
+    for name, numbers in averages(lines).items():
+        assert numbers == pytest.approx(expected[name], rel=2e-5), name

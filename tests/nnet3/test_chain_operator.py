@@ -30,28 +30,27 @@ class TestChainObjective(OpTest):
             Supervision(0.5, 1, FRAMES, PDFS, e2e_fsts=[random_hmm(rng, states=n)]) for n in (2, 3)
         ]
         attrs = {
-            "sequences": 2,
             "leaky_hmm_coefficient": LEAKY,
             "out_of_range_regularize": 0.0,
             "l2_regularize": 0.3,
             "xent_regularize": 0.25,
         }
-        for several, e2e in ((parts, False), (loops, True)):
+        for several in (parts, loops):
             inputs = {
                 "output": rng.normal(size=(2 * FRAMES, PDFS)),
                 **supervision_arrays(merge_supervision(several)),
                 **graph_arrays(graph),
             }
-            yield Case(inputs, attrs | {"end_to_end": e2e})
+            yield Case(inputs, attrs)
             more = {
                 "deriv_weights": rng.uniform(size=2 * FRAMES),
                 "xent_output": rng.normal(size=(2 * FRAMES, PDFS)),
             }
-            yield Case(inputs | more, attrs | {"end_to_end": e2e})
+            yield Case(inputs | more, attrs)
 
     def reference(self, inputs, attrs):
         output = inputs["output"].reshape(FRAMES, 2, PDFS)
-        supervision = supervision_of(inputs, 2, FRAMES, PDFS, attrs["end_to_end"])
+        supervision = supervision_of(inputs, 2 * FRAMES, PDFS)
         columns = inputs["graph_arcs"].T
         graph = DenominatorGraph(
             len(inputs["graph_initial"]),
@@ -61,7 +60,7 @@ class TestChainObjective(OpTest):
             inputs["graph_initial"],
         )
         everything = leaky_paths(graph, FRAMES, LEAKY)
-        if attrs["end_to_end"]:
+        if supervision.e2e_fsts:
             sums = [
                 brute_force(paths(fst, FRAMES), output[:, s])
                 for s, fst in enumerate(supervision.fsts)
@@ -93,8 +92,6 @@ class TestChainObjective(OpTest):
     def test_refuses(self):
         rng = np.random.default_rng(0)
         case = next(iter(self.cases(rng)))
-        odd = {**case.inputs, "output": np.zeros((5, PDFS))}
-        self.refuses("no whole number of frames of 2", odd, case.attrs)
         self.refuses("output", {**case.inputs, "output": np.zeros(6)}, case.attrs)
 
 
@@ -105,7 +102,7 @@ def test_few_sizes_for_many_supervisions():
         supervision = random_supervision(rng, frames)
         arrays = supervision_arrays(supervision)
         sizes.add(tuple(array.shape for array in arrays.values()))
-        again = supervision_of(arrays, 1, frames, 3, False)
+        again = supervision_of(arrays, frames, 3)
         for name in ("ilabel", "weight", "nextstate", "final", "begin"):
             np.testing.assert_array_equal(getattr(again.fst, name), getattr(supervision.fst, name))
     assert len(sizes) < 30
@@ -113,5 +110,7 @@ def test_few_sizes_for_many_supervisions():
 
 def test_the_number_of_graphs_must_fit():
     arrays = supervision_arrays(random_supervision(np.random.default_rng(0)))
+    with pytest.raises(ShapeError, match="3 rows are no whole number of frames of 2"):
+        supervision_of(arrays | {"layout": np.array([2, 0])}, 3, 3)
     with pytest.raises(ShapeError, match="2 sequences with 1 FSTs"):
-        supervision_of(arrays, 2, 3, 3, True)
+        supervision_of(arrays | {"layout": np.array([2, 1])}, 4, 3)

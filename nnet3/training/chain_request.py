@@ -1,0 +1,64 @@
+"""From a chain example to the request of a computation.
+
+Source: `GetChainComputationRequest` in Kaldi's `nnet3/nnet-chain-example.cc`.
+"""
+
+from __future__ import annotations
+
+from ...framework.errors import FormatError, ShapeError, nearest
+from ..chain.examples import NnetChainExample
+from ..nnet import Nnet
+from ..request import ComputationRequest, IoSpecification
+from .example_request import check_width, node_dims
+
+XENT = "-xent"
+"""What follows the name of an output in that of its cross-entropy output."""
+
+
+def chain_request(
+    nnet: Nnet,
+    example: NnetChainExample,
+    *,
+    xent: bool = False,
+    derivatives: bool = False,
+    store_component_stats: bool = False,
+) -> ComputationRequest:
+    """The request that computes the outputs of a chain example.
+
+    Args:
+        xent: whether the cross-entropy outputs are wanted, too.
+        derivatives: whether those of the parameters are.
+
+    Raises:
+        FormatError: the network has no node of that name.
+        ShapeError: a matrix is not as wide as its node; both widths are named.
+    """
+    request = ComputationRequest(
+        need_model_derivative=derivatives, store_component_stats=store_component_stats
+    )
+    dims = node_dims(nnet)
+    inputs = {node.name for node in nnet.inputs()}
+    for io in example.inputs:
+        if io.name.startswith("__"):  # data that belong to no node
+            continue
+        if io.name not in inputs:
+            raise FormatError(
+                f"the example has the input {io.name!r}, which the network lacks"
+                f"{nearest(io.name, inputs)}"
+            )
+        check_width(io, dims[io.name])
+        request.inputs.append(IoSpecification(io.name, io.indexes, False))
+    for output in example.outputs:
+        for name in (output.name, output.name + XENT)[: 2 if xent else 1]:
+            if name not in dims or name in inputs:
+                raise FormatError(
+                    f"the example wants the output {name!r}, which the network lacks"
+                    f"{nearest(name, dims)}"
+                )
+            if dims[name] != output.supervision.label_dim:
+                raise ShapeError(
+                    f"the example's supervision of {name!r} has {output.supervision.label_dim} "
+                    f"pdfs, the node of the network {dims[name]}"
+                )
+            request.outputs.append(IoSpecification(name, output.indexes, derivatives))
+    return request

@@ -1,0 +1,123 @@
+"""Kaldi's programs that train and judge nnet3 networks with LF-MMI.
+
+Source: Kaldi's `chainbin/nnet3-chain-train.cc`, `nnet3-chain-compute-prob.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import SimpleNamespace
+
+import click
+
+from ..nnet3 import adjust
+from ..nnet3.chain.denominator import DenominatorGraph
+from ..nnet3.chain.fst import Fst
+from ..nnet3.chain.objective import ChainOptions
+from ..nnet3.nnet import Nnet
+from ..nnet3.streams import open_reader
+from ..nnet3.training import NnetTrainer
+from ..nnet3.training.chain_objectives import ChainObjectives
+from ..nnet3.training.chain_prob import NnetChainComputeProb
+from .cli_nnet3_options import DEBUG, GPU, chosen_passes, chosen_place, optimization_options
+from .cli_nnet3_program import Option, program
+from .cli_nnet3_train import (
+    BINARY,
+    CACHE,
+    COMPILER,
+    SRAND,
+    chosen_trainer,
+    in_turn,
+    read_raw,
+    trainer_options,
+    write_raw,
+)
+
+_CHAIN = (
+    Option("l2-regularize", 0.0, "L2 regularization of the network's output"),
+    Option("out-of-range-regularize", 0.01, "How much outputs beyond [-30,30] are pulled back"),
+    Option("leaky-hmm-coefficient", 1.0e-05, "Flow from each HMM state to all others"),
+    Option("xent-regularize", 0.0, "Scale of the cross-entropy objective of 'output-xent'"),
+)
+
+
+def _chain_options(options: SimpleNamespace) -> ChainOptions:
+    return ChainOptions(
+        **{field.name: getattr(options, field.name) for field in fields(ChainOptions)}
+    )
+
+
+def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
+    """The graph in an FST's file, for the pdfs of the network's `output`.
+
+    Raises:
+        FormatError: it is no FST, or its labels are no pdfs of the network.
+    """
+    reader = open_reader(name)
+    reader.offset, reader.binary = 0, False
+    return DenominatorGraph.of_fst(Fst.read(reader), nnet.node_dims()["output"])
+
+
+@program(
+    "nnet3-chain-train",
+    "Train a raw nnet3 network with LF-MMI, one step for each (merged) chain example.",
+    ("<raw-nnet-in>", "<denominator-fst-in>", "<chain-training-examples-in>", "<raw-nnet-out>"),
+    BINARY,
+    SRAND,
+    GPU,
+    Option("apply-deriv-weights", True, "Use the weights of derivatives in the examples"),
+    *trainer_options(),
+    *_CHAIN,
+    *CACHE,
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_chain_train(
+    options: SimpleNamespace, model: str, graph: str, examples: str, output: str
+) -> None:
+    log = options.program.log
+    nnet = read_raw(model)
+    objective = ChainObjectives(
+        _read_graph(graph, nnet), _chain_options(options), options.apply_deriv_weights
+    )
+    trainer = NnetTrainer(
+        *(chosen_trainer(options), nnet, chosen_place(options.use_gpu)),
+        *(options.srand & 0xFFFFFFFF, log, objective),
+    )
+    in_turn(examples, trainer.train, "train", "chain_example")
+    trained = trainer.print_total_stats()
+    trainer.store()
+    write_raw(nnet, output, options.binary)
+    log(f"Wrote raw model to {output}")
+    if not trained:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-chain-compute-prob",
+    "Print the average LF-MMI objective of a raw nnet3 network on (merged) chain examples.",
+    ("<raw-nnet3-model-in>", "<denominator-fst>", "<training-examples-in>"),
+    GPU,
+    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
+    Option("dropout-test-mode", True, "Test mode of dropout components"),
+    *_CHAIN,
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_chain_compute_prob(
+    options: SimpleNamespace, model: str, graph: str, examples: str
+) -> None:
+    nnet = read_raw(model)
+    if options.batchnorm_test_mode:
+        adjust.set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        adjust.set_dropout_test_mode(nnet, True)
+    prob = NnetChainComputeProb(
+        *(nnet, _read_graph(graph, nnet), _chain_options(options)),
+        *(chosen_place(options.use_gpu), chosen_passes(options)),
+    )
+    in_turn(examples, prob.compute, "compute", "chain_example")
+    if not prob.print_total_stats(options.program.log):
+        raise click.exceptions.Exit(1)
