@@ -9,6 +9,8 @@ booleans, and `Class [ a = 1 ]` without `new`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...framework.errors import FormatError
 from ..text import Source, located
 from .depth import MAX_NESTING, MAX_OPERATORS, deep_calls
@@ -36,6 +38,8 @@ from .syntax import (
 )
 from .tokens import Finder, Token, tokens
 
+MAX_ERRORS = 50  # of one text
+MAX_SKIPPED = 5_000  # tokens after an error, to find the next member
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
@@ -45,35 +49,49 @@ def parse_members(source: Source, find: Finder | None = None) -> Record:
     `find` looks up the files of `include`.
 
     Raises:
-        FormatError: the text is not BrainScript; the message shows the place.
+        FormatError: the text is not BrainScript; the message shows the place. What is wrong in
+            other members is in the error's attribute `others`.
     """
-    parser = _Parser(source, find)
-    with deep_calls():
-        members = parser.members()
-    return parser.finish(Record(source, 0, members, True))
+    return _Parser(source, find).parse(lambda parser: Record(source, 0, parser.members(), True))
 
 
 def parse_expression(source: Source, find: Finder | None = None) -> Expression:
     """The expression that is the whole text; `FormatError` as `parse_members`."""
-    parser = _Parser(source, find)
-    with deep_calls():
-        expression = parser.expression()
-    return parser.finish(expression)
+    return _Parser(source, find).parse(_Parser.expression)
+
+
+def _line_column(token: Token) -> int | None:
+    """The column of the first token of a line; None for other tokens."""
+    text, start = token.source.text, token.at
+    while start and text[start - 1] in " \t":
+        start -= 1
+    return token.at - start if start == 0 or text[start - 1] == "\n" else None
 
 
 class _Parser:
     def __init__(self, source: Source, find: Finder | None):
         self.tokens = tokens(source, find)
         self.ahead: list[Token] = []  # read already, in reverse order
-        self.token = next(self.tokens)
+        self.token = Token("end", "", source, 0)
         self.nesting = 0
+        self.errors: list[FormatError] = []
 
-    def finish(self, tree: Expression) -> Expression:
-        if self.token.kind != "end":
-            raise self.error(f"unexpected {self.shown()}")
-        with deep_calls():
+    def parse(self, read: Callable[[_Parser], Expression]) -> Expression:
+        """What `read` makes of the whole text; or the first error, with all others."""
+        try:
+            self.token = next(self.tokens)
+            with deep_calls():
+                tree = read(self)
+            if self.token.kind != "end":
+                raise self.error(f"unexpected {self.shown()}")
             if height(tree) > 2 * MAX_OPERATORS:
                 raise located(FormatError, "an expression of too many operators", tree.location)
+        except FormatError as error:
+            if error not in self.errors:
+                self.errors.append(error)
+        if self.errors:
+            self.errors[0].others = self.errors[1:]
+            raise self.errors[0]
         return tree
 
     # --- tokens
@@ -95,7 +113,8 @@ class _Parser:
         if self.ahead:
             self.token = self.ahead.pop()
         elif token.kind != "end":
-            self.token = next(self.tokens)
+            # After an error in a token there are no more of them.
+            self.token = next(self.tokens, Token("end", "", token.source, token.at))
         return token
 
     def peek(self, count: int) -> list[Token]:
@@ -291,20 +310,51 @@ class _Parser:
 
     def members(self) -> tuple[Member, ...]:
         members: dict[str, Member] = {}
+        nesting = self.nesting
         while self.token.kind == "name":
-            member = self.member()
-            if member.name in members:
-                first = members[member.name].location
-                raise located(
-                    FormatError,
-                    f"{member.name!r} is defined twice in one record",
-                    member.location,
-                    [("first defined at", first)],
-                )
+            start = self.token
+            try:
+                member = self.member()
+                if member.name in members:
+                    raise located(
+                        FormatError,
+                        f"{member.name!r} is defined twice in one record",
+                        member.location,
+                        [("first defined at", members[member.name].location)],
+                    )
+            except FormatError as error:
+                if not self.recover(start, error):
+                    raise
+                self.nesting = nesting
+                continue
             members[member.name] = member
             while self.at_symbol(";"):
                 self.advance()
         return tuple(members.values())
+
+    def recover(self, start: Token, error: FormatError) -> bool:
+        """Note what is wrong with the member that starts at a token, and go on to the next one.
+
+        That is a name at the beginning of a line, as far left as the wrong one. A name further left
+        is for the record around: then, and where there is none, the answer is no.
+        """
+        if error not in self.errors:
+            self.errors.append(error)
+        column = _line_column(start)
+        if column is None or len(self.errors) >= MAX_ERRORS:
+            return False
+        for _ in range(MAX_SKIPPED):
+            if self.token.kind == "end":
+                break
+            here = _line_column(self.token)
+            if here is not None and here <= column and self.token is not start:
+                if self.at_symbol(*_CLOSING.values()) and here < column:
+                    return True
+                after = self.peek(1)
+                if self.token.kind == "name" and after and after[0].text in ("=", "(", "{", "["):
+                    return here == column
+            self.advance()
+        return False
 
     def member(self) -> Member:
         name = self.advance()

@@ -135,6 +135,27 @@ def test_errors_have_a_place(text, place, message):
     assert caret == " " * (4 + column - 1) + "^"
 
 
+def test_all_wrong_members_are_told():
+    text = """
+a = 2 * * 3
+b = {
+    c = f (1,
+        x = )
+    d = 1
+    e = [ g = ]
+}
+h = if 1
+i = 5
+i = 6
+j = "open
+"""
+    with pytest.raises(FormatError) as caught:
+        parse_members(Source("bad.bs", text))
+    errors = [caught.value, *caught.value.others]
+    places = [str(error).split(": ")[0] for error in errors]
+    assert places == [f"bad.bs:{p}" for p in ("2:9", "5:13", "7:15", "10:1", "11:1", "12:5")]
+
+
 @pytest.mark.parametrize(
     "text",
     [
