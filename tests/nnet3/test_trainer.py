@@ -8,9 +8,10 @@ import pytest
 from opscope.framework.errors import AttributeTypeError, FormatError, ShapeError
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
-from opscope.nnet3.examples import NnetExample
+from opscope.nnet3.examples import NnetExample, NnetIo
+from opscope.nnet3.graph import NotComputableError
 from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.sparse import SparseMatrix
+from opscope.nnet3.sparse import SparseMatrix, to_dense
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from opscope.nnet3.training.progress import ObjectiveInfo
@@ -235,6 +236,20 @@ def test_examples_that_do_not_fit():
         trainer.train(NnetExample([*batch.io, example_io("ivector", np.zeros((1, 2)))]))
     with pytest.raises(FormatError, match="the example has no output"):
         trainer.train(NnetExample(batch.io[:1]))
+
+
+def test_minibatches_of_unlike_parts():
+    (batch,) = examples(1)
+    trainer = NnetTrainer(NnetTrainerOptions(), network(), log=[].append)
+    output = batch.io[1]
+    fewer = NnetIo("output", output.indexes[:15], to_dense(output.features)[:15])
+    with pytest.raises(ShapeError, match="different numbers of examples .input: 4, output: 3"):
+        trainer.train(NnetExample([batch.io[0], fewer]))
+    later = output.indexes + np.array([3, 0, 0], np.int32)
+    with pytest.raises(NotComputableError, match="output"):
+        trainer.train(NnetExample([batch.io[0], NnetIo("output", later, output.features)]))
+    with pytest.raises(ShapeError, match="'output'"):
+        merge_examples([batch, NnetExample(batch.io[:1])])
 
 
 @pytest.mark.parametrize(
