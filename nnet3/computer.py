@@ -15,6 +15,7 @@ from ..framework.plain_net import PlainNet
 from ..framework.scope import Scope
 from ..proto import net_pb2 as pb
 from .compute import part_of, set_statistic
+from .lower_commands import MODEL_DERIVATIVE
 from .nnet import Nnet
 
 
@@ -54,6 +55,7 @@ class NnetComputer:
         roles = [op.role for op in desc.ops]
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
+        self._has_model_derivative = MODEL_DERIVATIVE in desc.metadata
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
@@ -120,7 +122,8 @@ class NnetComputer:
         """
         if self._ran_forward:
             self._demand("output_deriv.")
-            if self._ran_backward or self._middle == self._count:
+            nothing = self._middle == self._count and not self._has_model_derivative
+            if self._ran_backward or nothing:
                 raise VariableError("there is nothing left to run; give new inputs")
             self._net.run(self._scope, begin=self._middle)
             self._ran_backward = True
@@ -151,7 +154,7 @@ class NnetComputer:
         Raises:
             VariableError: it was not asked for, or the backward part has not run.
         """
-        if not self._ran_backward or not any(n.endswith(grad_name("")) for n in self._vars):
+        if not self._ran_backward or not self._has_model_derivative:
             raise VariableError("the model's derivative was not computed")
         parts = [np.zeros(0, np.float32)]
         for name, component in self._nnet.components.items():

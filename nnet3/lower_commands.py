@@ -26,6 +26,10 @@ from .compute.lowering import FROZEN
 from .compute.marks import GOTO, LABEL, SEGMENT
 from .optimize.zeroing import needless_zeroing
 
+MODEL_DERIVATIVE = "model_derivative"
+"""The entry in a net's metadata that tells that the parameters' derivatives were asked for. Those
+that nothing computes are zero."""
+
 
 def lower_computation(
     computation: Computation, name: str = "computation", natural_gradient: bool = False
@@ -46,6 +50,8 @@ class Lowering:
         self.computation = computation
         self.nodes = computation.topology.nodes
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
+        if computation.need_model_derivative:
+            self.net.metadata[MODEL_DERIVATIVE] = "true"
         self.role = FORWARD
         self.ops: dict[str, ComponentOps] = {}
         self.natural_gradient = natural_gradient

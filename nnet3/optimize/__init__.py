@@ -71,7 +71,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("allocate_from_other", allocate_from_other, ("allocate_from_other",)),
     Pass("consolidate_io", consolidate_io),
     # Behind whatever moves commands: the two sides of the marker must stay.
-    Pass("compress_memory", compress_memory, ("memory_compression_level",)),
+    Pass("compress_memory", compress_memory, ("memory_compression_level",), rewrites=True),
     Pass("renumber", renumber),
 )
 

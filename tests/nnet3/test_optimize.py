@@ -218,6 +218,7 @@ def test_derivatives_before_a_time_are_left_out():
     plain = compile_computation(nnet, request)
     better = optimize(plain, only(min_deriv_time=3), check=True)
     assert types(better).count("Backprop") == types(plain).count("Backprop") // 2
+    assert not computed(optimize(plain, only(min_deriv_time=9)), nnet)["model"].any()
     found = computed(better, nnet)
     assert not found["input"][:3].any() and found["input"][3:].all()
     everything = computed(plain, nnet)
@@ -292,6 +293,7 @@ def test_compression():
         "DecompressMatrix(m3)",
     ]
     assert_same(computed(exact, nnet), wanted)
+    assert_same(computed(optimize(plain, only(memory_compression_level=1), True), nnet), wanted)
     rough = optimize(plain, OptimizeOptions(memory_compression_level=2), check=True)
     assert any("10, int16" in line for line in lines(rough))
     assert_same(computed(rough, nnet), wanted, 2e-3)
