@@ -224,3 +224,18 @@ def test_kaldi_merges_the_same():
         for one, other in zip(ours.io, theirs.io, strict=True):
             np.testing.assert_array_equal(one.indexes, other.indexes)
             np.testing.assert_allclose(to_dense(one.features), to_dense(other.features), atol=0.02)
+
+
+def test_kaldi_takes_the_same_rows():
+    """Its examples hold the frames of features that were compressed only there."""
+    features = need("formats").parent.parent / "speech" / "train.ark"
+    if not features.exists():
+        pytest.skip(f"{features} is missing")
+    wanted = dict(read_table(f"ark:{need('formats', 'egs.ark')}", "example"))
+    names = {key.rpartition("-")[0] for key in wanted}
+    held = {k: m for k, m in read_table(f"ark:{features}", "general_matrix") if k in names}
+    for key, theirs in wanted.items():
+        name, _, first = key.rpartition("-")
+        made = to_dense(take_range(held[name], int(first) - 4, 16))
+        frames = to_dense(theirs.io[0].features)
+        np.testing.assert_allclose(made, frames, atol=1.5)  # they reach from -90 to 120
