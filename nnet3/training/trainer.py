@@ -93,7 +93,6 @@ class NnetTrainer:
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
         self._steps: RecentCache[_Step] = RecentCache(_CAPACITY)
-        self._variables: dict[str, pb.VarDesc] = {}
 
     # Training
 
@@ -176,10 +175,7 @@ class NnetTrainer:
     def _adopt(self, desc: pb.NetDesc) -> None:
         """Give the shared scope what a new computation reads and no other had before."""
         for var in desc.vars:
-            if var.kind not in (PARAMETER, STATE) or var.name in self._variables:
-                continue
-            self._variables[var.name] = var
-            if var.name in self._shared:  # restored
+            if var.kind not in (PARAMETER, STATE) or var.name in self._shared:
                 continue
             if var.kind == PARAMETER:
                 component, path = self._component(var.name)
@@ -214,11 +210,16 @@ class NnetTrainer:
 
     def store(self) -> None:
         """Put parameters and statistics back into the network."""
-        for name, var in self._variables.items():
-            if var.kind == PARAMETER:
-                setattr(*part_of(*self._component(name)), self._shared.numpy(name).copy())
-            elif var.dtype == pb.FLOAT64:
-                set_statistic(*self._component(name), self._shared.numpy(name))
+        for name, component in updatable(self.nnet).items():
+            for _, _, fields in parts(name, component):
+                for field in fields:
+                    if field in self._shared:
+                        target = part_of(*self._component(field))
+                        setattr(*target, self._shared.numpy(field).copy())
+        for name in self._shared.names():
+            array = self._shared.numpy(name)
+            if array.dtype == np.float64 and "/" in name:
+                set_statistic(*self._component(name), array)
 
     def print_total_stats(self) -> bool:
         """Report the whole training; whether anything was trained on."""

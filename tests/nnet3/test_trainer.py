@@ -178,6 +178,8 @@ def test_resuming_is_exact(options):
     state = json.loads(json.dumps(half.state()))
     resumed = NnetTrainer(NnetTrainerOptions(**options), nnet := network(dropout=0.2), seed=77)
     resumed.restore(state, half.arrays())
+    resumed.store()
+    np.testing.assert_array_equal(nnet.vectorize(), half.nnet.vectorize())
     for batch in batches[9:]:
         resumed.train(batch)
     resumed.store()
