@@ -274,8 +274,8 @@ def _(k: Any) -> Callable[[], Any]:
             square = twice / trace
             ratio = twice * len(w) / (trace * trace)  # 1 where all rows have the same norm
             speed *= 0.25 if ratio > 1.1 else 0.5 if ratio > 1.02 else 1.0
-        diagonal = xp.einsum("ii->i", gram)
-        diagonal -= gram.dtype.type(square)
+        diagonal = gram.reshape(-1)[:: len(w) + 1]
+        xp.subtract(diagonal, gram.dtype.type(square), out=diagonal)
         xp.matmul(gram, w, out=change)
         xp.multiply(change, gram.dtype.type(-4.0 * speed / square), out=change)
         xp.add(w, change, out=w)

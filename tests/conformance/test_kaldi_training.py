@@ -3,7 +3,9 @@
 These passes are chaotic: in float64, a relative change of 1e-12 in the initial parameters of `sgd`
 grows to 3e-3 in eight minibatches (with --max-param-change=2.0), to 5e-8 with 0.3. So rounding, in
 float32, decides what comes out, and the bounds here are those that passes from parameters changed
-by 1e-7 keep among themselves. Counts and the choice of minibatches are equal to the last digit.
+by 1e-7 keep among themselves. Counts and the choice of minibatches are equal to the last digit. A
+pass that is not chaotic, the LF-MMI one in `test_kaldi_chain.py`, gives Kaldi's parameters to 1e-4
+with the same trainer.
 """
 
 import numpy as np
