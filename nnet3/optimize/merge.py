@@ -107,7 +107,7 @@ class _Merger:
         whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
         if not (whole_a or whole_b):
             return never
-        given, taken = analysis.given, analysis.taken
+        given, taken = analysis.given, analysis.taken  # each is a matrix of its own
         if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
             return never
         if not (whole_a and whole_b) and (

@@ -97,11 +97,15 @@ def test_passes_leave_the_given_computation():
     assert lines(optimize(plain, NONE)) == lines(plain)
 
 
-def test_order_of_the_passes():
-    assert [step.name for step in PASSES].index("merge_variables") > 5
-    assert {name for step in PASSES for name in step.switches} <= {
-        field.name for field in fields(OptimizeOptions)
-    }
+def test_passes_and_their_switches():
+    names = [step.name for step in PASSES]
+    assert names[0] == "limit_derivative_times" and names[-1] == "renumber"
+    assert names.index("convert_addition") < names.index("merge_variables")
+    known = {field.name for field in fields(OptimizeOptions)}
+    switches = {name for step in PASSES for name in step.switches}
+    others = {"optimize", "allow_left_merge", "allow_right_merge"}
+    limits = {"min_deriv_time", "max_deriv_time", "max_deriv_time_relative"}
+    assert switches | others | limits == known
 
 
 def test_additions_to_zeros_become_copies():
