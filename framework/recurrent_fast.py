@@ -34,6 +34,7 @@ from .recurrent_store import (
     Whole,
     row_of,
 )
+from .recurrent_sums import StepSums
 from .scope import Scope
 from .shape import Levels, Meta
 from .team import merge
@@ -334,7 +335,6 @@ class FastProgram:
         """Everything that runs step by step, in the order in which it runs."""
         self.scopes = self._step_scopes()
         self.offsets: list[dict[str, Levels]] = []
-        self.step_sums: list[tuple[str, Any, Any, Any]] = []
         written = {name for op in self.sharing.operators for name in op.output_vars()}
         for name in sorted(self.about.step_reads - written):
             self._in_slots(name)
@@ -344,19 +344,20 @@ class FastProgram:
         share_memory(
             self.sharing, self.stored, self.about.metas, self.lasting, self.arena, self.layout
         )
-        self._start_sums()
+        self.step_sums = StepSums(self.bound, self.phases.sums)
+        self.calls += self.step_sums.first_calls()
         self._make_room_before()
         calls = [self._step_calls(step) for step in range(self.schedule.steps)]
         for step in self.bound.order:
             self.calls += calls[step]
-        self._finish_sums()
+        self.calls += self.step_sums.last_calls()
 
     def _step_calls(self, step: int) -> list[Any]:
         return [
             *self._boot_calls(step),
             *self._loop_calls(step),
             *self._ending_calls(step),
-            *self._sum_calls(step),
+            *self.step_sums.calls(step, self.stored),
         ]
 
     def _loop_calls(self, step: int) -> list[Any]:
@@ -468,33 +469,6 @@ class FastProgram:
         outer = self.bound.frame.scope
         steps = range(self.schedule.steps)
         return [Scope(parent=outer) if self.nested else outer for _ in steps]
-
-    # -- sums over steps -----------------------------------------------------------------------
-
-    def _start_sums(self) -> None:
-        """Sums of what the loop computes are gathered step by step, from zero."""
-        b = self.bound
-        for name, total, track in zip(self.step.sums, b.sums, b.sum_tracks, strict=True):
-            if total is None or name in self.phases.sums:
-                continue
-            gathering = total
-            if track is not None and not track.in_order:
-                gathering = self.xp.empty(total.shape, total.dtype)
-            self.calls.append(fill(gathering, 0))
-            self.step_sums.append((name, gathering, total, track))
-
-    def _sum_calls(self, step: int) -> list[Any]:
-        calls = []
-        for name, gathering, _, track in self.step_sums:
-            target = gathering if track is None else gathering[: int(track.starts[step])]
-            calls.append(partial(self.xp.add, target, self.stored[name].at(step), target))
-        return calls
-
-    def _finish_sums(self) -> None:
-        for _, gathering, total, track in self.step_sums:
-            if gathering is not total:
-                inverse = np.argsort(track.rows, kind="stable")
-                self.calls.append(take_into(self.xp, gathering, inverse, total))
 
     # -- results -------------------------------------------------------------------------------
 
