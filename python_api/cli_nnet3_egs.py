@@ -23,7 +23,7 @@ from ..nnet3.examples import NnetExample
 from ..nnet3.sparse import to_dense
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
-from .cli_nnet3_options import UNUSED
+from .cli_nnet3_options import UNUSED, shown
 from .cli_nnet3_program import Option, program
 
 _SRAND = Option("srand", 0, "Seed for random number generator")
@@ -86,7 +86,7 @@ class _Getter:
         options = self.options
         table = RandomAccessTable(targets, kind)
         with TableWriter(output, "example") as writer:
-            for key, matrix in read_table(features, "general_matrix"):
+            for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
                 if key not in table:
                     self.fail(f"No targets for key {key}")
                     continue
@@ -208,7 +208,7 @@ def nnet3_xvector_get_egs(
     wanted = generate.read_ranges(text, reader.name)
     done = written = failed = 0
     with _writers(outputs) as writers:
-        for key, matrix in read_table(features, "general_matrix"):
+        for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
             if key not in wanted:
                 options.program.warn(
                     f"Could not create examples from utterance {key} because it has no entry in the"
@@ -264,7 +264,7 @@ def nnet3_copy_egs(options: SimpleNamespace, source: str, *outputs: str) -> None
     copier = _Copier(options)
     read = written = failed = 0
     with _writers(outputs) as writers:
-        for key, example in read_table(source, "example"):
+        for key, example in shown(read_table(source, "example"), "copy", "examples"):
             read += 1
             try:
                 changed = copier.annotate(key, example)
@@ -353,9 +353,9 @@ class _Copier:
 )
 def nnet3_merge_egs(options: SimpleNamespace, source: str, output: str) -> None:
     merger = ExampleMerger(MinibatchRule(options.minibatch_size), options.compress)
-    examples = (example for _, example in read_table(source, "example"))
+    entries = shown(read_table(source, "example"), "merge", "examples")
     with TableWriter(output, "example") as writer:
-        for key, merged in merger.merge(examples):
+        for key, merged in merger.merge(example for _, example in entries):
             writer.write(key, merged)
     merger.report(options.program.log)
     if not merger.minibatches:
@@ -370,7 +370,7 @@ def nnet3_merge_egs(options: SimpleNamespace, source: str, output: str) -> None:
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
 )
 def nnet3_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    entries = read_table(source, "example")
+    entries = shown(read_table(source, "example"), "read", "examples")
     with TableWriter(output, "example") as writer:
         for key, example in selecting.shuffle(entries, _generator(options), options.buffer_size):
             writer.write(key, example)
@@ -392,7 +392,7 @@ def nnet3_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> Non
 def nnet3_subset_egs(options: SimpleNamespace, source: str, output: str) -> None:
     if options.n < 0:
         raise FormatError("--n must not be negative")
-    entries = read_table(source, "example")
+    entries = shown(read_table(source, "example"), "read", "examples")
     chosen, read = selecting.subset(
         entries, options.n, _generator(options), options.randomize_order
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..framework.backend import GPUPlace, Place, gpu_present
 from ..framework.errors import FormatError
 from ..nnet3.optimize import OptimizeOptions
 from .cli_nnet3_program import Option
+
+Entry = TypeVar("Entry")
 
 GPU = Option(
     "use-gpu",
@@ -77,3 +80,11 @@ def chosen_place(use_gpu: str) -> Place | None:
     if use_gpu == "no" or (use_gpu == "optional" and not gpu_present()):
         return None
     return GPUPlace()
+
+
+def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:
+    """The entries of a table, with a count of those done on stderr where that is a terminal."""
+    from tqdm import tqdm
+
+    hidden = not sys.stderr.isatty()
+    return tqdm(entries, what, unit=f" {unit}", leave=False, dynamic_ncols=True, disable=hidden)

@@ -6,7 +6,6 @@ Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-avera
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from types import SimpleNamespace
@@ -32,6 +31,7 @@ from .cli_nnet3_options import (
     chosen_passes,
     chosen_place,
     optimization_options,
+    shown,
 )
 from .cli_nnet3_program import Option, program
 
@@ -109,14 +109,8 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
     Raises:
         OpscopeError: what `use` raises, with the example's key in front.
     """
-    from tqdm import tqdm
-
     count = 0
-    entries = read_table(rspecifier, kind)
-    shown = sys.stderr.isatty()
-    for key, example in tqdm(
-        entries, what, unit=" minibatches", leave=False, dynamic_ncols=True, disable=not shown
-    ):
+    for key, example in shown(read_table(rspecifier, kind), what, "minibatches"):
         try:
             use(example)
         except OpscopeError as error:

@@ -154,6 +154,7 @@ class Nnet3Recipe:
     ) -> None:
         self.options, self.place, self.log, self.progress = options, place, log, progress
         self.history = History()
+        self._seen = (0.0, 0.0)  # weight and objective of all epochs that are over
 
     def path(self, *names: str) -> str:
         """A file of the experiment."""
@@ -256,8 +257,7 @@ class Nnet3Recipe:
         info = trainer.objectives.get("output")
         row: dict[str, float] = {"epoch": epoch}
         if info is not None:
-            before = getattr(self, "_seen", (0.0, 0.0))
-            weight, value = info.weight - before[0], info.objective - before[1]
+            weight, value = info.weight - self._seen[0], info.objective - self._seen[1]
             self._seen = info.weight, info.objective
             row["loss"] = -ratio(value, weight)
         for part, prefix in (("diagnostic", ""), ("valid", EVAL_PREFIX)):
@@ -302,7 +302,7 @@ class Nnet3Recipe:
             "done": done,
             "trainer": trainer.state(),
             "history": self.history.rows,
-            "seen": getattr(self, "_seen", (0.0, 0.0)),
+            "seen": self._seen,
         }
         metadata = {"opscope.nnet3": _FORMAT, "opscope.state": json.dumps(state)}
         with atomic_file(self.path(CHECKPOINT)) as file:
@@ -320,7 +320,7 @@ class Nnet3Recipe:
         try:
             state = json.loads(file.metadata["opscope.state"])
             self.history.rows = list(state["history"])
-            self._seen = tuple(state["seen"])
+            self._seen = float(state["seen"][0]), float(state["seen"][1])
             position = int(state["epoch"]), int(state["done"])
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(f"{path}: damaged: {error!r}") from None
