@@ -17,11 +17,13 @@ from ..framework.plain_net import PlainNet
 from ..framework.scope import Scope
 from ..framework.sequence import Sequences, offsets_of
 from ..proto import net_pb2 as pb
+from .carry import Carrier, goes_on
 from .lower import Lowered, Sparse, lower
 from .lower.emitter import dims, size
 from .network.initialize import initialize
 from .network.network import Network
 from .network.node import DynamicAxis, Node
+from .readers.data import Samples
 from .readers.layout import Layout, packed
 from .readers.pack import Minibatch
 
@@ -79,18 +81,31 @@ class Program:
         net: PlainNet,
         gradients: dict[str, str],
         keep: frozenset[str],
+        conditions: dict[Node, Program],
     ) -> None:
         self.scope, self.lowered, self.net = scope, lowered, net
         self.gradients = gradients
         self._keep = keep
+        self._conditions = conditions
+        self._carrier = Carrier(scope, lowered) if lowered.delays else None
         self._layouts: dict[DynamicAxis, tuple[np.ndarray, Layout]] = {}
 
-    def feed(self, minibatch: Minibatch) -> None:
-        """Put the samples of a minibatch into the scope.
+    def run(self, minibatch: Minibatch, context: OpContext | None = None) -> None:
+        """Feed a minibatch and run all operators.
 
         Raises:
-            VariableError: a stream is missing. ShapeError: it has another dimension than the input.
+            ShapeError: a stream is missing, or has another dimension than its input.
         """
+        context = (context or OpContext()).derive(
+            train=context is not None and context.train, keep=self._keep
+        )
+        self.feed(minibatch, context)
+        self.net.run(self.scope, context)
+        if self._carrier is not None:
+            self._carrier.keep(self._layouts)
+
+    def feed(self, minibatch: Minibatch, context: OpContext) -> None:
+        """Put the samples of a minibatch into the scope, and what is found from them."""
         self._layouts = {}
         for node, sparse in self.lowered.inputs.items():
             samples = minibatch.streams.get(node.name)
@@ -103,6 +118,11 @@ class Program:
                 self._feed_sparse(node, samples)
             else:
                 self._feed_dense(node, samples)
+        for node, program in self._conditions.items():
+            program.run(minibatch, context)
+            self._feed_positions(node, program.value(node.inputs[0]))
+        if self._carrier is not None:
+            self._carrier.feed(self._layouts)
 
     def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
         held = self._layouts.setdefault(node.axis, (begin, layout))
@@ -112,38 +132,44 @@ class Program:
                 f" {node.axis.name!r}; give it an axis of its own"
             )
 
-    def _feed_dense(self, node: Node, samples: Any) -> None:
+    def _feed_dense(self, node: Node, samples: Samples) -> None:
         rows = samples.values if samples.first is None else samples.dense(size(node))
         if rows.shape[1] != size(node):
             raise node.error(f"the reader gives samples of {rows.shape[1]}, not {size(node)}")
-        rows = rows.reshape(len(rows), *dims(node))
-        variable = self.scope.var(node.name)
-        dtype = self.net.vars[node.name].dtype
-        rows = rows.astype(to_dtype(dtype), copy=False)
+        rows = rows.reshape(len(rows), *dims(node)).astype(self._dtype(node.name), copy=False)
         if node.axis in self.lowered.sequences:
-            variable.set(Sequences(rows, (samples.begin,)))
-        else:
-            variable.set(rows)
+            rows = Sequences(rows, (samples.begin,))
+        self.scope.var(node.name).set(rows)
 
-    def _feed_sparse(self, node: Node, samples: Any) -> None:
-        values, indices, first = samples.values, samples.indices, samples.first
-        if first is None:  # a dense stream
+    def _dtype(self, name: str) -> np.dtype:
+        return to_dtype(self.net.vars[name].dtype)
+
+    def _feed_sparse(self, node: Node, samples: Samples) -> None:
+        values, indices = samples.values, samples.indices
+        if samples.first is None:  # a dense stream
             row, indices = np.nonzero(values)
-            first = offsets_of(np.bincount(row, minlength=len(values)))
+            counts = np.bincount(row, minlength=len(values))
             values = values[row, indices]
+        else:
+            counts = np.diff(samples.first)
         names = Sparse.of(node.name)
-        dtype = to_dtype(self.net.vars[names.values].dtype)
-        self.scope.var(names.values).set(values.astype(dtype, copy=False))
+        self.scope.var(names.values).set(values.astype(self._dtype(names.values), copy=False))
         self.scope.var(names.indices).set(np.asarray(indices, np.int64))
-        self.scope.var(names.first).set(np.asarray(first, np.int64))
+        counts = np.asarray(counts, np.int64)
+        if node.axis in self.lowered.sequences:
+            counts = Sequences(counts, (samples.begin,))
+        self.scope.var(names.counts).set(counts)
 
-    def run(self, minibatch: Minibatch, *, train: bool = False, seed: int | None = None) -> None:
-        """Feed a minibatch and run all operators."""
-        self.feed(minibatch)
-        self.net.run(self.scope, self._context(train))
-
-    def _context(self, train: bool) -> OpContext:
-        return OpContext(train=train, keep=self._keep)
+    def _feed_positions(self, node: Node, condition: NodeValue) -> None:
+        """The positions at which the condition of a `Where` node holds, sequence by sequence."""
+        assert condition.offsets is not None
+        first = condition.offsets[:-1]
+        rows = np.flatnonzero(condition.data.reshape(-1))
+        sequence = np.searchsorted(condition.offsets, rows, side="right") - 1
+        offsets = offsets_of(np.bincount(sequence, minlength=len(first)))
+        positions = (rows - first[sequence]).astype(self._dtype(node.name))
+        self.scope.var(node.name).set(Sequences(positions[:, None], (offsets,)))
+        self._layouts[node.axis] = offsets, packed(np.diff(offsets))
 
     def value(self, node: Node) -> NodeValue:
         """The value of one of the nodes that the program was made for, after a run."""
@@ -172,6 +198,7 @@ class CntkNet:
         own = np.float64 if network.precision == "double" else np.float32
         self.dtype = np.dtype(dtype or own)
         self.scope = Scope(place)
+        self.context = OpContext(seed=0)  # random numbers of dropout and sampling
         self._programs: dict[Any, Program] = {}
         initialize(network)
         for node in network.nodes.values():
@@ -286,7 +313,15 @@ class CntkNet:
         if extend is not None:
             desc = extend(desc)
         keep = {lowered.values[node] for node in wanted} | set(gradients.values())
-        return Program(self.scope, lowered, PlainNet(desc), gradients, frozenset(keep))
+        keep.update(lowered.values[delayed.node.inputs[0]] for delayed in lowered.delays)
+        conditions = {
+            node: self.program(node.inputs[:1], carried=carried) for node in lowered.conditions
+        }
+        net = PlainNet(desc)
+        return Program(self.scope, lowered, net, gradients, frozenset(keep), conditions)
+
+    def _context(self, train: bool) -> OpContext:
+        return self.context.derive(train=train, keep=None)
 
     def forget(self) -> None:
         """Drop all programs: the network's attributes have changed."""
@@ -298,8 +333,8 @@ class CntkNet:
     ) -> dict[str, NodeValue]:
         """The values of some nodes, by name."""
         found = [self._node(node) for node in nodes]
-        program = self.program(found)
-        program.run(minibatch, train=train)
+        program = self.program(found, carried=goes_on(minibatch))
+        program.run(minibatch, self._context(train))
         return {node.name: program.value(node) for node in found}
 
     def forward_backward(
@@ -313,9 +348,9 @@ class CntkNet:
         """Criterion and evaluation nodes, summed over the samples; gradients stay in the scope."""
         target = self._node(criterion)
         nodes = [target, *(self._node(node) for node in evaluations)]
-        program = self.program(nodes, target)
-        program.run(minibatch, train=train)
+        program = self.program(nodes, target, carried=goes_on(minibatch))
+        program.run(minibatch, self._context(train))
         return {node.name: program.value(node).scalar for node in nodes}
 
 
-__all__ = ["CntkNet", "NodeValue", "Program"]
+__all__ = ["CntkNet", "NodeValue", "Program", "goes_on"]

@@ -5,7 +5,7 @@ the module of its family; `lowers` adds one for a node type of your own.
 """
 
 from .. import operators  # noqa: F401  registers them
-from . import criteria, elementwise, linear, parameters, statistics  # noqa: F401
+from . import criteria, delays, elementwise, linear, parameters, reshaping, sequences, statistics  # noqa: F401
 from .emitter import Delayed, Emitter, Lowered, Sparse
 from .network import lower
 from .table import lowers

@@ -26,34 +26,38 @@ from .table import TABLE
 
 @dataclass(frozen=True)
 class Sparse:
-    """Names of the variables that hold sparse rows: values [E], the element of each in its sample
-    [E], and where each row's begin [rows + 1]."""
+    """Names of the variables that hold sparse rows: values [E], the number of each in its sample
+    [E], and how many each row has [rows]."""
 
     values: str
     indices: str
-    first: str
+    counts: str
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """As an operator takes them."""
+        return {"values": self.values, "indices": self.indices, "counts": self.counts}
 
     @classmethod
     def of(cls, name: str) -> Sparse:
-        return cls(f"{name}@VALUES", f"{name}@INDICES", f"{name}@FIRST")
+        return cls(f"{name}@VALUES", f"{name}@INDICES", f"{name}@COUNTS")
 
 
-@dataclass
+@dataclass(eq=False)
 class Delayed:
     """A delay whose state goes on from one minibatch to the next.
 
     Attributes:
         node: the delay.
-        states: variables with the value of `steps` rows outside of each sequence, [sequences, ...];
-            the nearest row first.
-        value: the variable that is delayed.
-        initial: the variable that holds the initial state, [...], or None: `node`'s own number.
+        states: INPUT variables with the rows before each sequence, [sequences, ...], the nearest
+            row first; one for each step of the delay.
+        fresh: INPUT variable that tells which sequences begin here, [sequences], where a node gives
+            the initial state; "" where that is the delay's own number.
     """
 
     node: Node
     states: list[str]
-    value: str
-    initial: str | None
+    fresh: str = ""
 
 
 @dataclass
@@ -64,15 +68,18 @@ class Lowered:
         desc: forward operators only.
         inputs: input nodes that the net reads, and whether it reads their samples as sparse rows.
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
-        counters: variables to be fed with rows of nothing but an axis: axis -> name.
+        conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
         delays: what truncated sequences carry over.
+        backwards: a node that looks into the future, which truncated sequences do not allow.
         values: the variable of each node.
     """
 
     desc: pb.NetDesc
     inputs: dict[Node, bool] = field(default_factory=dict)
     sequences: set[DynamicAxis] = field(default_factory=set)
+    conditions: list[Node] = field(default_factory=list)
     delays: list[Delayed] = field(default_factory=list)
+    backwards: Node | None = None
     values: dict[Node, str] = field(default_factory=dict)
 
 
@@ -112,11 +119,7 @@ class Emitter:
 
     def _dense(self, node: Node) -> str:
         rows = self._sparse[node]
-        flat = self.op(
-            "cntk.to_dense",
-            {"values": rows.values, "indices": rows.indices, "first": rows.first},
-            {"width": size(node)},
-        )
+        flat = self.op("cntk.to_dense", rows.slots, {"width": size(node)})
         return self.reshape(flat, (0, *dims(node))) if len(dims(node)) != 1 else flat
 
     def flat(self, node: Node) -> str:
@@ -185,6 +188,14 @@ class Emitter:
     def reshaped(self, name: str, shape: Sequence[int], wanted: Sequence[int]) -> str:
         """A variable of a known shape in another one."""
         return name if tuple(shape) == tuple(wanted) else self.reshape(name, wanted)
+
+    def cut(self, name: str, axis: int, begin: int, end: int) -> str:
+        """Elements begin:end along an axis."""
+        return self.op("slice", {"x": name}, {"axes": (axis,), "starts": (begin,), "ends": (end,)})
+
+    def some_rows(self, node: Node) -> str:
+        """A variable with the rows that a node has: that of an input with its dynamic axis."""
+        return self.value(next(child for child in node.inputs if child.axis is not None))
 
     def unflat(self, name: str, node: Node) -> str:
         """A matrix as `flat` makes it, in the shape of a node's value."""

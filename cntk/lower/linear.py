@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..network import rules
 from ..network.node import Node
 from .emitter import Emitter, dims, size
 from .table import lowers
@@ -27,8 +28,7 @@ def _(e: Emitter, node: Node) -> str:
     if rows is not None and rest == 1 and left.axis is None:
         if transposed:
             matrix = e.op("transpose", {"x": matrix}, {"perm": (1, 0)})
-        reads = {"values": rows.values, "indices": rows.indices, "first": rows.first}
-        out = e.op("cntk.sparse_times", {**reads, "w": matrix})
+        out = e.op("cntk.sparse_times", {**rows.slots, "w": matrix})
         return e.unflat(out, node)
     if left.axis is not None:
         x = e.shaped(right, (rest, depth))
@@ -47,3 +47,45 @@ def _(e: Emitter, node: Node) -> str:
 @lowers("SumElements")
 def _(e: Emitter, node: Node) -> str:
     return e.total(e.value(node.inputs[0]))
+
+
+@lowers("DiagTimes")
+def _(e: Emitter, node: Node) -> str:
+    diagonal, right = node.inputs
+    x, y = e.flat(right), e.shaped(diagonal, (size(diagonal),))
+    return e.unflat(e.op("mul", {"x": x, "y": y}), node)
+
+
+@lowers("KhatriRaoProduct")
+def _(e: Emitter, node: Node) -> str:
+    first, second = node.inputs
+    x, y = e.shaped(second, (size(second), 1)), e.shaped(first, (1, size(first)))
+    out = e.op("mul", {"x": x, "y": y})
+    rows = () if node.axis is None else (0,)
+    return e.reshape(out, (*rows, *dims(node)))
+
+
+@lowers("CosDistance", "CosDistanceWithNegativeSamples")
+def _(e: Emitter, node: Node) -> str:
+    x, y = (e.flat(child) for child in node.inputs[:2])
+    attrs = {}
+    if node.operation != "CosDistance":
+        shift, negatives = (int(rules.constant_value(child) or 0) for child in node.inputs[2:])
+        attrs = {"shift": shift, "negatives": negatives}
+    out = e.op("cntk.cos_distance", {"x": x, "y": y}, attrs)
+    return out if node.axis is not None else e.reshape(out, dims(node))
+
+
+@lowers("LookupTable")
+def _(e: Emitter, node: Node) -> str:
+    table, words = node.inputs
+    width, count = rules.matrix(table)
+    number = size(words) // count
+    matrix = e.shaped(table, (count, width))
+    rows = e.sparse(words)
+    if rows is not None and number == 1:
+        return e.op("cntk.sparse_times", {**rows.slots, "w": matrix})
+    if number == 1:
+        return e.op("matmul", {"x": e.flat(words), "y": matrix})
+    out = e.op("matmul", {"x": e.shaped(words, (number, count)), "y": matrix})
+    return e.reshape(out, (0, *dims(node)))

@@ -9,6 +9,7 @@ import numpy as np
 from ..network.network import Network
 from ..network.node import Node
 from .emitter import Emitter, Lowered
+from .loops import lower_loop
 
 
 def lower(
@@ -33,9 +34,26 @@ def lower(
     emitter = Emitter(dtype, carried=carried, name=network.name)
     roots = list(roots)
     needed = _needed(roots)
+    wanted = set(roots)  # that anything outside of their loop reads
+    loop_of = {node: loop for loop in network.loops for node in loop.nodes}
+    for node in needed:
+        loop = loop_of.get(node)
+        if carried and node.kind.delay > 0:
+            wanted.add(node.inputs[0])
+        if not node.kind.precompute:
+            wanted.update(c for c in node.inputs if loop is None or loop_of.get(c) is not loop)
+    done: set[int] = set()
     for node in network.order:
-        if node in needed:
+        loop = loop_of.get(node)
+        if node not in needed or id(loop) in done:
+            continue
+        if loop is None:
             emitter.lower(node)
+        else:
+            done.add(id(loop))
+            lower_loop(emitter, loop, wanted)
+    if carried:
+        roots += [delayed.node.inputs[0] for delayed in emitter.lowered.delays]
     for root in roots:
         emitter.keep(root)
     return emitter.lowered

@@ -20,7 +20,7 @@ def _(e: Emitter, node: Node) -> str:
     rows = Sparse.of(node.name)
     e.var(rows.values, (-1,), INPUT)
     e.var(rows.indices, (-1,), INPUT, "int64")
-    e.var(rows.first, (-1,), INPUT, "int64")
+    e.var(rows.counts, (-1,), INPUT, "int64")
     e.set_sparse(node, rows)
     return ""
 

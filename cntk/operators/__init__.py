@@ -1,3 +1,3 @@
 """Operators whose meaning is CNTK's own, as `cntk.*` beside the shared ones."""
 
-from . import criteria, elementwise, sparse  # noqa: F401
+from . import criteria, distances, elementwise, learners, sparse  # noqa: F401

@@ -1,7 +1,7 @@
 """Sparse rows: each sample holds few elements, given by their numbers and values.
 
-Row i is the elements first[i] : first[i + 1] of `indices` and `values`. Elements of a row that have
-the same number are added.
+The elements of all rows stand one after the other in `indices` and `values`; row i has counts[i].
+Elements of a row that have the same number are added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...operators._indexing import id_check, scatter_adder, taker
 _ROWS = [
     Slot("values", "[E]"),
     Slot("indices", "number of each element in its row, int64 [E]"),
-    Slot("first", "where the elements of each row begin, int64 [N + 1]"),
+    Slot("counts", "elements of each row, int64 [N]"),
 ]
 _INT = np.dtype(np.int64)
 
@@ -29,14 +29,14 @@ def _rows_rule(s: ShapeArgs) -> int:
     """Checks sparse rows; their number."""
     s.same("numbers of values and indices", s.rank("values", 1)[0], s.rank("indices", 1)[0])
     s.integers("indices")
-    s.integers("first")
-    first = s.rank("first", 1)[0]
-    return first - 1 if first > 0 else -1
+    s.integers("counts")
+    s.set_offsets("out", s.offsets("counts"))
+    return s.rank("counts", 1)[0]
 
 
-def _row_of_element(xp: Any, first: Any, count: int, out: Any) -> None:
+def _row_of_element(xp: Any, counts: Any, row: Any) -> None:
     """The row of each element."""
-    out[...] = xp.searchsorted(first, xp.arange(count), side="right") - 1
+    row[...] = xp.repeat(xp.arange(len(counts)), counts)
 
 
 to_dense = operator(
@@ -56,12 +56,12 @@ def _(s: ShapeArgs) -> None:
 
 @to_dense.kernel
 def _(k: Any) -> Call:
-    xp, out, values, indices, first = k.xp, k["out"], k["values"], k["indices"], k["first"]
+    xp, out, values, indices, counts = k.xp, k["out"], k["values"], k["indices"], k["counts"]
     row = k.scratch(values.shape, _INT)
 
     def run() -> None:
         out.fill(0)
-        _row_of_element(xp, first, len(values), row)
+        _row_of_element(xp, counts, row)
         xp.add.at(out, (row, indices), values)
 
     return run
@@ -88,7 +88,7 @@ def _(s: ShapeArgs) -> None:
 @sparse_times.kernel
 def _(k: Any) -> Call:
     xp, w, out = k.xp, k["w"], k["out"]
-    values, indices, first = k["values"], k["indices"], k["first"]
+    values, indices, counts = k["values"], k["indices"], k["counts"]
     check = id_check(k, "indices", len(w))
     if not values.size:
         return in_order(check, partial(out.fill, 0))
@@ -96,18 +96,16 @@ def _(k: Any) -> Call:
     take, factors = taker(k, w, indices, 0, terms), values[:, None]
     row = k.scratch(values.shape, _INT)
     add = scatter_adder(k, out, row, terms)
-    single = k.scratch(first.shape, bool)
-    numbers = xp.arange(len(first))
 
     def run() -> None:
         check()
         take()
         xp.multiply(terms, factors, terms)
-        if len(terms) == len(out) and xp.equal(first, numbers, out=single).all():
+        if len(terms) == len(out) and counts.min() == 1:
             xp.copyto(out, terms)  # one element in each row
             return
         out.fill(0)
-        _row_of_element(xp, first, len(terms), row)
+        _row_of_element(xp, counts, row)
         add()
 
     return run
@@ -136,13 +134,13 @@ def _(s: ShapeArgs) -> None:
 @sparse_times_grad.kernel
 def _(k: Any) -> Call:
     xp, out_grad, grad, rows = k.xp, k["out_grad"], k["grad"], k["rows"]
-    values, indices, first = k["values"], k["indices"], k["first"]
+    values, indices, counts = k["values"], k["indices"], k["counts"]
     row = k.scratch(values.shape, _INT)
     factors = values[:, None]
 
     def run() -> None:
         xp.copyto(rows, indices)
-        _row_of_element(xp, first, len(values), row)
+        _row_of_element(xp, counts, row)
         xp.take(out_grad, row, 0, grad)
         xp.multiply(grad, factors, grad)
 
@@ -154,7 +152,7 @@ def _(g: Any) -> Any:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []
-    reads = {slot: g.inputs(slot) for slot in ("values", "indices", "first")}
+    reads = {slot: g.inputs(slot) for slot in ("values", "indices", "counts")}
     reads["out_grad"] = g.output_grads("out")
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}

@@ -1,0 +1,121 @@
+"""Recurrent loops: the nodes of one as the step net of a `recurrent` operator.
+
+Inside a step a value is the rows of all sequences that have this step, so the functions that lower
+nodes are the same as outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...framework.desc import INPUT, RECURRENT
+from ...framework.names import COPY_OP
+from ...framework.recurrent_net import recurrent_op
+from ...proto import net_pb2 as pb
+from ..network.analysis import Loop
+from ..network.node import Node
+from .delays import delay_states, widened
+from .emitter import Emitter, Sparse, dims
+
+
+class StepEmitter(Emitter):
+    """Emits the step net of a loop. What stands outside is linked: rows as in-links, values without
+    samples as they are."""
+
+    def __init__(self, outer: Emitter, nodes: Iterable[Node], name: str) -> None:
+        super().__init__(outer.dtype, carried=outer.carried, name=name)
+        self._outer = outer
+        self._inside = set(nodes)
+        self.links: dict[str, None] = {}
+        self.lowered.inputs = outer.lowered.inputs
+        self.lowered.sequences = outer.lowered.sequences
+        self.lowered.delays = outer.lowered.delays
+        self.lowered.conditions = outer.lowered.conditions
+
+    def value(self, node: Node) -> str:
+        if node in self._inside:
+            return self.lowered.values[node]
+        return self._link(node, self._outer.value(node))
+
+    def sparse(self, node: Node) -> Sparse | None:
+        return super().sparse(node) if node in self._inside else None
+
+    def shaped(self, node: Node, shape: Sequence[int]) -> str:
+        if node in self._inside:
+            return super().shaped(node, shape)
+        return self._link(node, self._outer.shaped(node, shape))
+
+    def _link(self, node: Node, name: str) -> str:
+        if node.axis is not None:
+            self.links[name] = None
+        return name
+
+    def state(self, node: Node, part: str, shape: Sequence[int], dtype: object = None) -> str:
+        return self._outer.state(node, part, shape, dtype)
+
+    def given(self, name: str) -> bool:
+        """Whether a variable is one that no operator of the step writes."""
+        return not any(name in slot.vars for op in self.lowered.desc.ops for slot in op.outputs)
+
+    def written(self, name: str) -> str:
+        """A variable that an operator of the step writes: `name`, or a copy of it."""
+        return self.op(COPY_OP, {"x": name}) if self.given(name) else name
+
+
+def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
+    """Emit a loop as one operator; `wanted` are the nodes of it that are read outside."""
+    step = StepEmitter(e, loop.nodes, loop.source.name)
+    desc = pb.NetDesc(type=RECURRENT, name=loop.source.name)
+    held = desc.steps.add(reverse=loop.direction < 0)
+    delays = [node for node in loop.nodes if node.kind.delay]
+    for node in delays:
+        step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
+    for node in loop.nodes:
+        if not node.kind.delay:
+            step.lower(node)
+    axis = loop.source.axis
+    e.sequences(axis)
+    if not step.links:
+        step.links[_some_rows(e, loop)] = None
+    for node in delays:
+        _remember(e, step, held, node)
+    for node in loop.nodes:
+        if node in wanted:
+            inner = step.value(node)
+            outer = node.name if step.given(inner) else inner
+            e.lowered.values[node] = outer
+            inner = step.written(inner)
+            if not any(link.outer == outer for link in held.out_links):
+                held.out_links.add(outer=outer, inner=inner)
+    for name in step.links:
+        held.in_links.add(outer=name, inner=name)
+    held.net.CopyFrom(step.lowered.desc)
+    e.append(recurrent_op(desc))
+
+
+def _some_rows(e: Emitter, loop: Loop) -> str:
+    """Any variable with the samples that the loop runs over."""
+    for node in e.lowered.values:
+        if node.axis is loop.source.axis:
+            return e.value(node)
+    raise loop.source.error("nothing outside of the loop tells how long its sequences are")
+
+
+def _remember(e: Emitter, step: StepEmitter, held: pb.StepDesc, node: Node) -> None:
+    """The memory that a delay is; in a chain of them each has its own state before the start."""
+    state, count = step.written(widened(step, node)), node.attributes["timeStep"]
+    boots = delay_states(e, node, next(iter(step.links)))
+    if not boots:
+        value = node.attributes["defaultHiddenActivation"]
+        held.memories.add(state=state, previous=node.name, boot_value=value, delay=count)
+        return
+    if len(boots) == 1:
+        held.memories.add(state=state, previous=node.name, boot=boots[0], delay=count)
+        return
+    for number, boot in enumerate(boots, 1):
+        previous = node.name
+        if number < count:
+            previous = step.var(step.temporary(), (-1, *dims(node)), INPUT)
+        held.memories.add(state=state, previous=previous, boot=boot)
+        if number < count:
+            state = step.op(COPY_OP, {"x": previous})

@@ -1,0 +1,465 @@
+"""Updates of parameters as CNTK's SGD makes them.
+
+All read the numbers of a minibatch from one variable, `control`: the learning rate per sample,
+the momentum of this minibatch, and its columns N (gaps count). A gradient with `rows` changes
+these rows of the parameter and of its states only.
+
+Source: CNTK's `SGDLib/SGD.cpp` (UpdateWeights), `Math/Matrix.cpp`, `CPUMatrix.cpp`,
+`CPUSparseMatrix.cpp`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import Call, copying, in_order
+from ...operators._updates import merge_rows
+
+SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
+_COUNT = np.dtype(np.float64)
+_CONTROL = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")
+_ROWS = Slot("rows", "the parameter's rows that grad holds, [R]; -1: none", optional=True)
+_RATE = AttrSpec("rate_factor", "float", "multiplies the learning rate of this parameter", 1.0)
+_AVERAGE = AttrSpec("average", "bool", "divide by the average factor of the gradient", True)
+
+
+def _check_control(s: ShapeArgs) -> None:
+    s.same("control and [3]", tuple(s["control"]), (3,))
+
+
+# -- learners ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How a parameter follows its gradient.
+
+    Attributes:
+        states: names of the states of the parameter's shape, in the order of CNTK's checkpoints.
+        counted: whether there is a state `count`, a number.
+        bind: (k, shape) -> update(control, p, g, states, count): changes p and the states in
+            place; g is scratch. It gets arrays of `shape`, or for sparse gradients rows of them,
+            where `shape` is None.
+    """
+
+    type: str
+    doc: str
+    states: tuple[str, ...]
+    bind: Callable[[Any, Any], Callable[..., None]]
+    counted: bool = False
+    attrs: tuple[AttrSpec, ...] = ()
+    initial: Mapping[str, float] = field(default_factory=dict)
+
+
+LEARNERS: dict[str, Learner] = {}
+
+
+def _register(learner: Learner) -> OperatorDef:
+    """Make an operator of a learner."""
+    LEARNERS[learner.type] = learner
+    held = [*learner.states, *(["count"] if learner.counted else [])]
+    docs = {name: "a state, of the shape of param" for name in learner.states}
+    docs["count"] = "how much went into the states, float64 []"
+    entry = operator(
+        learner.type,
+        doc=f"{learner.doc} With rate = control[0] rate_factor, m = control[1], N = control[2].",
+        inputs=[
+            Slot("param", "any shape"),
+            Slot("grad", "its gradient, or with `rows` some rows of it"),
+            _CONTROL,
+            _ROWS,
+            *(Slot(name, docs[name]) for name in held),
+        ],
+        outputs=[
+            Slot("param_out", "the parameter after the update", inplace="param"),
+            *(Slot(f"{name}_out", f"new {name}", inplace=name) for name in held),
+        ],
+        attrs=[_RATE, *learner.attrs],
+        source=SOURCE,
+        shape=partial(_rule, learner),
+        no_gradient="an update of parameters",
+    )
+    entry.kernel(partial(_kernel, learner))
+    return entry
+
+
+def _rule(learner: Learner, s: ShapeArgs) -> None:
+    _check_control(s)
+    param, dtype = s["param"], s.floats("param", "grad", *learner.states)
+    if s.has("rows"):
+        s.integers("rows")
+        s.same("the rows of grad and the length of rows", s["grad"][0], s.rank("rows", 1)[0])
+        s.same_shape("the rows of param and grad", param[1:], s["grad"][1:])
+    else:
+        s.same_shape("param and grad", param, s["grad"])
+    s.set("param_out", (param, dtype))
+    for name in learner.states:
+        s.same_shape(f"param and {name}", param, s[name])
+        s.set(f"{name}_out", (param, dtype))
+    if learner.counted:
+        s.rank("count", 0)
+        s.set("count_out", ((), _COUNT))
+
+
+def _kernel(learner: Learner, k: Any) -> Call:
+    held = ["param", *learner.states, *(["count"] if learner.counted else [])]
+    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in held]
+    param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
+    count = k["count_out"] if learner.counted else None
+    control = k["control"]
+    if "rows" in k.op.inputs:
+        update = learner.bind(k, None)
+        run = partial(_some_rows, k, control, update, param, states, count)
+    else:
+        grad = k["grad"]
+        scratch = k.scratch(grad.shape, grad.dtype)
+        update = learner.bind(k, grad.shape)
+
+        def run() -> None:
+            k.xp.copyto(scratch, grad)
+            update(control.tolist(), param, scratch, states, count)
+
+    return in_order(*copies, run)
+
+
+def _some_rows(
+    k: Any,
+    control: Any,
+    update: Callable[..., None],
+    param: Any,
+    states: Sequence[Any],
+    count: Any,
+) -> None:
+    """Take the rows out, update them, put them back."""
+    ids, grad = merge_rows(k.xp, k["rows"], k["grad"])
+    if not ids.size:
+        return
+    tables = [param, *states]
+    taken = [table[ids] for table in tables]
+    update(control.tolist(), taken[0], grad.copy(), taken[1:], count)
+    for table, rows in zip(tables, taken, strict=True):
+        table[ids] = rows
+
+
+def _momentum(k: Any, shape: Any) -> Callable[..., None]:
+    xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
+
+    def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
+        rate, m, (s,) = control[0] * factor, control[1], states
+        if dense:  # the rate goes into the state
+            xp.multiply(g, (1 - m) * rate, g)
+            xp.multiply(s, m, s)
+            xp.add(s, g, s)
+            xp.subtract(p, s, p)
+            return
+        if m:
+            xp.multiply(g, 1 - m, g)
+            xp.multiply(s, m, s)
+            xp.add(s, g, s)
+            g = xp.multiply(s, rate)
+        else:
+            xp.multiply(g, rate, g)
+        xp.subtract(p, g, p)
+
+    return update
+
+
+def _nesterov(k: Any, shape: Any) -> Callable[..., None]:
+    xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
+
+    def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
+        rate, m, (s,) = control[0] * factor, control[1], states
+        xp.multiply(g, (1 - m) * rate if dense else 1 - m, g)
+        xp.multiply(s, m, s)
+        xp.add(s, g, s)
+        step = xp.multiply(s, m)
+        xp.add(step, g, step)
+        if not dense:
+            xp.multiply(step, rate, step)
+        xp.subtract(p, step, p)
+
+    return update
+
+
+def _adagrad(k: Any, shape: Any) -> Callable[..., None]:
+    xp, factor, average = k.xp, k.attrs["rate_factor"], k.attrs["average"]
+
+    def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
+        rate, (a,) = control[0] * factor, states
+        work = xp.multiply(g, g)
+        xp.add(a, work, a)
+        xp.add(a, 1e-16, work)
+        xp.sqrt(work, work)
+        xp.divide(g, work, g)
+        if average:
+            xp.reciprocal(work, work)
+            rate = rate / float(work.mean())
+        xp.multiply(g, rate, g)
+        xp.subtract(p, g, p)
+
+    return update
+
+
+def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
+    xp, factor = k.xp, k.attrs["rate_factor"]
+    constant, target = k.attrs["variance_time_constant"], k.attrs["target_denominator"]
+
+    def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
+        (rate, m, columns), (a, s) = control, states
+        keep = math.exp(-columns / constant)
+        count[...] = seen = keep * float(count) + (1 - keep) * columns
+        work = xp.multiply(g, g)
+        xp.multiply(work, 1 - keep, work)
+        xp.multiply(a, keep, a)
+        xp.add(a, work, a)
+        xp.sqrt(a, work)
+        with np.errstate(divide="ignore"):
+            xp.divide(target * math.sqrt(seen), work, work)
+        xp.minimum(work, 10, out=work)
+        xp.multiply(g, work, g)  # where a is 0, g is
+        if m > 0:
+            xp.multiply(g, 1 - m, g)
+            xp.multiply(s, m, s)
+            xp.add(s, g, s)
+            xp.copyto(g, s)
+        xp.multiply(g, rate * factor, g)
+        xp.subtract(p, g, p)
+
+    return update
+
+
+def _rms_prop(k: Any, shape: Any) -> Callable[..., None]:
+    xp, a = k.xp, k.attrs
+    keep, average = a["gamma"], a["average"]
+
+    def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
+        rate, (squares, signs, steps) = control[0] * a["rate_factor"], states
+        work = xp.multiply(g, g)
+        if float(count) == 0:
+            xp.copyto(squares, work)
+        count[...] += 1
+        xp.multiply(work, 1 - keep, work)
+        xp.multiply(squares, keep, squares)
+        xp.add(squares, work, squares)
+        sign = xp.sign(g)
+        same = xp.multiply(signs, sign) > 0
+        xp.copyto(signs, sign)
+        larger = xp.minimum(steps * a["increase"], a["largest"])
+        xp.copyto(steps, xp.maximum(steps * a["decrease"], a["smallest"]))
+        xp.copyto(steps, larger, where=same)
+        xp.add(squares, 1e-6, work)
+        xp.sqrt(work, work)
+        xp.divide(steps, work, work)
+        xp.multiply(g, work, g)
+        if average:
+            rate = rate / float(work.mean())
+        xp.multiply(g, rate, g)
+        xp.subtract(p, g, p)
+
+    return update
+
+
+momentum_sgd = _register(
+    Learner(
+        "cntk.momentum_sgd",
+        "SGD with momentum of unit gain: s = (1 - m) rate grad + m s; param_out = param - s. With"
+        " rows: s = (1 - m) grad + m s; param_out = param - rate s.",
+        ("velocity",),
+        _momentum,
+    )
+)
+nesterov = _register(
+    Learner(
+        "cntk.nesterov",
+        "Nesterov's momentum of unit gain: s = (1 - m) rate grad + m s;"
+        " param_out = param - m s - (1 - m) rate grad. With rows the rate is outside of s.",
+        ("velocity",),
+        _nesterov,
+    )
+)
+adagrad = _register(
+    Learner(
+        "cntk.adagrad",
+        "AdaGrad: a = a + grad^2; f = 1 / sqrt(a + 1e-16);"
+        " param_out = param - rate / mean(f) f grad.",
+        ("squares",),
+        _adagrad,
+        attrs=(_AVERAGE,),
+    )
+)
+fs_adagrad = _register(
+    Learner(
+        "cntk.fs_adagrad",
+        "AdaGrad that forgets, with momentum: k = exp(-N / variance_time_constant);"
+        " count = k count + (1 - k) N; a = k a + (1 - k) grad^2;"
+        " g = grad min(10, target_denominator sqrt(count) / sqrt(a)); s = (1 - m) g + m s;"
+        " param_out = param - rate s.",
+        ("squares", "velocity"),
+        _fs_adagrad,
+        counted=True,
+        attrs=(
+            AttrSpec("variance_time_constant", "float", "in samples", 720000.0),
+            AttrSpec("target_denominator", "float", "typical size of a gradient", 1.0),
+        ),
+    )
+)
+rms_prop = _register(
+    Learner(
+        "cntk.rms_prop",
+        "RMSProp with a step size for each element: a = gamma a + (1 - gamma) grad^2, which starts"
+        " as grad^2; the step, at first 0.02, grows where the sign of grad stays and shrinks"
+        " elsewhere; f = step / sqrt(a + 1e-6); param_out = param - rate / mean(f) f grad.",
+        ("squares", "signs", "steps"),
+        _rms_prop,
+        counted=True,
+        initial={"steps": 0.02},
+        attrs=(
+            _AVERAGE,
+            AttrSpec("gamma", "float", "share of a that is kept", 0.99),
+            AttrSpec("increase", "float", "factor of a step that grows", 1.2),
+            AttrSpec("decrease", "float", "factor of a step that shrinks", 0.75),
+            AttrSpec("largest", "float", "largest step", 10.0),
+            AttrSpec("smallest", "float", "smallest step", 0.1),
+        ),
+    )
+)
+
+
+# -- before and after ----------------------------------------------------------------------------
+
+
+def _like(slot: str, out: str) -> Callable[[ShapeArgs], None]:
+    def rule(s: ShapeArgs) -> None:
+        _check_control(s)
+        s.set(out, (s[slot], s.dtype(slot)))
+
+    return rule
+
+
+clip_gradient = operator(
+    "cntk.clip_gradient",
+    doc=(
+        "Gradient that is not larger than `threshold` N: every element, or with `norm` the root of"
+        " the sum of all squares."
+    ),
+    inputs=[Slot("grad", "any shape"), _CONTROL],
+    outputs=[Slot("out", "shape of grad", inplace="grad")],
+    attrs=[
+        AttrSpec("threshold", "float", "for one sample", minimum=0),
+        AttrSpec("norm", "bool", "scale the whole gradient", False),
+    ],
+    source=SOURCE,
+    shape=_like("grad", "out"),
+    no_gradient="it serves updates of parameters",
+)
+
+
+@clip_gradient.kernel
+def _(k: Any) -> Call:
+    xp, grad, control, out = k.xp, k["grad"], k["control"], k["out"]
+    threshold = k.attrs["threshold"]
+
+    def truncate() -> None:
+        most = threshold * control.tolist()[2]
+        xp.clip(grad, -most, most, out=out)
+
+    def scale() -> None:
+        most, norm = threshold * control.tolist()[2], float(xp.sqrt((grad * grad).sum()))
+        if norm > most:
+            xp.multiply(grad, most / norm, out)
+        elif out is not grad:
+            xp.copyto(out, grad)
+
+    return scale if k.attrs["norm"] else truncate
+
+
+l2_gradient = operator(
+    "cntk.l2_gradient",
+    doc="Gradient with that of a square penalty: out = grad + weight N param.",
+    inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), _CONTROL],
+    outputs=[Slot("out", "shape of grad", inplace="grad")],
+    attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0)],
+    source=SOURCE,
+    no_gradient="it serves updates of parameters",
+)
+
+
+@l2_gradient.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.same_shape("grad and param", s["grad"], s["param"])
+    _like("grad", "out")(s)
+
+
+@l2_gradient.kernel
+def _(k: Any) -> Call:
+    xp, grad, param, control, out = k.xp, k["grad"], k["param"], k["control"], k["out"]
+    weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
+
+    def run() -> None:
+        xp.multiply(param, weight * control.tolist()[2], work)
+        xp.add(grad, work, out)
+
+    return run
+
+
+soft_threshold = operator(
+    "cntk.soft_threshold",
+    doc=(
+        "Step of an absolute penalty: every element moves towards 0 by weight rate N, and stops"
+        " there. rate = control[0] rate_factor, N = control[2]."
+    ),
+    inputs=[Slot("param", "any shape"), _CONTROL],
+    outputs=[Slot("param_out", "shape of param", inplace="param")],
+    attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0), _RATE],
+    source=SOURCE,
+    shape=_like("param", "param_out"),
+    no_gradient="an update of parameters",
+)
+
+
+@soft_threshold.kernel
+def _(k: Any) -> Call:
+    xp, param, control, out = k.xp, k["param"], k["control"], k["param_out"]
+    factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
+
+    def run() -> None:
+        rate, _, columns = control.tolist()
+        most = factor * rate * columns
+        xp.clip(param, -most, most, out=work)
+        xp.subtract(param, work, out)
+
+    return run
+
+
+weight_noise = operator(
+    "cntk.weight_noise",
+    doc="Normally distributed noise on a parameter.",
+    inputs=[Slot("param", "any shape"), _CONTROL],
+    outputs=[Slot("param_out", "shape of param", inplace="param")],
+    attrs=[AttrSpec("deviation", "float", "standard deviation", minimum=0)],
+    source=SOURCE,
+    shape=_like("param", "param_out"),
+    no_gradient="an update of parameters",
+    random=True,
+)
+
+
+@weight_noise.kernel
+def _(k: Any) -> Call:
+    xp, param, out, state, dtype = k.xp, k["param"], k["param_out"], k.state, k["param"].dtype
+    deviation, noise = k.attrs["deviation"], k.scratch(param.shape, param.dtype)
+
+    def run() -> None:
+        state.generator.standard_normal(out=noise, dtype=dtype)
+        xp.multiply(noise, deviation, noise)
+        xp.add(param, noise, out)
+
+    return run
