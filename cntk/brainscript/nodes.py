@@ -124,7 +124,7 @@ def computation_node(record: Record, path: Path, where: Expression) -> Node:
             attributes[name] = plain(value)
     if not isinstance(where.source, LibrarySource):
         _warn_of_unknown(record, operation, kind.attributes, where)
-    late = bool(kind.delay)
+    late = kind.can_delay
     inputs = None if late else inputs_of(record, where)
     node = make_node(session, operation, path, inputs, attributes, where)
     tag = record.find("tag", "")

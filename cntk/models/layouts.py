@@ -18,6 +18,7 @@ CURRENT_VERSION = 18
 OLDEST_WRITTEN = 14  # since then only random states and a reserved shape have come in
 _LAYOUTS = ("HWC", "CHW")
 _POOLS = ("none", "max", "average")
+_DELAYS = ("PastValue", "FutureValue")
 Values = dict[str, Any]
 
 
@@ -96,6 +97,11 @@ FIELDS: dict[str, list[Field]] = {
     "Crop": [Field("xOffset", "double"), Field("yOffset", "double")],
     "EnvironmentInput": [Field("propertyName", "wide")],
     "ROIPooling": [Field("roiOutputShape", "shape")],
+    "Shift": [
+        Field("fromOffset", "int32"),
+        Field("boundaryMode", "int32"),
+        Field("dim", "int32"),
+    ],
     "Dropout": _RANDOM,
     "RandomSample": [
         Field("allowDuplicates", "bool"),
@@ -422,7 +428,7 @@ def read_attributes(reader: BinaryReader, operation: str, version: int, element:
     Raises:
         FormatError: the file is cut off or damaged.
     """
-    if operation in ("PastValue", "FutureValue"):
+    if operation in _DELAYS:
         return _read_delay(reader, version, element)
     if operation in READ:
         return READ[operation](reader, version)
@@ -437,7 +443,7 @@ def read_attributes(reader: BinaryReader, operation: str, version: int, element:
 
 def write_attributes(writer: BinaryWriter, node: Node, element: str, version: int) -> None:
     """Store a node's attributes as a version from `OLDEST_WRITTEN` on has them."""
-    if node.kind.delay:
+    if node.operation in _DELAYS:
         _write_delay(writer, node, element)
     elif node.operation == "Convolution":
         _write_convolution(writer, node, version)

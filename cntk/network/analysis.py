@@ -104,7 +104,7 @@ def _components(starts: Iterable[Node]) -> list[list[Node]]:
 
 
 def _direction(part: Sequence[Node]) -> int:
-    directions = {node.kind.delay for node in part} - {0}
+    directions = {node.delay for node in part} - {0}
     if len(directions) > 1:
         raise located(
             CycleError,
@@ -128,6 +128,19 @@ def _without_delay(cycle: Sequence[Node]) -> CycleError:
     )
 
 
+def _need_steps(part: Sequence[Node]) -> None:
+    """Refuse a loop with a node that cannot be computed one time step after the other. CNTK finds
+    that out when it runs such a network."""
+    for node in part:
+        if node.kind.whole:
+            delay = next(node for node in part if node.delay)
+            raise node.error(
+                "it needs all time steps at once, but it is part of the loop that is closed by"
+                f" {delay.name} ({delay.operation})",
+                CycleError,
+            )
+
+
 def _step_order(part: Sequence[Node]) -> list[Node]:
     """The nodes of a loop, each behind what it reads in the same time step.
 
@@ -136,11 +149,7 @@ def _step_order(part: Sequence[Node]) -> list[Node]:
     """
     inside = {id(node) for node in part}
     read = {
-        id(child)
-        for node in part
-        if not node.kind.delay
-        for child in node.inputs
-        if id(child) in inside
+        id(child) for node in part if not node.delay for child in node.inputs if id(child) in inside
     }
     order: list[Node] = []
     seen: set[int] = set()
@@ -149,7 +158,7 @@ def _step_order(part: Sequence[Node]) -> list[Node]:
             continue
         path = {id(start)}
         seen.add(id(start))
-        stack = [(start, iter(() if start.kind.delay else start.inputs))]
+        stack = [(start, iter(() if start.delay else start.inputs))]
         while stack:
             node, children = stack[-1]
             for child in children:
@@ -158,7 +167,7 @@ def _step_order(part: Sequence[Node]) -> list[Node]:
                 if id(child) not in seen:
                     seen.add(id(child))
                     path.add(id(child))
-                    stack.append((child, iter(() if child.kind.delay else child.inputs)))
+                    stack.append((child, iter(() if child.delay else child.inputs)))
                     break
                 if id(child) in path:
                     nodes = [entry[0] for entry in stack]
@@ -174,11 +183,12 @@ def find_loops(
     starts: Iterable[Node],
 ) -> tuple[list[Loop], list[tuple[list[Node], CycleError]]]:
     """All recurrent loops below `starts`, and those that cannot be computed, with the reason: they
-    have no delay, or delays in both directions."""
+    have no delay, or delays in both directions, or a node that looks at all time steps."""
     loops, wrong = [], []
     for part in _components(starts):
         try:
             direction = _direction(part)
+            _need_steps(part)
             loops.append(Loop(part[-1], _step_order(part), direction))
         except CycleError as error:
             wrong.append((part, error))

@@ -144,8 +144,9 @@ class Kind:
     `rule(node, final)` sets the node's `shape` and `axis` from its inputs, and infers unknown
     dimensions of parameters among them; in the last pass (`final`) it raises what is wrong.
     `delay` is the direction in time in which a loop through this node is broken: 1 for the past,
-    -1 for the future. `whole` marks nodes that look at all time steps at once, which no loop may
-    contain. `precompute`: the value is computed from the whole data before training.
+    -1 for the future; `direction` tells it from the attributes where they decide. `whole` marks
+    nodes that look at all time steps at once, which no loop may contain. `precompute`: the value is
+    computed from the whole data before training.
     """
 
     operation: str
@@ -156,9 +157,19 @@ class Kind:
     ndl: tuple[NdlFunction, ...] = ()
     finish: Callable[[dict[str, Any]], None] | None = None
     delay: int = 0
+    direction: Callable[[Mapping[str, Any]], int] | None = None
     whole: bool = False
     precompute: bool = False
     source: str = ""
+
+    @property
+    def can_delay(self) -> bool:
+        """Whether a loop may run through such a node: its inputs may be defined after it."""
+        return self.delay != 0 or self.direction is not None
+
+    def delay_of(self, attributes: Mapping[str, Any]) -> int:
+        """`delay` of a node with these attributes."""
+        return self.delay if self.direction is None else self.direction(attributes)
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All attributes, those of `given` converted, the others with their defaults.

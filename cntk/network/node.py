@@ -92,6 +92,12 @@ class Node:
         return self.kind.operation
 
     @property
+    def delay(self) -> int:
+        """The direction in which it looks along the dynamic axis, so that a loop may run through
+        it: 1 for the past, -1 for the future, 0 for no delay."""
+        return self.kind.delay_of(self.attributes)
+
+    @property
     def is_parameter(self) -> bool:
         return self.kind.operation == "LearnableParameter"
 

@@ -96,6 +96,42 @@ def _crf(node: Node, final: bool) -> None:
     rules.scalar(node, final)
 
 
+def _decoder(node: Node, final: bool) -> None:
+    """The labels of the best path, one-hot."""
+    rules.common_axis(node)
+    label, scores, pairs = node.inputs
+    node.shape = scores.shape
+    if final:
+        rows, columns = rules.matrix(pairs)
+        if rows != columns or rows != rules.size(scores.shape):
+            raise rules.incompatible(node, scores, pairs)
+        if rules.size(label.shape) != rows:
+            raise rules.incompatible(node, label, scores)
+        if label.axis is None or label.axis is not scores.axis:
+            raise node.error("labels and scores must share a dynamic axis")
+
+
+def _mixture(node: Node, final: bool) -> None:
+    """One log likelihood for each sample, of a mixture of spherical Gaussians."""
+    rules.common_axis(node)
+    prior, means, deviations, data = node.inputs
+    node.shape = (1,)
+    if not final:
+        return
+    if data.axis is None:
+        raise node.error(f"the features {data.name} must hold samples of a minibatch")
+    if not prior.axis is means.axis is deviations.axis:
+        raise node.error("priors, means and deviations must have the same dynamic axis, or none")
+    if rules.size(prior.shape) != rules.size(deviations.shape):
+        raise rules.incompatible(node, prior, deviations)
+    components, wide = rules.size(prior.shape), rules.size(data.shape)
+    if rules.size(means.shape) != components * wide:
+        raise node.error(
+            f"the means {means.name} must have {components} x {wide} elements, as many as"
+            f" components times features, not [{rules.text(means.shape)}]"
+        )
+
+
 def _samples(node: Node, final: bool) -> None:
     count = node.attributes["sizeOfSampledSet"]
     if count == 0:
@@ -151,6 +187,8 @@ standard("ClassBasedCrossEntropyWithSoftmax", 4, _class_based, ndl=("CBCEWithSM"
 standard("SequenceWithSoftmax", 3, _sequence, ndl=("SEWithSM",), whole=True)
 standard("DummyCriterion", 3, _dummy, whole=True)
 standard("CRF", 3, _crf, whole=True)
+standard("SequenceDecoderNode", 3, _decoder, aliases=("SequenceDecoder",), whole=True)
+standard("GMMLogLikelihood", 4, _mixture, ndl=("GMMLL",))
 for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
     standard(
         _name,

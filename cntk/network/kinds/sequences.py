@@ -83,6 +83,8 @@ def _reconcile(node: Node, final: bool) -> None:
     node.axis, node.shape = node.inputs[1].axis, node.inputs[0].shape
 
 
+_REACH_ACROSS = -1  # boundary mode of Shift: values beyond the sequence are the second input's
+
 _NETWORKS = {"lstm": 4, "gru": 3}  # gates of a cell; 1 for plain recurrence
 
 
@@ -159,6 +161,42 @@ for _operation, _aliases, _direction in (("PastValue", ("Delay",), 1), ("FutureV
         )
     )
 
+
+def _shift(node: Node, final: bool) -> None:
+    """The shape of the input. `dim` is -1 for time, or an axis of the sample from 1 on."""
+    data, boundary = node.inputs
+    node.axis, node.shape = data.axis, data.shape
+    if not final:
+        return
+    if node.axis is None:
+        raise node.error(f"the first input, {data.name}, must have a dynamic axis")
+    if boundary.axis is None and rules.matrix(boundary)[1] != 1:
+        raise node.error(f"the boundary {boundary.name} must be a column vector")
+    axis = node.attributes["dim"]
+    if axis != -1 and not 1 <= axis <= len(node.shape or ()):
+        raise node.error(f"dim {axis} is neither -1 nor an axis of [{rules.text(node.shape)}]")
+
+
+def _shift_direction(attributes: Mapping[str, Any]) -> int:
+    """As a delay where it reaches across the start, or the end; not with copies of edge frames."""
+    offset = attributes["fromOffset"]
+    if attributes["boundaryMode"] != _REACH_ACROSS or attributes["dim"] != -1:
+        return 0
+    return (offset < 0) - (offset > 0)
+
+
+standard(
+    "Shift",
+    2,
+    _shift,
+    ndl=None,
+    direction=_shift_direction,
+    attributes={
+        "fromOffset": AttributeSpec("int"),
+        "boundaryMode": AttributeSpec("int", _REACH_ACROSS),
+        "dim": AttributeSpec("int", -1),
+    },
+)
 standard(
     "Where",
     1,
