@@ -1,0 +1,1 @@
+"""The actions of CNTK's commands: what a config makes happen."""

@@ -1,0 +1,5 @@
+"""Training and evaluation as CNTK's SGD does them.
+
+trainer = Trainer(net, SgdOptions.of(config.section("SGD")), reader, model_path="m.dnn")
+trainer.train()
+"""

@@ -1,0 +1,249 @@
+"""One epoch: minibatches, updates, and the lines that tell how it goes.
+
+Source: CNTK's `SGDLib/SGD.cpp` (TrainOneEpoch).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...framework.context import OpContext
+from ...framework.errors import RunError
+from ...framework.names import grad_name, rows_name
+from ...framework.plain_net import PlainNet
+from ...proto import net_pb2 as pb
+from ..lower.emitter import INPUT, PARAMETER, dims
+from ..network.node import Node
+from ..readers.pack import Minibatch
+from ..readers.reader import DataReader
+from ..runtime import CntkNet, Program
+from .measure import columns_of, measured, part_count, parts, samples_of
+from .options import SgdOptions
+from .report import Say, Total, Totals, joined, number_text, percent_digits, to_stderr
+from .updates import CONTROL, Updates
+
+Prepare = Callable[[Minibatch], None]
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """Criteria of an epoch, summed."""
+
+    criterion: Total
+    evaluations: list[Total]
+    minibatches: int
+
+
+@dataclass
+class EpochRunner:
+    """Runs epochs of training.
+
+    Attributes:
+        net, options, reader: what learns, how, and from what.
+        criterion, evaluations: nodes that are shown; the first is minimised.
+        updates: of the parameters.
+        prepare: called with each minibatch before it is used.
+        say: takes the lines of the log.
+        computed_size: samples of an epoch, as far as known, for the progress in percent.
+    """
+
+    net: CntkNet
+    options: SgdOptions
+    reader: DataReader
+    criterion: Node
+    evaluations: list[Node]
+    updates: Updates
+    prepare: Prepare | None = None
+    say: Say = to_stderr
+    computed_size: int | None = None
+    _update_net: PlainNet | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.computed_size = self.options.epoch_size
+
+    def run(
+        self,
+        epoch: int,
+        rate: float,
+        size: int,
+        *,
+        prefix: str = "",
+        samples: int | None = None,
+    ) -> EpochResult:
+        """Train for one epoch.
+
+        Args:
+            epoch: counted from 0.
+            rate: learning rate per sample; at most a hundredth of the smallest rate: nothing is
+                learned, only measured.
+            size: of a minibatch.
+            prefix: in front of progress lines.
+            samples: stop once this many have been used; None: a whole epoch.
+
+        Raises:
+            RunError: the criterion is not a number.
+        """
+        options, network = self.options, self.net.network
+        nodes = [self.criterion, *self.evaluations]
+        learns = rate > 0.01 * options.min_rate
+        count = part_count(size, options.sub_minibatches, options.samples_in_memory)
+        program = self._program(nodes, learns, whole=count == 1)
+        context = OpContext(train=True, seed=epoch)
+        parallel = getattr(self.reader, "parallel", 1)
+        momentum = options.momentum(epoch, parallel)
+        if options.trace_level > 0:
+            with_parts = f", with {count} subminibatch" if count > 1 else ""
+            self.say(f"\nStarting minibatch loop{with_parts}.\n")
+        progress = _Progress(self, epoch, size, prefix)
+        self.reader.start_minibatch_loop(size, epoch, options.epoch_size)
+        used = 0
+        while samples is None or used <= samples:
+            minibatch = self.reader.get_minibatch()
+            if minibatch is None:
+                break
+            if self.prepare is not None:
+                self.prepare(minibatch)
+            true = samples_of(network, minibatch)
+            columns = self._columns(minibatch)
+            control = np.array([rate, momentum**columns, columns], np.float64)
+            self.net.scope.var(CONTROL).set(control)
+            if count == 1:
+                program.run(minibatch, train=True, context=context)
+                progress.add([measured(program, nodes, true)])
+            else:
+                progress.add(self._in_parts(program, nodes, minibatch, count, context, learns))
+            used += true
+        return progress.result()
+
+    def _columns(self, minibatch: Minibatch) -> int:
+        """The N of learners: columns, or where the criterion has an axis its samples."""
+        if self.criterion.axis is not None:
+            return samples_of(self.net.network, minibatch)
+        return columns_of(self.net.network, minibatch)
+
+    def _program(self, nodes: list[Node], learns: bool, whole: bool) -> Program:
+        if not learns:
+            return self.net.program(nodes, key="measure")
+        if not whole:
+            return self.net.program(nodes, self.criterion, key="gradients")
+        return self.net.program(nodes, self.criterion, extend=self.updates.extend, key=self.updates)
+
+    # -- minibatches in parts ------------------------------------------------------------------
+
+    def _in_parts(
+        self,
+        program: Program,
+        nodes: list[Node],
+        minibatch: Minibatch,
+        count: int,
+        context: OpContext,
+        learns: bool,
+    ) -> list:
+        """Run the parts of a minibatch, then update once with the sums of their gradients."""
+        found = []
+        sums: dict[str, list[np.ndarray]] = {}
+        for part in parts(minibatch, count):
+            program.run(part, train=True, context=context)
+            found.append(list(measured(program, nodes, samples_of(self.net.network, part))))
+            for grad in program.gradients.values() if learns else ():
+                self._collect(sums, grad)
+        if learns:
+            for name, arrays in sums.items():
+                whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+                self.net.scope.var(name).set(whole)
+            self._updates_alone(sums).run(self.net.scope, context)
+        return found
+
+    def _collect(self, sums: dict[str, list[np.ndarray]], grad: str) -> None:
+        """Add a gradient to the sums, or append the rows of a sparse one."""
+        scope, rows = self.net.scope, rows_name(grad)
+        value = scope.numpy(grad).copy()
+        if scope.find(rows) is not None:
+            sums.setdefault(rows, []).append(scope.numpy(rows).copy())
+            sums.setdefault(grad, []).append(value)
+        elif grad in sums:
+            sums[grad][0] += value
+        else:
+            sums[grad] = [value]
+
+    def _updates_alone(self, sums: dict[str, list[np.ndarray]]) -> PlainNet:
+        """The updates as a net of their own, which reads gradients."""
+        if self._update_net is None:
+            from ...framework.desc import make_var
+
+            desc = pb.NetDesc()
+            for node in self.updates.parameters:
+                grad = grad_name(node.name)
+                if grad not in sums:
+                    continue
+                rows = rows_name(grad)
+                dtype = self.updates.dtype
+                desc.vars.append(make_var(node.name, dims(node), dtype, PARAMETER))
+                shape = (-1, *dims(node)[1:]) if rows in sums else dims(node)
+                desc.vars.append(make_var(grad, shape, dtype, INPUT))
+                if rows in sums:
+                    desc.vars.append(make_var(rows, (-1,), sums[rows][0].dtype, INPUT))
+            self._update_net = PlainNet(self.updates.extend(desc))
+        return self._update_net
+
+
+class _Progress:
+    """Sums of an epoch, and a line of the log now and then."""
+
+    def __init__(self, runner: EpochRunner, epoch: int, size: int, prefix: str) -> None:
+        self.runner, self.epoch, self.size, self.prefix = runner, epoch, size, prefix
+        self.names = [node.name for node in [runner.criterion, *runner.evaluations]]
+        self.totals = Totals(self.names, runner.net.dtype)
+        self.shown = self.totals.totals()
+        self.run = self.shown_at = 0
+        self.clock = time.perf_counter()
+
+    def add(self, parts: list) -> None:
+        """Add what one minibatch gave."""
+        options = self.runner.options
+        for part in parts:
+            self.totals.add(part)
+        self.run += 1
+        every = options.show_every
+        if self.run <= options.show_first or (every > 0 and self.run % every == 0):
+            self._show()
+
+    def _show(self) -> None:
+        runner, options = self.runner, self.runner.options
+        now = self.totals.totals()
+        new = [total.since(old) for total, old in zip(now, self.shown, strict=True)]
+        step = self.run - self.shown_at
+        percent = self._percent(step, new[0].samples)
+        if options.trace_level > 0:
+            seconds = time.perf_counter() - self.clock
+            speed = new[0].samples / seconds if seconds else 0.0
+            runner.say(
+                f"{self.prefix} Epoch[{self.epoch + 1:2d} of {options.epochs}]"
+                f"-Minibatch[{self.shown_at + 1:4d}-{self.run:4d}{percent}]: "
+                f"{joined(new, self.names)}time = {number_text(seconds, 0, 4)}s; "
+                f"samplesPerSecond = {speed:.1f}\n"
+            )
+        if math.isnan(now[0].value):
+            raise RunError("The training criterion is not a number (NAN).")
+        self.shown, self.shown_at = now, self.run
+        self.clock = time.perf_counter()
+
+    def _percent(self, step: int, samples: int) -> str:
+        runner = self.runner
+        if self.epoch == 0 and runner.options.epoch_size is None:
+            runner.computed_size = self.run * samples // step
+            return ""
+        if not runner.computed_size:
+            return ""
+        minibatches = runner.computed_size / self.size
+        digits = percent_digits(minibatches, step)
+        return f", {100 * self.run / minibatches:2.{digits}f}%"
+
+    def result(self) -> EpochResult:
+        criterion, *evaluations = self.totals.totals()
+        return EpochResult(criterion, evaluations, self.run)

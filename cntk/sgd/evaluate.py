@@ -1,0 +1,118 @@
+"""Criteria of a network over data: what `test`, `eval` and `cv` tell, and validation in training.
+
+Source: CNTK's `SGDLib/SimpleEvaluator.h`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...framework.errors import RunError, ShapeError, VariableError
+from ..network.network import Network
+from ..network.node import Node
+from ..readers.reader import DataReader
+from ..runtime import CntkNet
+from .measure import measured, part_count, parts, samples_of
+from .report import Say, Total, to_stderr
+
+PERPLEXITY = frozenset(
+    {
+        "CrossEntropyWithSoftmax",
+        "CrossEntropy",
+        "ClassBasedCrossEntropyWithSoftmax",
+        "NCEBasedCrossEntropyWithSoftmax",
+    }
+)
+"""Operations whose average is the logarithm of a perplexity."""
+
+
+@dataclass
+class Evaluator:
+    """Evaluates criteria of a network.
+
+    Attributes:
+        show_every, show_first: minibatches between two lines; how many at the start are shown one
+            by one.
+        trace_level: 0 = the final line only.
+        sub_minibatches, samples_in_memory: see `SgdOptions`.
+        say: takes the lines of the log.
+    """
+
+    net: CntkNet
+    show_every: int = 100
+    show_first: int = 0
+    trace_level: int = 0
+    sub_minibatches: int = 1
+    samples_in_memory: int | None = None
+    say: Say = to_stderr
+
+    def evaluate(
+        self, reader: DataReader, nodes: Sequence[Node], size: int, epoch_size: int | None = None
+    ) -> list[Total]:
+        """Sums and samples of the nodes over an epoch.
+
+        Raises:
+            OpscopeError: the data are wrong, or do not fit.
+        """
+        network = self.net.network
+        program = self.net.program(nodes, key="evaluate")
+        count = part_count(size, self.sub_minibatches, self.samples_in_memory)
+        totals = [Total() for _ in nodes]
+        shown, shown_at, run = list(totals), 0, 0
+        reader.start_minibatch_loop(size, 0, epoch_size)
+        while (minibatch := reader.get_minibatch()) is not None:
+            for part in parts(minibatch, count):
+                program.run(part)
+                found = measured(program, nodes, samples_of(network, part))
+                totals = [
+                    Total(total.value + value, total.samples + samples)
+                    for total, (value, samples) in zip(totals, found, strict=True)
+                ]
+            run += 1
+            if run <= self.show_first or (self.show_every and run % self.show_every == 0):
+                self._show(nodes, totals, shown, shown_at + 1, run)
+                shown, shown_at = totals, run
+        if shown_at < run:
+            self._show(nodes, totals, shown, shown_at + 1, run)
+        if not run:
+            raise RunError("evaluation: the reader gave no data")
+        self.say(f"Final Results: Minibatch[1-{run}]: {_line(nodes, totals, perplexity=True)}\n")
+        return totals
+
+    def _show(
+        self, nodes: Sequence[Node], totals: list[Total], shown: list[Total], first: int, last: int
+    ) -> None:
+        if self.trace_level > 0:
+            new = [total.since(old) for total, old in zip(totals, shown, strict=True)]
+            self.say(f"Minibatch[{first}-{last}]: {_line(nodes, new)}\n")
+
+
+def _line(nodes: Sequence[Node], totals: Sequence[Total], *, perplexity: bool = False) -> str:
+    found = []
+    for node, total in zip(nodes, totals, strict=True):
+        found.append(total.text(node.name))
+        if perplexity and node.operation in PERPLEXITY:
+            value = math.exp(total.average) if total.average < 700 else math.inf
+            found.append(f"perplexity = {value:.8f}")
+    return "; ".join(found)
+
+
+def evaluation_nodes(network: Network, names: Sequence[str] = ()) -> list[Node]:
+    """The nodes of these names, or else the network's evaluation nodes and training criteria.
+
+    Raises:
+        VariableError: a node is missing, or there are none. ShapeError: it has several elements.
+    """
+    if names:
+        nodes = list(dict.fromkeys(network.find(name) for name in names))
+        for node in nodes:
+            if math.prod(node.shape or (1,)) != 1:
+                raise node.error("Criterion nodes to evaluate must have dimension 1x1.", ShapeError)
+        return nodes
+    groups = network.groups
+    nodes = list(dict.fromkeys([*groups["evaluation"], *groups["criterion"]]))
+    if not nodes:
+        raise VariableError("There is no default evaluation node or training criterion specified")
+    return nodes

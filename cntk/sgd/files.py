@@ -1,0 +1,103 @@
+"""Models and checkpoints of the epochs of a training.
+
+`m.dnn.3` is the model after three epochs, `m.dnn.3.ckp` what goes on from there, `m.dnn` the model
+after the last. Source: CNTK's `SGDLib/SGD.cpp`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from ..models.v1 import read_model, write_model
+from ..network.network import Network
+from ..runtime import CntkNet
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of a training.
+
+    Attributes:
+        path: of the final model.
+        epochs: of the whole training.
+    """
+
+    path: Path
+    epochs: int
+
+    def model(self, done: int) -> Path:
+        """The model after `done` epochs; 0: the one that training starts from."""
+        return self.path if done == self.epochs else self.path.with_name(f"{self.path.name}.{done}")
+
+    def checkpoint(self, done: int) -> Path:
+        model = self.model(done)
+        return model.with_name(f"{model.name}.ckp")
+
+    def start(self, make: bool) -> int:
+        """Epochs that are done according to the files; -1: nothing is there, or not `make`.
+
+        A model counts if it is not older than that of the epoch before.
+        """
+        if not make:
+            return -1
+        current = self.path
+        for done in range(self.epochs, -1, -1):
+            before = self.model(done - 1)
+            if _up_to_date(current, before):
+                return done
+            current = before
+        return -1
+
+    def save(self, net: CntkNet, path: Path) -> None:
+        """Write the model."""
+        net.store()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_model(net.network, path)
+
+    def load(self, net: CntkNet, done: int) -> None:
+        """Take the parameters of the model after `done` epochs.
+
+        Raises:
+            FormatError: it cannot be read. VariableError, ShapeError: it is another network.
+        """
+        take_values(net, read_model(self.model(done)))
+
+    def write_state(self, checkpoint: Checkpoint, done: int) -> None:
+        write_checkpoint(checkpoint, self.checkpoint(done))
+
+    def read_state(self, done: int) -> Checkpoint | None:
+        """The checkpoint after `done` epochs, or None where there is none."""
+        path = self.checkpoint(done)
+        return read_checkpoint(path) if path.exists() else None
+
+    def remove(self, *paths: Path) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+
+
+def take_values(net: CntkNet, network: Network) -> None:
+    """Set parameters and statistics to those of another network, node by node."""
+    for node in net.network.nodes.values():
+        if node.is_parameter or node.kind.precompute:
+            other = network.find(node.name)
+            if other.value is not None:
+                net.set(node.name, other.value)
+                if node.kind.precompute:
+                    node.attributes["hasComputed"] = other.attributes["hasComputed"]
+
+
+def _up_to_date(path: Path, before: Path) -> bool:
+    """Whether a file is there and not older than another, which need not be there."""
+    try:
+        own = path.stat().st_mtime_ns
+    except OSError:
+        return False
+    try:
+        return own >= before.stat().st_mtime_ns
+    except OSError:
+        return True

@@ -1,0 +1,88 @@
+"""Samples and columns of a minibatch as CNTK counts them, and the criteria of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..network.network import Network
+from ..network.node import DEFAULT_AXIS, Node
+from ..readers.data import Samples
+from ..readers.layout import Layout
+from ..readers.pack import Minibatch
+from ..runtime import Program
+
+
+def samples_of(network: Network, minibatch: Minibatch) -> int:
+    """Samples of the inputs with the default dynamic axis, gaps not counted; of the largest input
+    if none has it."""
+    counts = [
+        layout.samples
+        for name, layout in minibatch.layouts.items()
+        if name in network and _axis(network.find(name)) == DEFAULT_AXIS
+    ]
+    return max(counts, default=minibatch.samples)
+
+
+def columns_of(network: Network, minibatch: Minibatch) -> int:
+    """Columns of the largest feature input, gaps counted."""
+    names = {node.name.lower() for node in network.groups["feature"]}
+    counts = [layout.columns for name, layout in minibatch.layouts.items() if name.lower() in names]
+    return max(counts, default=minibatch.columns)
+
+
+def _axis(node: Node) -> str:
+    return node.axis.name if node.axis is not None else ""
+
+
+def measured(program: Program, nodes: Sequence[Node], samples: int) -> Iterator[tuple[float, int]]:
+    """Sum and samples of each node: `samples` for one that is a number, else its own rows."""
+    for node in nodes:
+        value = program.value(node)
+        count = samples if node.axis is None else len(value.data)
+        yield float(value.data.sum()) if samples else 0.0, count
+
+
+def parts(minibatch: Minibatch, count: int) -> list[Minibatch]:
+    """A minibatch cut into at most `count` by its parallel sequences."""
+    slots = min(layout.parallel for layout in minibatch.layouts.values())
+    count = min(count, slots)
+    if count <= 1:
+        return [minibatch]
+    return [_part(minibatch, number, count) for number in range(count)]
+
+
+def _part(minibatch: Minibatch, number: int, count: int) -> Minibatch:
+    streams: dict[str, Samples] = {}
+    layouts: dict[str, Layout] = {}
+    kept: dict[int, tuple[np.ndarray, Layout]] = {}
+    for name, layout in minibatch.layouts.items():
+        if id(layout) not in kept:
+            first = layout.parallel * number // count
+            end = layout.parallel * (number + 1) // count
+            chosen = np.flatnonzero((layout.slot >= first) & (layout.slot < end))
+            kept[id(layout)] = (
+                chosen,
+                Layout(
+                    end - first,
+                    layout.steps,
+                    layout.slot[chosen] - first,
+                    layout.begin[chosen],
+                    layout.end[chosen],
+                ),
+            )
+        chosen, layouts[name] = kept[id(layout)]
+        streams[name] = minibatch.streams[name].take(chosen)
+    sequences = minibatch.sequences
+    if len(kept) == 1 and len(sequences) == len(next(iter(minibatch.layouts.values())).slot):
+        sequences = sequences[chosen]
+    return Minibatch(streams, layouts, sequences, minibatch.end_of_epoch)
+
+
+def part_count(size: int, given: int, most: int | None, parallel: int = 1) -> int:
+    """Into how many parts a minibatch of `size` samples is cut: `given`, or so that none has more
+    than `most` samples."""
+    if given > 1 or most is None:
+        return given
+    return max(-(-size * parallel // max(most, 1)), 1)

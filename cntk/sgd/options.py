@@ -1,0 +1,359 @@
+"""The SGD section of a config.
+
+Source: CNTK's `SGDLib/SGD.cpp` (SGDParams).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...framework.errors import FormatError
+from ..config.array import ArgVector
+from ..config.parameters import ConfigParameters
+from ..text import located
+
+_LEARNERS = {
+    "": "momentum_sgd",
+    "none": "momentum_sgd",
+    "normal": "momentum_sgd",
+    "simple": "momentum_sgd",
+    "adagrad": "adagrad",
+    "rmsprop": "rms_prop",
+    "fsadagrad": "fs_adagrad",
+}
+_SEARCHES = {
+    "false": "none",
+    "none": "none",
+    "searchbeforeepoch": "before",
+    "beforeepoch": "before",
+    "before": "before",
+    "adjustafterepoch": "after",
+    "afterepoch": "after",
+    "after": "after",
+}
+_MOMENTA = ("momentumPerSample", "momentumPerMB", "momentumAsTimeConstant")
+_SAMPLES_OF_SEARCH = 500  # minibatches
+
+
+@dataclass(frozen=True)
+class AutoAdjust:
+    """How learning rate and minibatch size follow the criterion: the section `AutoAdjust`.
+
+    Attributes:
+        rate: "none"; "before": the rate is searched before each epoch; "after": it is adjusted
+            after each epoch.
+        decrease_below, increase_above: relative improvement of the criterion below which the rate
+            decreases by `decrease_factor`, above which it increases by `increase_factor`.
+        continue_reduce: from the first decrease on decrease after each epoch; stop at the second
+            time that the criterion improves too little.
+        interval: epochs between two adjustments.
+        load_best: go back to the last model if the criterion got worse.
+        use_validation, use_evaluation: whether the criterion that matters is that of the validation
+            data (if there are any), and the evaluation node instead of the training criterion.
+        previous_rates, fine_epochs: of the search: how many rates of epochs before it starts from;
+            in how many epochs it goes on after the first rate that does.
+        samples: in a trial, by epoch.
+        minibatch: whether to look for larger minibatches.
+        minibatch_every, minibatch_most: in which epochs, and up to which size.
+        minibatch_margin: percent that the criterion may get worse.
+    """
+
+    rate: str = "none"
+    decrease_below: float = 0.0
+    increase_above: float = math.inf
+    decrease_factor: float = 0.618
+    increase_factor: float = 1.382
+    continue_reduce: bool = False
+    interval: int = 1
+    load_best: bool = True
+    use_validation: bool = True
+    use_evaluation: bool = False
+    previous_rates: int = 5
+    fine_epochs: int = 1
+    samples: ArgVector[int] = field(default_factory=lambda: ArgVector([256 * _SAMPLES_OF_SEARCH]))
+    minibatch: bool = False
+    minibatch_every: int = 1
+    minibatch_most: int = 1048576
+    minibatch_margin: int = 1
+
+
+@dataclass(frozen=True)
+class SgdOptions:
+    """What an SGD section says. Arrays hold a value for each epoch; the last goes on.
+
+    Attributes:
+        epochs: how many.
+        minibatch_size: in samples (of all parallel sequences together).
+        epoch_size: in samples; None: all there are.
+        rates, rates_per: learning rates, for minibatches of these sizes.
+        momenta, momenta_per: momentum, for minibatches of these sizes.
+        learner: type of the operator that updates parameters, without "cntk.".
+        learner_attrs: its attributes.
+        noise: standard deviation of noise on parameters after an update; 0 = none.
+        clip, clip_norm: largest gradient of a sample, inf = any; of its norm, not of its elements.
+        l1, l2: weights of penalties.
+        l1_l2_of_batch_norm: whether they apply to scale and bias of batch normalisation.
+        dropout: rates. norm_time, norm_blend: time constants of batch normalisation, in samples.
+        min_rate: below it (per sample) training ends.
+        adjust: see `AutoAdjust`.
+        sub_minibatches, samples_in_memory: parts in which a minibatch is computed, or how large
+            they may be.
+        truncated: whether sizes are those of truncated sequences (older readers).
+        precompute_all: statistics from all data, not from one epoch.
+        check_gradients, check_digits: compare gradients with differences, how exactly.
+        show_every, show_first: minibatches between two lines of the log, and how many at the start
+            of an epoch are shown one by one.
+        keep_checkpoints: of all epochs.
+        adaptation: weight of a reference model's output in the labels; 0 = none.
+        criterion, evaluation: names of nodes, "" = those of the network's groups.
+        trace_level: 0 = no lines about minibatches.
+    """
+
+    epochs: int
+    minibatch_size: ArgVector[int]
+    epoch_size: int | None = None
+    rates: ArgVector[float] = field(default_factory=lambda: ArgVector([]))
+    rates_per: ArgVector[int] = field(default_factory=lambda: ArgVector([1]))
+    momenta: ArgVector[float] = field(default_factory=lambda: ArgVector([0.9]))
+    momenta_per: ArgVector[int] = field(default_factory=lambda: ArgVector([256]))
+    learner: str = "momentum_sgd"
+    learner_attrs: dict[str, Any] = field(default_factory=dict)
+    noise: float = 0.0
+    clip: float = math.inf
+    clip_norm: bool = False
+    l1: float = 0.0
+    l2: float = 0.0
+    l1_l2_of_batch_norm: bool = True
+    dropout: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
+    norm_time: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
+    norm_blend: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
+    min_rate: float = 1e-9
+    adjust: AutoAdjust = AutoAdjust()
+    sub_minibatches: int = 1
+    samples_in_memory: int | None = None
+    truncated: bool = False
+    precompute_all: bool = True
+    check_gradients: bool = False
+    check_digits: float = 6.0
+    show_every: int = 10
+    show_first: int = 0
+    keep_checkpoints: bool = False
+    adaptation: float = 0.0
+    criterion: str = ""
+    evaluation: str = ""
+    trace_level: int = 0
+
+    @classmethod
+    def of(cls, section: ConfigParameters) -> SgdOptions:
+        """What an SGD section says.
+
+        Raises:
+            FormatError: something is missing, wrong, or contradicts.
+        """
+        sizes = section.array("minibatchSize", "256").ints()
+        epoch_size = section.int("epochSize", 0) or None
+        for size in sizes:
+            if size <= 0:
+                raise section["minibatchSize"].error("a minibatch has at least one sample")
+            if epoch_size is not None and epoch_size < size:
+                raise section["epochSize"].error("epoch size must be larger than mbsize.")
+        rates, rates_per = _rates(section, sizes)
+        momenta, momenta_per = _momenta(section, sizes)
+        learner, attrs = _learner(section)
+        adjust = _adjust(section, sizes)
+        if adjust.rate == "none" and not len(rates):
+            raise located(
+                FormatError,
+                "If autoLearnRateSearchType is false you must specify the learningRatesPerSample "
+                "or learningRatesPerMB parameter.",
+                section.text.locate(),
+            )
+        check = section.bool("gradientcheck", False)
+        if check and section.string("precision", "float").lower() != "double":
+            raise section["gradientcheck"].error(
+                "Gradient check needs to use precision = 'double'."
+            )
+        kl = section.string("adaptationRegType", "None").lower()
+        if kl not in ("", "none", "kl", "klreg"):
+            raise section["adaptationRegType"].error(
+                "Invalid Adaptation Regularization Type. Valid values are (none | kl)"
+            )
+        weight = section.float("adaptationRegWeight", 0.0)
+        if not 0 <= weight <= 1:
+            raise section["adaptationRegWeight"].error("adaptationRegWeight must be in [0 1]")
+        most = section.size("maxSamplesInRAM", 2**64 - 1)
+        return cls(
+            epochs=section.int("maxEpochs"),
+            minibatch_size=sizes,
+            epoch_size=epoch_size,
+            rates=rates,
+            rates_per=rates_per,
+            momenta=momenta,
+            momenta_per=momenta_per,
+            learner=learner,
+            learner_attrs=attrs,
+            noise=section.float("gaussianNoiseInjectStd", 0.0),
+            clip=section.float("clippingThresholdPerSample", math.inf),
+            clip_norm=not section.bool("gradientClippingWithTruncation", True),
+            l1=section.float("L1RegWeight", 0.0),
+            l2=section.float("L2RegWeight", 0.0),
+            l1_l2_of_batch_norm=not section.bool("disableRegInBatchNormalization", False),
+            dropout=_within(section, "dropoutRate"),
+            norm_time=section.array("batchNormalizationTimeConstant", "0").floats(),
+            norm_blend=section.array("batchNormalizationBlendTimeConstant", "0").floats(),
+            min_rate=section.float("minLearningRatePerSample", 1e-9),
+            adjust=adjust,
+            sub_minibatches=max(section.int("numSubminibatches", 1), 1),
+            samples_in_memory=None if most >= 2**63 else most,
+            truncated=section.bool("truncated", False),
+            precompute_all=section.bool("UseAllDataForPreComputedNode", True),
+            check_gradients=check,
+            check_digits=section.float("sigFigs", 6.0),
+            show_every=section.int("numMBsToShowResult", 10),
+            show_first=section.int("firstMBsToShowResult", 0),
+            keep_checkpoints=section.bool("keepCheckPointFiles", False),
+            adaptation=weight if kl.startswith("kl") else 0.0,
+            criterion=section.string("trainCriterionNodeName", ""),
+            evaluation=section.string("evalCriterionNodeName", ""),
+            trace_level=section.int("traceLevel", 0),
+        )
+
+    def rate(self, epoch: int, parallel: int = 1) -> float:
+        """Learning rate per sample of an epoch; `parallel`: sequences side by side, where sizes are
+        lengths (`truncated`)."""
+        size = self.effective(self.rates_per[epoch], parallel)
+        return float(np.float32(self.rates[epoch]) / np.float32(size))
+
+    def momentum(self, epoch: int, parallel: int = 1) -> float:
+        """Momentum of one sample."""
+        size = self.effective(self.momenta_per[epoch], parallel)
+        return float(np.float32(self.momenta[epoch])) ** (1.0 / size)
+
+    def effective(self, size: int, parallel: int) -> int:
+        """Samples in a minibatch, where `size` may be its length."""
+        return size * max(parallel, 1) if self.truncated and size > 1 else size
+
+
+def _given(section: ConfigParameters, name: str) -> ArgVector[float]:
+    return section.array(name, "").floats()
+
+
+def _rates(
+    section: ConfigParameters, sizes: ArgVector[int]
+) -> tuple[ArgVector[float], ArgVector[int]]:
+    of_sample = _given(section, "learningRatesPerSample")
+    of_minibatch = _given(section, "learningRatesPerMB")
+    if len(of_sample) and len(of_minibatch):
+        raise section["learningRatesPerMB"].error(
+            "You specified both learningRatesPerSample and learningRatesPerMB. Please comment out "
+            "one of them."
+        )
+    return (of_minibatch, sizes) if len(of_minibatch) else (of_sample, ArgVector([1]))
+
+
+def _momenta(
+    section: ConfigParameters, sizes: ArgVector[int]
+) -> tuple[ArgVector[float], ArgVector[int]]:
+    given = {name: _given(section, name) for name in _MOMENTA}
+    named = [name for name in _MOMENTA if len(given[name])]
+    if len(named) > 1:
+        raise section[named[-1]].error(
+            "You specified more than one of momentumPerSample, momentumPerMB, and "
+            "momentumAsTimeConstant. Please only specify one."
+        )
+    name = named[0] if named else "momentumPerMB"
+    values = list(given[name]) or [0.9]
+    if name == "momentumAsTimeConstant":
+        values = [math.exp(-1 / constant) if constant else 0.0 for constant in values]
+    if any(not 0 <= value < 1 for value in values):
+        raise section[name].error("Momentum parameter must be in [0, 1).")
+    return ArgVector(values), sizes if name == "momentumPerMB" else ArgVector([1])
+
+
+def _within(section: ConfigParameters, name: str) -> ArgVector[float]:
+    values = section.array(name, "0").floats()
+    if any(not 0 <= value < 1 for value in values):
+        raise section[name].error(f"{name} must be >= 0 and < 1.")
+    return values
+
+
+def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
+    name = section.string("gradUpdateType", "None").lower()
+    if name not in _LEARNERS:
+        raise section["gradUpdateType"].error(
+            "Invalid Gradient Updating Type. Valid values are (none | adagrad | rmsProp | "
+            "fsAdagrad )"
+        )
+    learner = _LEARNERS[name]
+    if section.bool("useAdagrad", False):
+        learner = "adagrad"
+    average = section.bool("normWithAveMultiplier", True)
+    if learner == "momentum_sgd" and section.bool("useNAG", False):
+        return "nesterov", {}
+    if learner == "adagrad":
+        return learner, {"average": average}
+    if learner == "fs_adagrad":
+        return learner, {
+            "variance_time_constant": section.float("varianceTimeConstant", 720000.0),
+            "target_denominator": section.float("fsAdagradTargetAvDenom", 1.0),
+        }
+    if learner == "rms_prop":
+        return learner, {
+            "average": average,
+            "gamma": section.float("rms_gamma", 0.99),
+            "increase": section.float("rms_wgt_inc", 1.2),
+            "decrease": section.float("rms_wgt_dec", 0.75),
+            "largest": section.float("rms_wgt_max", 10.0),
+            "smallest": section.float("rms_wgt_min", 0.1),
+        }
+    return learner, {}
+
+
+def _adjust(section: ConfigParameters, sizes: ArgVector[int]) -> AutoAdjust:
+    if "AutoAdjust" not in section:
+        return AutoAdjust(samples=ArgVector([size * _SAMPLES_OF_SEARCH for size in sizes]))
+    part = section.section("AutoAdjust")
+    name = part.string("autoAdjustLR", "None").lower()
+    if name not in _SEARCHES:
+        raise part["autoAdjustLR"].error(
+            "Invalid learning rate search type. Valid values are (none | searchBeforeEpoch | "
+            "adjustAfterEpoch)"
+        )
+    decrease = part.float("learnRateDecreaseFactor", 0.618)
+    increase = part.float("learnRateIncreaseFactor", 1.382)
+    if decrease > 1 or increase < 1:
+        raise located(
+            FormatError,
+            "learnRateIncreaseFactor must be >= 1 and learnRateDecreaseFactor must be <= 1.",
+            part.text.locate(),
+        )
+    if "numMiniBatch4LRSearch" in part:
+        counts = part.array("numMiniBatch4LRSearch").ints()
+        samples = ArgVector([count * sizes[i] for i, count in enumerate(counts)])
+    elif "numSamples4Search" in part:
+        samples = part.array("numSamples4Search").ints()
+    else:
+        samples = ArgVector([size * _SAMPLES_OF_SEARCH for size in sizes])
+    return AutoAdjust(
+        rate=_SEARCHES[name],
+        decrease_below=part.float("reduceLearnRateIfImproveLessThan", 0.0),
+        increase_above=part.float("increaseLearnRateIfImproveMoreThan", math.inf),
+        decrease_factor=decrease,
+        increase_factor=increase,
+        continue_reduce=part.bool("continueReduce", False),
+        interval=max(part.int("learnRateAdjustInterval", 1), 1),
+        load_best=part.bool("loadBestModel", True),
+        use_validation=part.bool("UseCVSetControlLRIfCVExists", True),
+        use_evaluation=part.bool("UseEvalCriterionControlLR", False),
+        previous_rates=max(part.int("numPrevLearnRates", 5), 1),
+        fine_epochs=part.int("numBestSearchEpoch", 1),
+        samples=samples,
+        minibatch=part.bool("autoAdjustMinibatch", False),
+        minibatch_every=max(part.int("minibatchSizeTuningFrequency", 1), 1),
+        minibatch_most=part.int("minibatchSizeTuningMax", 1048576),
+        minibatch_margin=part.int("minibatchSearchCriterionErrorMargin", 1),
+    )
