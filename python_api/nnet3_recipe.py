@@ -12,6 +12,7 @@ if nothing had happened. What is there already is not made again.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -39,6 +40,8 @@ from .tensor_file import TensorFile, write_tensors
 
 CHECKPOINT = "train.checkpoint"
 _FORMAT = "1"
+_STATS_MINIBATCHES = 50
+"""Of the training, from which a mean of networks gets its statistics."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class RecipeOptions:
     backstitch_training_scale: float = 0.0
     backstitch_training_interval: int = 1
     dropout_schedule: str = ""
-    average_last: int = 1
+    average_last: int = 2
     checkpoint_minutes: float = 5.0
     seed: int = 0
     skip_nan: bool = False
@@ -207,7 +210,7 @@ class Nnet3Recipe:
         while epoch < options.epochs:
             start = time.monotonic()
             self._set_dropout(trainer, epoch / options.epochs)
-            batches = self._minibatches(store, epoch)
+            batches = self._minibatches(store, epoch, self.progress)
             for place, example in enumerate(batches):
                 if place < done:
                     continue
@@ -233,18 +236,20 @@ class Nnet3Recipe:
         sizes = next(iter(MinibatchRule(self.options.minibatch).rules.values()))
         return math.ceil(len(store) / sizes.largest)
 
-    def _minibatches(self, store: ExampleStore, epoch: int) -> Iterator[NnetExample]:
+    def _minibatches(
+        self, store: ExampleStore, epoch: int, shown: bool = False
+    ) -> Iterator[NnetExample]:
         """The minibatches of an epoch, in an order that depends on seed and epoch alone."""
         order = np.random.default_rng([self.options.seed, epoch]).permutation(len(store))
         merger = ExampleMerger(MinibatchRule(self.options.minibatch))
         merged = merger.merge(store[number] for number in order.tolist())
-        shown: Any = merged
-        if self.progress:
+        entries: Any = merged
+        if shown:
             from tqdm import tqdm
 
             title = f"epoch {epoch + 1}/{self.options.epochs}"
-            shown = tqdm(merged, title, self._count(store), leave=False, dynamic_ncols=True)
-        for _, example in shown:
+            entries = tqdm(merged, title, self._count(store), leave=False, dynamic_ncols=True)
+        for _, example in entries:
             yield example
 
     def _set_dropout(self, trainer: NnetTrainer, share: float) -> None:
@@ -337,9 +342,11 @@ class Nnet3Recipe:
         names = [self.path(f"{options.epochs - i}.raw") for i in range(count)]
         part = "valid" if ExampleStore.is_there(self.path("egs"), "valid") else "diagnostic"
         if count > 1:
-            nnet = combine(
-                (Nnet.read(name) for name in names), count, self._examples(part), self.log
-            )
+            store = ExampleStore(self.path("egs"), "train")
+            some = itertools.islice(self._minibatches(store, options.epochs), _STATS_MINIBATCHES)
+            models = (Nnet.read(name) for name in names)
+            valid = self._examples(part)
+            nnet = combine(models, count, valid, self.log, stats_examples=some)
         else:
             nnet = Nnet.read(names[0])
         nnet.write(self.path("final.raw"))

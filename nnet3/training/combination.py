@@ -88,12 +88,15 @@ def combine(
     max_objective_evaluations: int = 30,
     batchnorm_test_mode: bool = False,
     dropout_test_mode: bool = True,
+    stats_examples: Iterable[NnetExample] | None = None,
 ) -> Nnet:
     """The mean of the first n networks, with the n whose mean has the best objective.
 
     Args:
         nnets: the last one first; read one after the other. count: how many there are.
-        examples: over which the objective is computed, and at the end the statistics.
+        examples: over which the objective is computed.
+        stats_examples: over which statistics are collected at the end, where there is batch
+            normalisation; by default the same.
 
     Raises:
         ShapeError: the networks' structures differ, or there are no examples.
@@ -120,7 +123,7 @@ def combine(
         f" {number(highest)}"
     )
     if has_batchnorm(best):
-        recompute_stats(examples, best, log)
+        recompute_stats(examples if stats_examples is None else stats_examples, best, log)
     return best
 
 
