@@ -12,7 +12,8 @@ from ..framework.backend import Place
 from ..framework.backward import build_backward
 from ..framework.context import OpContext
 from ..framework.dtypes import to_dtype
-from ..framework.errors import ShapeError, VariableError, nearest
+from ..framework.errors import ShapeError, VariableError
+from ..framework.names import rows_name
 from ..framework.plain_net import PlainNet
 from ..framework.scope import Scope
 from ..framework.sequence import Sequences, offsets_of
@@ -200,6 +201,7 @@ class CntkNet:
         self.scope = Scope(place)
         self.context = OpContext(seed=0)  # random numbers of dropout and sampling
         self._programs: dict[Any, Program] = {}
+        self._gradients: dict[str, str] = {}
         initialize(network)
         for node in network.nodes.values():
             if node.value is not None:
@@ -249,13 +251,18 @@ class CntkNet:
         self.scope.var(node.name).set(self._to_scope(node, value))
 
     def gradient(self, name: str) -> np.ndarray:
-        """The gradient of a parameter after `forward_backward`, in CNTK's shape."""
+        """The gradient of a parameter after `forward_backward`, in CNTK's shape; zeros where the
+        criterion does not depend on it."""
         node = self._holder(name)
-        for program in self._programs.values():
-            found = program.gradients.get(node.name)
-            if found is not None:
-                return self.scope.numpy(found).transpose()
-        raise VariableError(f"no gradient of {node.name} was computed{nearest(name, ())}")
+        if node.name not in self._gradients:
+            return np.zeros(node.shape, self.dtype)
+        held = self._gradients[node.name]
+        array, rows = self.scope.numpy(held), self.scope.find(rows_name(held))
+        if rows is not None and rows.array is not None:
+            whole = np.zeros(dims(node), self.dtype).reshape(-1, array.shape[1])
+            np.add.at(whole, rows.numpy(), array)
+            array = whole.reshape(dims(node))
+        return array.transpose()
 
     def store(self) -> None:
         """Write the values of the scope into the network's nodes, for saving."""
@@ -303,6 +310,9 @@ class CntkNet:
         self, wanted: list[Node], target: Node | None, extend: Pass | None, carried: bool
     ) -> Program:
         lowered = lower(self.network, wanted, self.dtype, carried=carried)
+        for name, (shape, dtype, value) in lowered.states.items():
+            if self.scope.find(name) is None:
+                self.scope.var(name).set(np.full(shape, value, dtype))
         desc, gradients = lowered.desc, {}
         if target is not None:
             result = build_backward(desc, targets=lowered.values[target])
@@ -313,6 +323,7 @@ class CntkNet:
         if extend is not None:
             desc = extend(desc)
         keep = {lowered.values[node] for node in wanted} | set(gradients.values())
+        keep |= set(map(rows_name, gradients.values()))
         keep.update(lowered.values[delayed.node.inputs[0]] for delayed in lowered.delays)
         conditions = {
             node: self.program(node.inputs[:1], carried=carried) for node in lowered.conditions
@@ -350,6 +361,7 @@ class CntkNet:
         nodes = [target, *(self._node(node) for node in evaluations)]
         program = self.program(nodes, target, carried=goes_on(minibatch))
         program.run(minibatch, self._context(train))
+        self._gradients = program.gradients
         return {node.name: program.value(node).scalar for node in nodes}
 
 

@@ -5,7 +5,17 @@ the module of its family; `lowers` adds one for a node type of your own.
 """
 
 from .. import operators  # noqa: F401  registers them
-from . import criteria, delays, elementwise, linear, parameters, reshaping, sequences, statistics  # noqa: F401
+from . import (  # noqa: F401
+    criteria,
+    delays,
+    elementwise,
+    linear,
+    parameters,
+    reshaping,
+    sequences,
+    statistics,
+    training,
+)
 from .emitter import Delayed, Emitter, Lowered, Sparse
 from .network import lower
 from .table import lowers

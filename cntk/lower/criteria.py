@@ -46,3 +46,10 @@ def _(e: Emitter, node: Node) -> str:
 def _(e: Emitter, node: Node) -> str:
     squares = e.op("square", {"x": e.value(node.inputs[0])})
     return e.op("cntk.sqrt", {"x": e.total(squares)})
+
+
+@lowers("Logistic")
+def _(e: Emitter, node: Node) -> str:
+    names = ("label", "x", "weight")
+    reads = dict(zip(names, map(e.flat, node.inputs), strict=False))
+    return e.op("cntk.logistic", reads)

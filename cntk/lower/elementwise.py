@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..network.node import Node
 from .emitter import Emitter
 from .table import lowers
@@ -57,7 +59,7 @@ def _(e: Emitter, node: Node) -> str:
 @lowers("If")
 def _(e: Emitter, node: Node) -> str:
     condition, yes, no = e.aligned(*node.inputs)
-    truth = e.op("cast", {"x": condition}, {"dtype": bool})
+    truth = e.op("cast", {"x": condition}, {"dtype": np.dtype(bool)})
     return e.op("where", {"condition": truth, "x": yes, "y": no})
 
 

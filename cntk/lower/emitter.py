@@ -70,6 +70,7 @@ class Lowered:
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
         delays: what truncated sequences carry over.
+        states: variables kept from run to run: shape, dtype, and the number they hold at first.
         backwards: a node that looks into the future, which truncated sequences do not allow.
         values: the variable of each node.
     """
@@ -79,6 +80,7 @@ class Lowered:
     sequences: set[DynamicAxis] = field(default_factory=set)
     conditions: list[Node] = field(default_factory=list)
     delays: list[Delayed] = field(default_factory=list)
+    states: dict[str, tuple[tuple[int, ...], np.dtype, float]] = field(default_factory=dict)
     backwards: Node | None = None
     values: dict[Node, str] = field(default_factory=dict)
 
@@ -231,9 +233,14 @@ class Emitter:
         rate = {} if constant else {"lr_factor": node.learning_rate}
         return self.var(node.name, dims(node), kind, stop_gradient=constant, **rate)
 
-    def state(self, node: Node, part: str, shape: Sequence[int], dtype: Any = None) -> str:
-        """A variable that is kept from run to run: a statistic, a count, a rate."""
-        return self.var(f"{node.name}@{part}", shape, STATE, dtype, stop_gradient=True)
+    def state(
+        self, node: Node, part: str, shape: Sequence[int], value: float = 0.0, dtype: Any = None
+    ) -> str:
+        """A variable that is kept from run to run (a statistic, a count, a rate), and the number
+        it is filled with at first."""
+        name = f"{node.name}@{part}"
+        self.lowered.states[name] = (tuple(shape), np.dtype(dtype or self.dtype), value)
+        return self.var(name, shape, STATE, dtype, stop_gradient=True)
 
     def sequences(self, axis: DynamicAxis | None) -> None:
         """Say that the lengths of an axis's sequences matter."""

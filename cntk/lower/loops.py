@@ -7,6 +7,7 @@ nodes are the same as outside.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ...framework.desc import INPUT, RECURRENT
 from ...framework.names import COPY_OP
@@ -50,8 +51,10 @@ class StepEmitter(Emitter):
             self.links[name] = None
         return name
 
-    def state(self, node: Node, part: str, shape: Sequence[int], dtype: object = None) -> str:
-        return self._outer.state(node, part, shape, dtype)
+    def state(
+        self, node: Node, part: str, shape: Sequence[int], value: float = 0.0, dtype: Any = None
+    ) -> str:
+        return self._outer.state(node, part, shape, value, dtype)
 
     def given(self, name: str) -> bool:
         """Whether a variable is one that no operator of the step writes."""

@@ -1,3 +1,11 @@
 """Operators whose meaning is CNTK's own, as `cntk.*` beside the shared ones."""
 
-from . import criteria, distances, elementwise, learners, sparse  # noqa: F401
+from . import (  # noqa: F401
+    criteria,
+    distances,
+    elementwise,
+    learners,
+    noise,
+    sequences,
+    sparse,
+)

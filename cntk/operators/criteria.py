@@ -13,6 +13,7 @@ import numpy as np
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call, in_order
+from .elementwise import LOG_OF_SMALLEST, SMALLEST
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 
@@ -123,5 +124,76 @@ def _(k: Any) -> Call:
         # Elements before a class in the order of CNTK's partial sort: larger ones.
         picked = x[numbers, wanted][:, None]
         out[0] = ((x > picked).sum(1) >= top).sum()
+
+    return run
+
+
+logistic = operator(
+    "cntk.logistic",
+    doc=(
+        "Logistic loss of probabilities x, summed: out = -sum(log(p)) with p = x where label is 1"
+        " and 1 - x where it is 0 (2 label x + 1 - label - x in between). With weights it is"
+        " -N sum(weight log(p)) / sum(weight) for N rows, but the gradient is not divided, as"
+        " CNTK's is not: -weight (2 label - 1) / p."
+    ),
+    inputs=[
+        Slot("label", "[N, D]"),
+        Slot("x", "[N, D]"),
+        Slot("weight", "[N, D]", optional=True),
+    ],
+    outputs=[Slot("out", "[1]", not_in_gradient=True)],
+    source=SOURCE,
+)
+
+
+@logistic.shape_rule
+def _(s: ShapeArgs) -> None:
+    total(s, *(slot for slot in ("label", "x", "weight") if s.has(slot)))
+
+
+def _probability(xp: Any, label: Any, x: Any, out: Any) -> None:
+    """2 label x + 1 - label - x."""
+    xp.multiply(label, x, out)
+    xp.multiply(out, out.dtype.type(2), out)
+    xp.subtract(out, label, out)
+    xp.subtract(out, x, out)
+    xp.add(out, out.dtype.type(1), out)
+
+
+@logistic.kernel
+def _(k: Any) -> Call:
+    xp, label, x, weight, out = k.xp, k["label"], k["x"], k.get("weight"), k["out"]
+    p, small = k.scratch(x.shape, x.dtype), k.scratch(x.shape, bool)
+    real = x.dtype.type
+
+    def run() -> None:
+        _probability(xp, label, x, p)
+        xp.less(p, real(SMALLEST), small)
+        xp.maximum(p, real(SMALLEST), out=p)
+        xp.log(p, p)
+        xp.copyto(p, real(LOG_OF_SMALLEST), where=small)
+        if weight is None:
+            out[0] = -p.sum()
+            return
+        whole = weight.sum()
+        xp.multiply(p, weight, p)
+        out[0] = -len(x) * p.sum() / whole
+
+    return run
+
+
+@logistic.backward("x")
+def _(k: Any) -> Call:
+    xp, label, weight, grad, x_grad = k.xp, k["label"], k.get("weight"), k["out_grad"], k["x_grad"]
+    p, real = k.scratch(label.shape, label.dtype), label.dtype.type
+
+    def run() -> None:
+        _probability(xp, label, k["x"], p)
+        xp.multiply(label, real(-2), x_grad)
+        xp.add(x_grad, real(1), x_grad)
+        if weight is not None:
+            xp.multiply(x_grad, weight, x_grad)
+        xp.divide(x_grad, p, x_grad)
+        xp.multiply(x_grad, grad, x_grad)
 
     return run
