@@ -5,6 +5,8 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 _SIZE = 312
@@ -21,6 +23,14 @@ _TEMPERING = (  # shift (to the left if negative) and mask
     (-37, np.uint64(0xFFF7EEE000000000)),
     (43, np.uint64(_MASK)),
 )
+
+
+class Random(Protocol):
+    """A source of random integers."""
+
+    def draw(self, count: int) -> np.ndarray:
+        """The next `count` integers, uint64, [count]."""
+        ...
 
 
 class Mersenne64:
@@ -73,7 +83,7 @@ def _twist(here: np.ndarray, following: np.ndarray) -> np.ndarray:
     return (mixed >> _ONE) ^ ((mixed & _ONE) * _MATRIX)
 
 
-def shuffled(count: int, random: Mersenne64) -> np.ndarray:
+def shuffled(count: int, random: Random) -> np.ndarray:
     """The numbers below `count` in random order, as CNTK's RandomShuffleMT puts them."""
     order = list(range(count))
     if count:

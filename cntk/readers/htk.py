@@ -158,7 +158,7 @@ class HtkFile:
                 size = file.seek(0, 2)
                 if len(head) < _HEADER:
                     raise FormatError(
-                        f"{path}: a header of {_HEADER} bytes was expected, not {size}"
+                        f"{path}: a header of {_HEADER} bytes was expected, not of {size}"
                     )
                 return _open_idx(path, head, size) if _IDX.search(path) else _open(path, file, head)
         except OSError as error:
@@ -184,7 +184,8 @@ class HtkFile:
             raise FormatError(f"{self.path}: {error.strerror}") from error
         if len(raw) < count * self.dim:
             raise FormatError(
-                f"{self.path}: the file ends within frame {first + len(raw) // self.dim}"
+                f"{self.path}: the file ends within frame {first + len(raw) // self.dim} "
+                f"(byte {begin + raw.nbytes})"
             )
         values = raw.reshape(count, self.dim).astype(np.float32)
         if self._scale is not None:
@@ -215,16 +216,19 @@ def _open(path: str, file, head: bytes) -> HtkFile:
     scale = offset = None
     if compressed:
         file.seek(begin)
-        table = np.frombuffer(file.read(8 * dim), f"{order}f4")
-        if len(table) < 2 * dim:
-            raise FormatError(f"{path}: the file ends within the scales of compression")
+        raw = file.read(8 * dim)
+        if len(raw) < 8 * dim:
+            raise FormatError(f"{path}: the file ends within the scales (byte {begin})")
+        table = np.frombuffer(raw, f"{order}f4")
         scale, offset = table[:dim].astype(np.float32), table[dim:].astype(np.float32)
         begin += 8 * dim
         frames -= _COMPRESSION_ROWS
     end = file.seek(0, 2) - (2 if code & _CHECKED else 0)
     if frames < 0 or begin + frames * size > end:
         there = max(end - begin, 0) // size
-        raise FormatError(f"{path}: the header tells of {frames} frames, but there are {there}")
+        raise FormatError(
+            f"{path}: the header tells of {frames} frames (byte 0), but there are {there}"
+        )
     kind = "_".join([KINDS[base], *(q for bit, q in _QUALIFIERS.items() if code & bit)])
     return HtkFile(path, kind, frames, dim, period, begin, dtype, scale, offset)
 
@@ -233,9 +237,9 @@ def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
     """Images in the format of the MNIST data: a frame is an image, its pixels bytes."""
     magic, count, rows, columns = struct.unpack(">4i", head[:16].ljust(16, b"\0"))
     if magic != _IDX_MAGIC or min(count, rows, columns) < 0:
-        raise FormatError(f"{path}: the header of an idx file of images was expected")
+        raise FormatError(f"{path}: the header of an idx file was expected (byte 0)")
     if 16 + count * rows * columns > size:
-        raise FormatError(f"{path}: the header tells of {count} images, the file is shorter")
+        raise FormatError(f"{path}: the header tells of {count} images, the file has {size} bytes")
     return HtkFile(path, "USER", count, rows * columns, 0, 16, np.dtype("u1"))
 
 

@@ -12,7 +12,7 @@ name number` without. Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`)
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,36 @@ def read_states(path: PathLike) -> list[str]:
             )
         seen[name] = number
     return lines
+
+
+def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
+    """The vector of ones and zeros that stands for each state, float32, [states, dim].
+
+    A line is a state, in the order of the list of states, a space, and digits 0 and 1.
+
+    Raises:
+        FormatError: file and line of what is not as it should be.
+    """
+    lines = [line.rstrip() for line in _read(path).splitlines() if line.strip()]
+    rows: list[list[int]] = []
+    for number, line in enumerate(lines, 1):
+        name, _, digits = line.partition(" ")
+        if number > len(states):
+            raise FormatError(f"{path}:{number}: there are only {len(states)} states")
+        if name != states[number - 1]:
+            raise FormatError(
+                f"{path}:{number}: the state {states[number - 1]!r} was expected, not {name!r}"
+            )
+        if not digits or set(digits) - {"0", "1"}:
+            raise FormatError(f"{path}:{number}: digits 0 and 1 were expected, not {digits!r}")
+        if rows and len(digits) != len(rows[0]):
+            raise FormatError(
+                f"{path}:{number}: {len(digits)} digits; the lines before have {len(rows[0])}"
+            )
+        rows.append([int(digit) for digit in digits])
+    if len(rows) != len(states):
+        raise FormatError(f"{path}: {len(rows)} states; {len(states)} were expected")
+    return np.array(rows, np.float32)
 
 
 def read_mlf(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..mersenne import Mersenne64, shuffled
+from ..mersenne import Mersenne64, Random, shuffled
 from .data import Deserializer, Samples, join
 
 WHOLE_SWEEP = None
@@ -65,8 +66,12 @@ class Enumerator(ABC):
         """Go to the first sequence that begins at `position` or behind it."""
 
     @abstractmethod
-    def _next(self, most: int) -> list[tuple[int, int]]:
-        """At least one sequence and as many as have not more than `most` samples; moves on."""
+    def _next(self, most: int) -> np.ndarray:
+        """At least one sequence and as many as have not more than `most` samples; moves on.
+
+        Returns:
+            (chunk, number in it) of each, int64, [sequences, 2].
+        """
 
     @abstractmethod
     def _needed(self) -> set[int]:
@@ -79,10 +84,13 @@ class Enumerator(ABC):
         """
         if self.position >= self._epoch_end:
             return Batch(np.zeros((0, 2), np.int64), [], True)
-        left_in_sweep = self.sweep_size - self.position % self.sweep_size
-        found = self._next(min(size, self._epoch_end - self.position, left_in_sweep))
-        sequences = np.array(found, np.int64).reshape(-1, 2)
+        sequences = self._next(self._wanted(size))
         return Batch(sequences, self._load(sequences), self.position >= self._epoch_end)
+
+    def _wanted(self, size: int) -> int:
+        """Samples of the next minibatch, at most, where one of `size` was asked for."""
+        left_in_sweep = self.sweep_size - self.position % self.sweep_size
+        return min(size, self._epoch_end - self.position, left_in_sweep)
 
     def _load(self, sequences: np.ndarray) -> list[Samples]:
         kept = set(np.unique(sequences[:, 0]).tolist())
@@ -129,7 +137,7 @@ class FileOrder(Enumerator):
         if self._number >= len(self._lengths):
             self._open(self._chunk + 1)
 
-    def _next(self, most: int) -> list[tuple[int, int]]:
+    def _next(self, most: int) -> np.ndarray:
         found: list[tuple[int, int]] = []
         taken = 0
         while taken < most:
@@ -140,7 +148,7 @@ class FileOrder(Enumerator):
             taken += length
             self._advance()
         self.position += taken
-        return found
+        return np.array(found, np.int64)
 
     def _needed(self) -> set[int]:
         return {self._chunk}
@@ -154,15 +162,24 @@ class BlockShuffle(Enumerator):
     Args:
         source: the data.
         window: how many samples a sequence may move, about; None: anywhere.
+        generator: makes the source of random numbers from a seed.
+        seeds: what is added to the number of the sweep as the seed for chunks and for sequences.
     """
 
-    def __init__(self, source: Deserializer, window: int | None = WHOLE_SWEEP) -> None:
+    def __init__(
+        self,
+        source: Deserializer,
+        window: int | None = WHOLE_SWEEP,
+        generator: Callable[[int], Random] = Mersenne64,
+        seeds: tuple[int, int] = (0, 0),
+    ) -> None:
         super().__init__(source)
         self._half = (window if window is not None else 2 * self.sweep_size + 2) // 2
+        self._generator, self._seeds = generator, seeds
+        self._counts = np.array([len(chunk.lengths) for chunk in source.chunks], np.int64)
         self._sweep = -1
-        self._order: list[tuple[int, int]] = []
-        self._lengths: list[int] = []
-        self._starts: list[int] = []
+        self._order = np.zeros((0, 2), np.int64)
+        self._starts = np.zeros(1, np.int64)
         self._cursor = 0
 
     def seek(self, position: int) -> None:
@@ -170,67 +187,75 @@ class BlockShuffle(Enumerator):
         self._shuffle(position // self.sweep_size)
         within = position % self.sweep_size
         self._cursor = int(np.searchsorted(self._starts, within))
-        self.position = self._sweep * self.sweep_size + self._starts[self._cursor]
+        self.position = self._sweep * self.sweep_size + int(self._starts[self._cursor])
 
-    def _next(self, most: int) -> list[tuple[int, int]]:
+    def _next(self, most: int) -> np.ndarray:
         if self.position // self.sweep_size != self._sweep:
             self.seek(self.position)
-        begin, taken = self._cursor, 0
-        while taken < most and self._cursor < len(self._order):
-            length = self._lengths[self._cursor]
-            if taken and taken + length > most:
-                break
-            taken += length
-            self._cursor += 1
-        self.position += taken
+        begin, starts = self._cursor, self._starts
+        end = int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1
+        self._cursor = min(max(end, begin + 1), len(self._order))
+        self.position += int(starts[self._cursor] - starts[begin])
         return self._order[begin : self._cursor]
 
     def _needed(self) -> set[int]:
         """The chunks in the window of the chunk at which the cursor stands."""
-        place = min(bisect_right(self._positions, self._cursor) - 1, len(self._windows) - 1)
-        low, high = self._windows[place]
-        return set(self._chunks[low:high])
+        place = bisect_right(self._positions, self._cursor) - 1
+        low, high = self._windows[min(place, len(self._windows) - 1)]
+        return set(self._chunks[low:high].tolist())
 
     def _shuffle(self, sweep: int) -> None:
         if sweep == self._sweep:
             return
         self._sweep = sweep
         chunks = self.source.chunks
-        self._chunks = shuffled(len(chunks), Mersenne64(sweep)).tolist()
-        sizes = [chunks[c].samples for c in self._chunks]
-        counts = [len(chunks[c].lengths) for c in self._chunks]
-        self._positions = np.cumsum([0, *counts]).tolist()
-        self._windows = _windows(sizes, self._half)
-        self._order = self._exchanged(Mersenne64(sweep))
-        self._lengths = [int(chunks[c].lengths[n]) for c, n in self._order]
-        self._starts = np.cumsum([0, *self._lengths]).tolist()
+        self._chunks = shuffled(len(chunks), self._generator(sweep + self._seeds[0]))
+        self._positions = np.cumsum([0, *self._counts[self._chunks]])
+        self._windows = _windows([chunks[c].samples for c in self._chunks], self._half)
+        home = np.repeat(np.arange(len(chunks)), np.diff(self._positions))
+        order = self._exchanged(home, self._generator(sweep + self._seeds[1]))
+        place = home[order]
+        self._order = np.stack([self._chunks[place], order - self._positions[place]], axis=1)
+        lengths = np.concatenate([chunks[c].lengths for c in self._chunks])[order]
+        self._starts = np.concatenate([[0], np.cumsum(lengths)])
 
-    def _exchanged(self, random: Mersenne64) -> list[tuple[int, int]]:
-        """Every sequence in turn changes places with a random one that may stand where it stands,
-        and the other way round; places are tried until one is found."""
-        chunks, positions, windows = self.source.chunks, self._positions, self._windows
-        order = [(c, n) for c in self._chunks for n in range(len(chunks[c].lengths))]
-        place_of = {chunk: place for place, chunk in enumerate(self._chunks)}
-        home = np.repeat(np.arange(len(windows)), np.diff(positions)).tolist()
-        free = all(window == (0, len(windows)) for window in windows)
-        if free and order:
+    def _exchanged(self, home: np.ndarray, random: Random) -> np.ndarray:
+        """A new order of the sequences, which are numbered chunk after chunk.
+
+        Every sequence in turn changes places with a random one that may stand where it stands, and
+        the other way round; places are tried until one is found.
+
+        Args:
+            home: the place, in the order of chunks, of each sequence's chunk.
+        """
+        count, windows = len(home), self._windows
+        order = list(range(count))
+        if all(window == (0, len(windows)) for window in windows):
             # Everything may stand anywhere: one draw for each sequence.
-            targets = (random.draw(len(order)) % np.uint64(len(order))).tolist()
+            targets = (random.draw(count) % np.uint64(max(count, 1))).tolist()
             for t, j in enumerate(targets):
                 order[t], order[j] = order[j], order[t]
-            return order
-        for t in range(len(order)):
-            low, high = windows[home[t]]
+            return np.array(order, np.int64)
+        numbers, place_of = numbers_of(random), home.tolist()
+        positions = self._positions.tolist()
+        for t in range(count):
+            low, high = windows[place_of[t]]
             first, last = positions[low], positions[high]
             while True:
-                j = first + random.below(last - first)
-                there = windows[home[j]]
-                if not low <= place_of[order[j][0]] < high:
+                j = first + next(numbers) % (last - first)
+                there = windows[place_of[j]]
+                if not low <= place_of[order[j]] < high:
                     continue
-                if there[0] <= place_of[order[t][0]] < there[1]:
+                if there[0] <= place_of[order[t]] < there[1]:
                     break
             order[t], order[j] = order[j], order[t]
-        return order
+        return np.array(order, np.int64)
+
+
+def numbers_of(random: Random, block: int = 4096) -> Iterator[int]:
+    """The numbers of a generator, one by one."""
+    while True:
+        yield from random.draw(block).tolist()
 
 
 def _windows(sizes: list[int], half: int) -> list[tuple[int, int]]:

@@ -162,7 +162,7 @@ class TruncatedPacker(SequencePacker):
                 first = slot[0]
                 count = min(first.length - first.used, self._length - step)
                 places.append((number, step - first.used, step - first.used + first.length))
-                pieces.append([_cut(s, first.used, first.used + count) for s in first.streams])
+                pieces.append([cut(s, first.used, first.used + count) for s in first.streams])
                 keys.append(first.key)
                 step += count
                 first.used += count
@@ -201,7 +201,7 @@ class TruncatedPacker(SequencePacker):
                 return
 
 
-def _cut(samples: Samples, begin: int, end: int) -> Samples:
+def cut(samples: Samples, begin: int, end: int) -> Samples:
     """Samples from `begin` to `end` of a single sequence."""
     bounds = np.array([0, end - begin])
     if samples.first is None:

@@ -26,6 +26,7 @@ GROUP = "opscope.readers"
 
 _OWN = {  # reader type: module of this package and the function that makes the reader of a config
     "CNTKTextFormatReader": ("text_reader", "text_format_reader"),
+    "HTKMLFReader": ("htk_reader", "htk_mlf_reader"),
 }
 
 

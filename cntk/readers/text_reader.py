@@ -13,8 +13,6 @@ Source: CNTK's `CNTKTextFormatReader/TextConfigHelper.cpp`.
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...framework.errors import FormatError
 from ..config.parameters import ConfigParameters
 from ..text import located
@@ -22,6 +20,7 @@ from .data import Deserializer, Stream
 from .order import BlockShuffle, Enumerator, FileOrder
 from .pack import FramePacker, SequencePacker
 from .reader import DataReader, PackedReader
+from .sections import precision
 from .text_format import CHUNK_SIZE, TextFormat, TextStream
 
 
@@ -51,15 +50,6 @@ def enumerator(config: ConfigParameters, source: Deserializer) -> Enumerator:
         window = config.size("randomizationWindow")
         return BlockShuffle(source, window) if window else FileOrder(source)
     return BlockShuffle(source)
-
-
-def precision(config: ConfigParameters) -> np.dtype:
-    """The type of values, by `precision`: float or double."""
-    name = config.string("precision", "float").lower()
-    types = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
-    if name not in types:
-        raise config["precision"].error(f"precision is 'float' or 'double', not {name!r}")
-    return types[name]
 
 
 def text_streams(config: ConfigParameters) -> list[TextStream]:

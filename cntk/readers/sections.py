@@ -1,0 +1,35 @@
+"""What several readers look for in their section of a config."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.errors import FormatError, OpscopeError
+from ..config.parameters import ConfigParameters
+from ..text import located
+
+
+def complaint(config: ConfigParameters, message: str) -> OpscopeError:
+    """An error about a whole section."""
+    return located(FormatError, f"{message} in {config.path}", config.text.locate())
+
+
+def precision(config: ConfigParameters) -> np.dtype:
+    """The type of values, by `precision`: float or double."""
+    name = config.string("precision", "float").lower()
+    types = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+    if name not in types:
+        raise config["precision"].error(f"precision is 'float' or 'double', not {name!r}")
+    return types[name]
+
+
+def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
+    """The sections inside, sorted by name, that have one of these parameters themselves."""
+    found = []
+    for name in config.names():
+        if not config.given(name) or not str(config[name]).startswith("["):
+            continue
+        part = config.section(name)
+        if any(part.has(wanted) for wanted in names):
+            found.append((name, part))
+    return found
