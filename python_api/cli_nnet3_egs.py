@@ -18,9 +18,9 @@ import numpy as np
 from ..framework.errors import FormatError, OpscopeError, ShapeError
 from ..nnet3.egs import generate, selecting
 from ..nnet3.egs.merging import ExampleMerger, MinibatchRule
+from ..nnet3.egs.rows import is_finite
 from ..nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from ..nnet3.examples import NnetExample
-from ..nnet3.sparse import to_dense
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
 from .cli_nnet3_options import UNUSED, shown
@@ -95,7 +95,7 @@ class _Getter:
                 if not self.splitter.lengths_match(rows, len(given), tolerance):
                     self.fail(f"{key} has {rows} frames and {len(given)} targets")
                     continue
-                if not np.isfinite(to_dense(matrix)).all():
+                if not is_finite(matrix):
                     self._refuse(f"{key}: the features hold NaN or infinity")
                     continue
                 source = self._ivectors_of(key, rows)

@@ -13,12 +13,12 @@ from ..framework.atomic import atomic_file
 from ..framework.errors import FormatError, ShapeError
 from ..nnet3.egs import generate
 from ..nnet3.egs.merging import ExampleMerger, MinibatchRule
+from ..nnet3.egs.rows import is_finite
 from ..nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from ..nnet3.examples import NnetExample
 from ..nnet3.kaldi_io import Writer
 from ..nnet3.nnet import Nnet
 from ..nnet3.posterior import Posterior
-from ..nnet3.sparse import to_dense
 from ..nnet3.streams import Files
 from ..nnet3.table_kinds import guess_kind, kind_of
 from ..nnet3.tables import RandomAccessTable, ReadSpecifier, TableWriter, read_script, read_table
@@ -249,7 +249,7 @@ class _Source:
                     f"{key}: features of {matrix.shape[1]} columns, the network's input has"
                     f" {self.dim}"
                 )
-            if not np.isfinite(to_dense(matrix)).all():
+            if not is_finite(matrix):
                 if not self.options.skip_nan:
                     raise FormatError(f"{key}: the features hold NaN or infinity")
                 self.skipped += 1

@@ -90,6 +90,14 @@ def scale_rows(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
     return matrix * np.float32(factor)
 
 
+def is_finite(matrix: GeneralMatrix) -> bool:
+    """Whether there is no NaN and no infinity in it."""
+    if isinstance(matrix, CompressedMatrix):
+        return bool(np.isfinite(matrix.least) and np.isfinite(matrix.range))
+    values = matrix.values if isinstance(matrix, SparseMatrix) else matrix
+    return bool(np.isfinite(values).all())
+
+
 def compressed(matrix: GeneralMatrix) -> GeneralMatrix:
     """A plain matrix compressed as features are; any other as it is."""
     return CompressedMatrix.compress(matrix) if isinstance(matrix, np.ndarray) else matrix

@@ -10,7 +10,7 @@ from opscope.framework.errors import AttributeTypeError, FormatError, ShapeError
 from opscope.nnet3.compressed import CompressedMatrix
 from opscope.nnet3.egs import generate, selecting
 from opscope.nnet3.egs.merging import ExampleMerger, MinibatchRule, merge_examples
-from opscope.nnet3.egs.rows import example_io, stack_rows, take_range
+from opscope.nnet3.egs.rows import example_io, is_finite, stack_rows, take_range
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from opscope.nnet3.examples import NnetExample
 from opscope.nnet3.posterior import Posterior
@@ -202,6 +202,14 @@ def test_merging_sorts_by_structure():
     lines = []
     merger.report(lines.append)
     assert lines[1] == "6={2->1,1->1,d=0},7={2->1,1->1,d=0}"
+
+
+def test_what_is_no_number_is_found():
+    plain = np.ones((3, 2), np.float32)
+    broken = np.array([[1.0, np.nan]], np.float32)
+    assert is_finite(plain) and not is_finite(broken)
+    assert is_finite(CompressedMatrix.compress(plain))
+    assert not is_finite(SparseMatrix.from_dense(broken))
 
 
 def test_merging_refuses():
