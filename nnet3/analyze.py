@@ -8,24 +8,21 @@ only where all its parts matter.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .components.base import Properties
 from .computation import Command, Computation, SubMatrix
 from .indexes import distinct
+from .topology import FLAGS, TopologyNode
 
 READ, WRITE, READ_WRITE = 1, 2, 3
-_ADDING = frozenset({"MatrixAdd", "AddRows", "AddRowsMulti", "AddRowRanges"})
-_COPYING = frozenset({"MatrixCopy", "SetConst", "AcceptInput", "DecompressMatrix"})
-_TO_ROWS = frozenset({"AddToRowsMulti", "CopyToRowsMulti"})
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
+_BOUNDS = SIZING | {"AcceptInput", "ProvideOutput"}
 _SETTING = BACKPROPS | {"Propagate", "CopyRows"}
-_PROPAGATE_ADDS = int(Properties.PROPAGATE_ADDS)
-_BACKPROP_ADDS = int(Properties.BACKPROP_ADDS)
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
+Accesses = list[tuple[int, int]]  # sub-matrix, READ | WRITE
 
 
 def is_zeroing(command: Command) -> bool:
@@ -51,80 +48,73 @@ def overlap(a: SubMatrix, b: SubMatrix) -> bool:
     )
 
 
-class AccessTable:
-    """What single commands read and write, looked up once each.
+def accesses(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
 
-    A command is never changed, so what is known of it stays true from pass to pass, until the
-    sub-matrices are numbered anew.
+    To take, give up or hand on memory is no access. A command is never changed, so what is found
+    is kept in it and stays true from pass to pass.
     """
-
-    def __init__(self, topology: Any):
-        self._nodes = topology.nodes
-        self._flags: dict[int, int] = {}
-        self._known: dict[int, tuple[Command, list[tuple[int, int]]]] = {}
-
-    def flags(self, node: int) -> int:
-        """The properties of the component of a node."""
-        found = self._flags.get(node)
-        if found is None:
-            found = self._flags[node] = int(self._nodes[node].component.properties)
-        return found
-
-    def of(self, command: Command) -> list[tuple[int, int]]:
-        """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
-
-        To take, give up or hand on memory is no access.
-        """
-        known = self._known.get(id(command))
-        if known is None:  # the entry keeps the command, and so its id
-            known = self._known[id(command)] = command, self._find(command)
-        return known[1]
-
-    def _find(self, command: Command) -> list[tuple[int, int]]:
-        kind = command.type
-        if kind in _COPYING:
-            found = [(command.source, READ), (command.target, WRITE)]
-        elif kind in _ADDING:
-            found = [(command.source, READ), (command.target, READ_WRITE)]
-            if kind == "AddRowsMulti":
-                found[:1] = [(s, READ) for s in rows_of(command)]
-        elif kind == "Propagate":
-            adds = self.flags(command.node) & _PROPAGATE_ADDS
-            found = [(command.source, READ), (command.target, READ_WRITE if adds else WRITE)]
-        elif kind in BACKPROPS:
-            adds = self.flags(command.node) & _BACKPROP_ADDS
-            found = [(s, READ) for s in command.deriv[:3]]
-            found.append((command.deriv[3], READ_WRITE if adds else WRITE))
-        elif kind == "CopyRows":
-            # For Kaldi the rows that nothing is copied to are read, too.
-            partial = bool((command.rows < 0).any())  # type: ignore[operator]
-            found = [(command.source, READ), (command.target, READ_WRITE if partial else WRITE)]
-        elif kind == "CopyRowsMulti":
-            found = [*((s, READ) for s in rows_of(command)), (command.target, WRITE)]
-        elif kind in _TO_ROWS:
-            found = [(command.target, READ), *((s, READ_WRITE) for s in rows_of(command))]
-        elif kind == "CompressMatrix":
-            found = [(command.target, READ_WRITE)]
-        elif kind == "ProvideOutput":
-            found = [(command.target, READ)]
-        else:
-            return []
-        return [pair for pair in found if pair[0] > 0]
-
-    def setting(self, command: Command) -> list[tuple[int, int]]:
-        """As `of`, where components set their results, whatever their properties say, and rows
-        that nothing is copied to are set to 0, as in lowered computations."""
-        pairs = self.of(command)
-        if command.type in _SETTING and pairs and pairs[-1][1] == READ_WRITE:
-            return [*pairs[:-1], (pairs[-1][0], WRITE)]
-        return pairs
+    found = command.accesses
+    if found is None:
+        find = _FINDERS.get(command.type)
+        found = [pair for pair in find(command, nodes) if pair[0] > 0] if find else []
+        command.accesses = found
+    return found
 
 
-def access_table(computation: Computation) -> AccessTable:
-    """The table of a computation, which those made from it by passes share."""
-    if computation.accesses is None:
-        computation.accesses = AccessTable(computation.topology)
-    return computation.accesses
+def _find_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return [(command.source, READ), (command.target, WRITE)]
+
+
+def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return [(command.source, READ), (command.target, READ_WRITE)]
+
+
+def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    # For Kaldi the rows that nothing is copied to are read, too.
+    partial = bool((command.rows < 0).any())  # type: ignore[operator]
+    return [(command.source, READ), (command.target, READ_WRITE if partial else WRITE)]
+
+
+def _find_from_rows(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    mode = WRITE if command.type == "CopyRowsMulti" else READ_WRITE
+    return [*((s, READ) for s in rows_of(command)), (command.target, mode)]
+
+
+def _find_to_rows(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return [(command.target, READ), *((s, READ_WRITE) for s in rows_of(command))]
+
+
+def _find_propagate(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    adds = nodes[command.node].properties & FLAGS.PROPAGATE_ADDS
+    return [(command.source, READ), (command.target, READ_WRITE if adds else WRITE)]
+
+
+def _find_backprop(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    adds = nodes[command.node].properties & FLAGS.BACKPROP_ADDS
+    a, b, c, d = command.deriv
+    return [(a, READ), (b, READ), (c, READ), (d, READ_WRITE if adds else WRITE)]
+
+
+_FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
+    **dict.fromkeys(("MatrixCopy", "SetConst", "AcceptInput", "DecompressMatrix"), _find_copy),
+    **dict.fromkeys(("MatrixAdd", "AddRows", "AddRowRanges"), _find_addition),
+    "CopyRows": _find_rows_copy,
+    **dict.fromkeys(("AddRowsMulti", "CopyRowsMulti"), _find_from_rows),
+    **dict.fromkeys(("AddToRowsMulti", "CopyToRowsMulti"), _find_to_rows),
+    "Propagate": _find_propagate,
+    **dict.fromkeys(BACKPROPS, _find_backprop),
+    "CompressMatrix": lambda command, nodes: [(command.target, READ_WRITE)],
+    "ProvideOutput": lambda command, nodes: [(command.target, READ)],
+}
+
+
+def _setting(command: Command, pairs: Accesses) -> Accesses:
+    """As components set their results, whatever their properties say, and rows that nothing is
+    copied to are set to 0: so it is in lowered computations."""
+    if command.type in _SETTING and pairs and pairs[-1][1] == READ_WRITE:
+        return [*pairs[:-1], (pairs[-1][0], WRITE)]
+    return pairs
 
 
 class Analysis:
@@ -132,10 +122,10 @@ class Analysis:
 
     Args:
         computation: may be changed later; `of_command` and `of_matrix` then stay as they are.
-        sets: as `AccessTable.setting` sees it.
+        sets: as lowered operators access: what a component would add to is set.
 
     Attributes:
-        of_command: for every command its (sub-matrix, mode).
+        of_command: for every command its (sub-matrix, mode), see `accesses`.
         of_matrix: for every matrix its accesses in order.
         allocated, released: by matrix, the command that takes and that gives up its memory, or -1.
         given, taken: matrices that the caller gives, and takes.
@@ -143,34 +133,39 @@ class Analysis:
 
     def __init__(self, computation: Computation, sets: bool = False):
         self.computation = computation
-        table = access_table(computation)
-        find = table.setting if sets else table.of
-        submatrices = computation.submatrices
         count = len(computation.matrices)
-        self.of_command: list[list[tuple[int, int]]] = []
+        self.of_command: list[Accesses] = []
         self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
         self.allocated, self.released = [-1] * count, [-1] * count
         self.given: set[int] = set()
         self.taken: set[int] = set()
-        matrix_of = [s.matrix for s in submatrices]
+        nodes, of_matrix = computation.topology.nodes, self.of_matrix
+        matrix_of = [s.matrix for s in computation.submatrices]
         for number, command in enumerate(computation.commands):
-            pairs = find(command)
+            pairs = accesses(command, nodes)
+            if sets:
+                pairs = _setting(command, pairs)
             self.of_command.append(pairs)
             for s, mode in pairs:
-                self.of_matrix[matrix_of[s]].append((number, s, mode))
-            kind, matrix = command.type, matrix_of[command.target]
-            if kind in ("AllocMatrix", "SwapMatrix"):
+                of_matrix[matrix_of[s]].append((number, s, mode))
+            if command.type in _BOUNDS:
+                self._bound(number, command, matrix_of)
+
+    def _bound(self, number: int, command: Command, matrix_of: list[int]) -> None:
+        """Notes a command with which the use of a matrix begins or ends."""
+        kind, matrix = command.type, matrix_of[command.target]
+        if kind in ("AllocMatrix", "SwapMatrix"):
+            self.allocated[matrix] = number
+        elif kind == "DeallocMatrix":
+            self.released[matrix] = number
+        elif kind == "AcceptInput":
+            self.given.add(matrix)
+            if self.allocated[matrix] < 0:
                 self.allocated[matrix] = number
-            elif kind == "DeallocMatrix":
-                self.released[matrix] = number
-            elif kind == "AcceptInput":
-                self.given.add(matrix)
-                if self.allocated[matrix] < 0:
-                    self.allocated[matrix] = number
-            elif kind == "ProvideOutput":
-                self.taken.add(matrix)
-            if kind == "SwapMatrix":
-                self.released[matrix_of[command.source]] = number
+        elif kind == "ProvideOutput":
+            self.taken.add(matrix)
+        if kind == "SwapMatrix":
+            self.released[matrix_of[command.source]] = number
 
     def last_use(self, submatrix: int) -> int:
         """The last command that touches a sub-matrix."""

@@ -52,6 +52,7 @@ class Command:
         use_memo: a memo goes from Propagate to Backprop.
         storage: of CompressMatrix, what an element is stored in: uint8 or int16. `alpha` is then
             the greatest magnitude; 0 stands for the sign alone.
+        accesses: what it reads and writes, once `analyze` has found it out.
     """
 
     type: str
@@ -66,6 +67,7 @@ class Command:
     store_stats: bool = False
     use_memo: bool = False
     storage: str = ""
+    accesses: list[tuple[int, int]] | None = field(default=None, repr=False, compare=False)
 
     def changed(self, **values: Any) -> Command:
         """A command that differs in these attributes."""
@@ -75,7 +77,7 @@ class Command:
         return result
 
 
-_fields_of = attrgetter(*Command.__dataclass_fields__)
+_fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
 
 
 @dataclass
@@ -99,7 +101,6 @@ class Computation:
         precomputed: precomputed indexes of components by number; number 0 is None.
         step_indexes: for the steps of components with precomputed indexes, what these come from:
             the indexes of input and output.
-        accesses: what is known of single commands, kept by `analyze`.
     """
 
     topology: Any
@@ -109,7 +110,6 @@ class Computation:
     precomputed: list[Any] = field(default_factory=lambda: [None])
     step_indexes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     need_model_derivative: bool = False
-    accesses: Any = field(default=None, repr=False, compare=False)
 
     def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
         """A new matrix; returns the number of the sub-matrix that is the whole of it."""
@@ -142,9 +142,9 @@ class Computation:
 
     def is_whole(self, submatrix: int) -> bool:
         """Whether a sub-matrix is the whole of its matrix."""
-        s = self.submatrices[submatrix]
-        matrix = self.matrices[s.matrix]
-        return (s.row, s.col, s.rows, s.cols) == (0, 0, matrix.rows, matrix.cols)
+        number, _, rows, _, cols = self.submatrices[submatrix]
+        matrix = self.matrices[number]
+        return rows == matrix.rows and cols == matrix.cols
 
     def touched(self, command: Command) -> set[int]:
         """The matrices that a command names."""
@@ -156,9 +156,10 @@ class Computation:
     def whole_submatrices(self) -> list[int]:
         """For every matrix the last sub-matrix that is the whole of it."""
         whole = [0] * len(self.matrices)
-        for number in range(1, len(self.submatrices)):
-            if self.is_whole(number):
-                whole[self.submatrices[number].matrix] = number
+        sizes = [(matrix.rows, matrix.cols) for matrix in self.matrices]
+        for number, (matrix, _, rows, _, cols) in enumerate(self.submatrices):
+            if (rows, cols) == sizes[matrix]:
+                whole[matrix] = number
         return whole
 
     # Kaldi's notation

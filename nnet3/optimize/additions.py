@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import access_table, is_zeroing, overlap, rows_of
+from ..analyze import accesses, is_zeroing, overlap, rows_of
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -18,8 +18,7 @@ _COPIES = {
 
 def convert_additions(computation: Computation, options: OptimizeOptions) -> Computation:
     """Every matrix is zero at first, so what is first added to a sub-matrix may overwrite it."""
-    submatrices = computation.submatrices
-    table = access_table(computation)
+    submatrices, nodes = computation.submatrices, computation.topology.nodes
     used: list[set[int]] = [set() for _ in computation.matrices]  # sub-matrices touched so far
 
     def fresh(number: int) -> bool:
@@ -35,7 +34,7 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
                 convert = command.alpha == 1 and all(fresh(s) for s in rows_of(command))
             else:
                 convert = kind is not None and fresh(command.target)
-            for s, _ in table.of(command):
+            for s, _ in accesses(command, nodes):
                 used[submatrices[s].matrix].add(s)
             if convert:
                 command = command.changed(type=kind)

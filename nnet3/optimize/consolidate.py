@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..analyze import access_table
-from ..components.base import Properties
 from ..computation import Command, Computation, MatrixInfo, SubMatrix
+from ..topology import FLAGS
 from .options import OptimizeOptions
 
-_ABLE = int(Properties.UPDATABLE | Properties.SIMPLE)
-_USES_MEMO = int(Properties.USES_MEMO)
+_ABLE = FLAGS.UPDATABLE | FLAGS.SIMPLE
 
 
 def consolidate_model_update(computation: Computation, options: OptimizeOptions) -> Computation:
     """See above; only components whose rows are independent of each other, and without memo."""
     if not computation.need_model_derivative:
         return computation
-    table = access_table(computation)
     nodes = computation.topology.nodes
     steps: dict[str, list[int]] = {}
     for number, command in enumerate(computation.commands):
         if command.type == "Backprop":
-            flags = table.flags(command.node)
-            if flags & _ABLE == _ABLE and not flags & _USES_MEMO:
+            flags = nodes[command.node].properties
+            if flags & _ABLE == _ABLE and not flags & FLAGS.USES_MEMO:
                 steps.setdefault(nodes[command.node].component_name, []).append(number)
     steps = {name: numbers for name, numbers in steps.items() if len(numbers) > 1}
     if not steps:

@@ -10,13 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import replace
 
-from ..analyze import BACKPROPS, Analysis, access_table, is_zeroing, overlap
-from ..components.base import Properties
+from ..analyze import BACKPROPS, Analysis, is_zeroing, overlap
 from ..computation import Command, Computation, SubMatrix
+from ..topology import FLAGS
 from .options import OptimizeOptions
-
-_PROPAGATE_IN_PLACE = int(Properties.PROPAGATE_IN_PLACE)
-_BACKPROP_IN_PLACE = int(Properties.BACKPROP_IN_PLACE)
 
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -34,10 +31,10 @@ class _Merger:
         self.analysis = Analysis(computation)
         self.dropped: set[int] = set()
         self.dirty: dict[int, list[int]] = {}  # matrix -> its sub-matrices merged in this round
+        self.changed = set(range(len(computation.matrices)))  # since the round before
         self.parts: list[list[int]] = [[] for _ in computation.matrices]
         for number, s in enumerate(computation.submatrices):
             self.parts[s.matrix].append(number)
-        self.flags = access_table(computation).flags
         self.zeroings = {i for i, c in enumerate(computation.commands) if is_zeroing(c)}
         self.candidates = [
             (number, *pair)
@@ -51,35 +48,39 @@ class _Merger:
         if command.type == "MatrixCopy":
             return (command.source, command.target) if options.remove_assignments else None
         if command.type == "Propagate" and options.propagate_in_place:
-            if self.flags(command.node) & _PROPAGATE_IN_PLACE and command.source:
+            if self._flags(command) & FLAGS.PROPAGATE_IN_PLACE and command.source:
                 return command.source, command.target
         elif command.type in BACKPROPS and options.backprop_in_place:
             value_in, value_out, out_deriv, in_deriv = command.deriv
-            if self.flags(command.node) & _BACKPROP_IN_PLACE and in_deriv:
+            if self._flags(command) & FLAGS.BACKPROP_IN_PLACE and in_deriv:
                 if not {out_deriv, in_deriv} & {value_in, value_out}:
                     return out_deriv, in_deriv
         return None
 
+    def _flags(self, command: Command) -> int:
+        return self.computation.topology.nodes[command.node].properties
+
     def round(self) -> bool:
-        """Tries every candidate once; whether anything was merged."""
-        self.dirty.clear()
+        """Tries candidates once; whether anything was merged.
+
+        What was refused stays so until one of its matrices is merged with another.
+        """
+        submatrices = self.computation.submatrices
         left = []
         for candidate in self.candidates:
             number, source, target = candidate
-            into_source, into_target = self.allowed(number, source, target)
-            if into_source:
-                self._merge(number, source, target)
-            elif into_target:
-                self._merge(number, target, source)
-            elif not self._is_one(source, target):
-                left.append(candidate)
-        merged = len(left) < len(self.candidates)
-        self.candidates = left
-        return merged and bool(self.dirty)
-
-    def _is_one(self, a: int, b: int) -> bool:
-        submatrices = self.computation.submatrices
-        return submatrices[a].matrix == submatrices[b].matrix
+            matrices = {submatrices[source].matrix, submatrices[target].matrix}
+            if len(matrices) == 1:
+                continue
+            if not (matrices.isdisjoint(self.changed) and matrices.isdisjoint(self.dirty)):
+                into_source, into_target = self.allowed(number, source, target)
+                if into_source or into_target:
+                    keep, drop = (source, target) if into_source else (target, source)
+                    self._merge(number, keep, drop)
+                    continue
+            left.append(candidate)
+        self.candidates, self.changed, self.dirty = left, set(self.dirty), {}
+        return bool(self.changed)
 
     def _is_dirty(self, part: SubMatrix) -> bool:
         merged = self.dirty.get(part.matrix)

@@ -33,7 +33,6 @@ def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
         computation,
         matrices=[computation.matrices[m] for m in matrices],
         submatrices=list(known),
-        accesses=None,
         commands=[_renumbered(command, numbers, array) for command in computation.commands],
     )
 
