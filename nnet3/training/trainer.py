@@ -88,6 +88,7 @@ class NnetTrainer:
             [float(c.max_change) for c in components.values()],
             float(options.max_param_change),
         )
+        self._seed = seed
         self._context = OpContext(train=True, seed=seed, keep=())
         interval = options.backstitch_training_interval
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
@@ -111,10 +112,10 @@ class NnetTrainer:
         turn = self.minibatches % options.backstitch_training_interval == self._backstitch_turn
         if stitch > 0 and turn:
             # The same random masks in both: the second step corrects the first.
-            random_state = self._context.random_state()
+            self._seed_again()
             back = {"scale": -stitch, "bound_scale": stitch, "batchnorm_scale": 1.0}
             self._run(step, back, frozen=True)
-            self._context.set_random_state(random_state)
+            self._seed_again()
             forth = {
                 "scale": 1.0 + stitch,
                 "bound_scale": 1.0 + stitch,
@@ -131,6 +132,11 @@ class NnetTrainer:
             }
             self._run(step, scalars)
         self.minibatches += 1
+
+    def _seed_again(self) -> None:
+        """Begin a new series of random numbers, which depends on seed and minibatch alone."""
+        seed = (self._seed * 1000003 + self.minibatches + 1) & 0x7FFFFFFF
+        self._context = OpContext(train=True, seed=seed, keep=(), hooks=self._context.hooks)
 
     def _run(
         self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
@@ -240,6 +246,7 @@ class NnetTrainer:
         """What besides `arrays` a resumed training needs, as plain numbers and names."""
         return {
             "minibatches": self.minibatches,
+            "seed": self._seed,
             "backstitch_turn": self._backstitch_turn,
             "objectives": {name: plain(info) for name, info in self.objectives.items()},
             "max_change": plain(self.max_change),
@@ -254,6 +261,7 @@ class NnetTrainer:
         """
         try:
             self.minibatches = int(state["minibatches"])
+            self._seed = int(state["seed"])
             self._backstitch_turn = int(state["backstitch_turn"])
             self.objectives = {
                 name: ObjectiveInfo(**info) for name, info in state["objectives"].items()

@@ -123,6 +123,14 @@ def test_backstitch():
     assert set(trainer.objectives) == {"output", "output_backstitch"}
 
 
+def test_backstitch_draws_the_same_masks():
+    """With so small a scale both steps see the same parameters, and the same objective."""
+    nnet, (batch,) = network(dropout=0.5), examples(1)
+    trainer = trained(nnet, [batch], backstitch_training_scale=1e-6)
+    one, other = (info.objective for info in trainer.objectives.values())
+    assert one == pytest.approx(other, rel=1e-5)
+
+
 def test_changes_are_bounded():
     nnet = network("AffineComponent", "max-change=0.01")
     nnet.components["a"].set_learning_rate(100)
