@@ -7,7 +7,7 @@ for a sequence or a sample.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +101,24 @@ def join(parts: Sequence[Samples]) -> Samples:
         return Samples(begin, values)
     indices = np.concatenate([part.indices for part in parts])
     return Samples(begin, values, indices, chained([part.first for part in parts]))
+
+
+def gather(chunks: Mapping[int, Sequence[Samples]], sequences: np.ndarray) -> list[Samples]:
+    """Sequences of several chunks, stream by stream.
+
+    Args:
+        chunks: the streams of each chunk that is needed.
+        sequences: (chunk, number in it) of each, int64, [sequences, 2].
+    """
+    needed = np.unique(sequences[:, 0]).tolist()
+    if len(needed) == 1:
+        return [samples.take(sequences[:, 1]) for samples in chunks[needed[0]]]
+    back = np.argsort(np.argsort(sequences[:, 0], kind="stable"), kind="stable")
+    parts = [
+        [samples.take(sequences[sequences[:, 0] == number, 1]) for samples in chunks[number]]
+        for number in needed
+    ]
+    return [join(stream).take(back) for stream in zip(*parts, strict=True)]
 
 
 @dataclass(eq=False)

@@ -150,10 +150,9 @@ class Utterances(Deserializer):
             raise FormatError(f"{len(self.missing)} of {count} utterances have no labels: {shown}")
         self._used = used
         self.names = [features[0].entries[at].name for at in used]
-        self._states = [
-            np.concatenate([part.states[name] for name in self.names]) for part in labels
-        ]
-        self._check_states()
+        self._states = [_joined([part.states[name] for name in self.names]) for part in labels]
+        for part, states in zip(labels, self._states, strict=True):
+            _check_states(part, states)
         self._split(lengths[used])
 
     def _lengths(self, longest: int) -> np.ndarray:
@@ -192,14 +191,6 @@ class Utterances(Deserializer):
             return False
         return True
 
-    def _check_states(self) -> None:
-        for part, states in zip(self._labels, self._states, strict=True):
-            limit = part.stream.dim if part.targets is None else len(part.targets)
-            if states.max(initial=-1) >= limit or states.min(initial=0) < 0:
-                raise FormatError(
-                    f"{part.stream.name}: state {states.max()} is not below {limit}, the dimension"
-                )
-
     def _split(self, lengths: np.ndarray) -> None:
         """Distributes the utterances over chunks."""
         ends = np.cumsum(lengths)
@@ -227,12 +218,7 @@ class Utterances(Deserializer):
         sequences = np.arange(offsets[-1] + 1) if self._frame_mode else offsets
         found = [self._read(part, low, offsets, sequences) for part in self._features]
         for part, states in zip(self._labels, self._states, strict=True):
-            here = states[begin[0] : begin[-1]]
-            if part.targets is not None:
-                found.append(Samples(sequences, part.targets[here]))
-                continue
-            ones = np.ones(len(here), part.stream.dtype)
-            found.append(Samples(sequences, ones, here.astype(np.int64), np.arange(len(here) + 1)))
+            found.append(_labelled(part, sequences, states[begin[0] : begin[-1]]))
         return found
 
     def _read(
@@ -262,6 +248,49 @@ class Utterances(Deserializer):
         lengths = np.diff(offsets)
         first, last = np.repeat(offsets[:-1], lengths), np.repeat(offsets[1:] - 1, lengths)
         return Windows(sequences, values, None, None, first, last, left, right)
+
+
+class LabelSequences(Deserializer):
+    """The labels of utterances by themselves, in one chunk, to be joined with features by name.
+
+    Raises:
+        FormatError: a label is not below its dimension.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self.streams = [labels.stream]
+        names = list(labels.states)
+        lengths = np.array([len(labels.states[name]) for name in names], np.int64)
+        self.chunks = [ChunkInfo(lengths, names)]
+        self._labels = labels
+        self._states = _joined([labels.states[name] for name in names])
+        _check_states(labels, self._states)
+
+    def read_chunk(self, number: int) -> list[Samples]:
+        """See `Deserializer.read_chunk`."""
+        begin = np.concatenate([[0], np.cumsum(self.chunks[number].lengths)])
+        return [_labelled(self._labels, begin, self._states)]
+
+
+def _joined(states: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int32), *states])
+
+
+def _labelled(labels: Labels, sequences: np.ndarray, states: np.ndarray) -> Samples:
+    """One-hot vectors or targets for states."""
+    if labels.targets is not None:
+        return Samples(sequences, labels.targets[states])
+    ones = np.ones(len(states), labels.stream.dtype)
+    return Samples(sequences, ones, states.astype(np.int64), np.arange(len(states) + 1))
+
+
+def _check_states(labels: Labels, states: np.ndarray) -> None:
+    limit = labels.stream.dim if labels.targets is None else len(labels.targets)
+    wrong = states[(states >= limit) | (states < 0)]
+    if len(wrong):
+        raise FormatError(
+            f"{labels.stream.name}: state {wrong[0]} is not below {limit}, the dimension"
+        )
 
 
 def frames_of(entry: HtkPath) -> int:

@@ -13,6 +13,8 @@ Source: CNTK's `HTKMLFReader/HTKMLFReader.cpp` (`PrepareForTrainingOrTesting`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ...framework.errors import FormatError
@@ -39,7 +41,7 @@ def htk_mlf_reader(config: ConfigParameters) -> DataReader:
     """
     if config.has("legacyMode"):
         raise config["legacyMode"].error("CNTK has no legacy mode any more")
-    features = [_features(part, name) for name, part in sections_with(config, "scpFile")]
+    features = [features_of(part, name) for name, part in sections_with(config, "scpFile")]
     if not features:
         raise complaint(config, "the reader section has no stream with an scpFile")
     label_parts = sections_with(config, "mlfFile", "mlfFileList")
@@ -50,7 +52,7 @@ def htk_mlf_reader(config: ConfigParameters) -> DataReader:
     if len(features) + len(label_parts) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
     wanted = {entry.name for entry in features[0].entries}
-    labels = [_labels(part, name, wanted) for name, part in label_parts]
+    labels = [labels_of(part, name, wanted) for name, part in label_parts]
     return _packed(config, _training(config, features, labels))
 
 
@@ -136,7 +138,8 @@ def context(part: ConfigParameters) -> tuple[int, int]:
     return window[0] // 2, window[0] // 2
 
 
-def _features(part: ConfigParameters, name: str) -> Features:
+def features_of(part: ConfigParameters, name: str) -> Features:
+    """The stream of frames that a section with an scpFile describes."""
     left, right = context(part)
     if part.has("type") and not part.match("type", "real"):
         raise part["type"].error("features are of the type 'real'")
@@ -154,13 +157,14 @@ def _features(part: ConfigParameters, name: str) -> Features:
     return Features(stream, entries, left, right, expand)
 
 
-def _labels(part: ConfigParameters, name: str, wanted: set[str]) -> Labels:
+def labels_of(part: ConfigParameters, name: str, wanted: Collection[str] | None = None) -> Labels:
+    """The stream of labels that a section with an mlfFile describes, of all or some utterances."""
     if not part.has("labelDim") and not part.has("dim"):
         raise part.missing("labelDim")
     dim = part.size("labelDim" if part.has("labelDim") else "dim")
-    kind = part.string("labelType" if part.has("labelType") else "type", "category")
-    if kind.lower() != "category":
-        raise complaint(part, f"labels are of the type 'category', not {kind!r}")
+    for key in ("labelType", "type"):
+        if part.has(key) and not part.match(key, "category"):
+            raise part[key].error("labels are of the type 'category'")
     mapping = part.string("labelMappingFile", "")
     names = read_states(mapping) if mapping else None
     numbers = None if names is None else {state: at for at, state in enumerate(names)}

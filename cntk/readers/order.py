@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..mersenne import Mersenne64, Random, shuffled
-from .data import Deserializer, Samples, join
+from .data import Deserializer, Samples, gather
 
 WHOLE_SWEEP = None
 """The size of an epoch that is one sweep; also the window that reaches over all data."""
@@ -98,15 +98,7 @@ class Enumerator(ABC):
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
         for number in sorted(kept - self._loaded.keys()):
             self._loaded[number] = self.source.read_chunk(number)
-        if len(kept) == 1:
-            return [s.take(sequences[:, 1]) for s in self._loaded[kept.pop()]]
-        order = np.argsort(sequences[:, 0], kind="stable")
-        back = np.argsort(order, kind="stable")
-        parts = [
-            [s.take(sequences[sequences[:, 0] == number, 1]) for s in self._loaded[number]]
-            for number in sorted(kept)
-        ]
-        return [join(stream).take(back) for stream in zip(*parts, strict=True)]
+        return gather(self._loaded, sequences)
 
 
 class FileOrder(Enumerator):

@@ -133,19 +133,33 @@ class TruncatedPacker(SequencePacker):
         order: gives the sequences.
         streams: what they consist of.
         length: steps of a minibatch. The size of a minibatch divided by it is the number of slots.
+            0: the size is the number of steps.
+        slots: how many there are, epoch by epoch (the last number holds for all that follow), where
+            `length` is 0.
     """
 
-    def __init__(self, order: Enumerator, streams: Sequence[Stream], length: int) -> None:
+    def __init__(
+        self,
+        order: Enumerator,
+        streams: Sequence[Stream],
+        length: int,
+        slots: Sequence[int] = (1,),
+    ) -> None:
         super().__init__(order, streams)
-        if length <= 0:
+        if length < 0:
             raise ShapeError(f"the truncation length is {length}, not above 0")
+        self._given, self._counts = length, list(slots)
         self._length = length
         self._slots: list[deque[_Waiting]] = []
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
         """See `SequencePacker.start_epoch`. What an earlier epoch left in the slots is dropped."""
         super().start_epoch(epoch, size, epoch_size)
-        self._slots = [deque() for _ in range(max(1, size // self._length))]
+        self._length = self._given or size
+        count = max(1, size // self._length)
+        if not self._given:
+            count = self._counts[min(epoch, len(self._counts) - 1)]
+        self._slots = [deque() for _ in range(count)]
         for slot in self._slots:
             self._fill(slot)
 

@@ -26,6 +26,8 @@ GROUP = "opscope.readers"
 
 _OWN = {  # reader type: module of this package and the function that makes the reader of a config
     "CNTKTextFormatReader": ("text_reader", "text_format_reader"),
+    "CompositeDataReader": ("composite", "composite_reader"),
+    "HTKDeserializers": ("composite", "htk_deserializers_reader"),
     "HTKMLFReader": ("htk_reader", "htk_mlf_reader"),
 }
 
@@ -142,12 +144,14 @@ def reader_types() -> list[str]:
 
 
 def create_reader(config: ConfigParameters) -> DataReader:
-    """The reader that a reader section asks for.
+    """The reader that a reader section asks for by its `readerType`, or by its `deserializers`.
 
     Raises:
         FormatError: the section has no `readerType`, or there is no such reader; and what the
             reader itself does not like.
     """
+    if not config.has("readerType") and config.has("deserializers"):
+        config.insert("readerType", "CompositeDataReader")
     value = config["readerType"]
     name = str(value)
     for known, (module, function) in _OWN.items():

@@ -30,16 +30,21 @@ def text_format_reader(config: ConfigParameters) -> DataReader:
     Raises:
         FormatError: a parameter is missing or wrong, or the file is.
     """
-    source = TextFormat(
+    source = text_source(config)
+    order = enumerator(config, source)
+    packer = FramePacker if config.bool("frameMode", False) else SequencePacker
+    return PackedReader(packer(order, source.streams), ahead=config.bool("prefetch", True))
+
+
+def text_source(config: ConfigParameters) -> TextFormat:
+    """CNTKTextFormatDeserializer: the file of a section and its streams."""
+    return TextFormat(
         config.string("file"),
         text_streams(config),
         skip_ids=config.bool("skipSequenceIds", False),
         max_errors=config.int("maxErrors", 0),
         chunk_size=config.int("chunkSizeInBytes", CHUNK_SIZE),
     )
-    order = enumerator(config, source)
-    packer = FramePacker if config.bool("frameMode", False) else SequencePacker
-    return PackedReader(packer(order, source.streams), ahead=config.bool("prefetch", True))
 
 
 def enumerator(config: ConfigParameters, source: Deserializer) -> Enumerator:

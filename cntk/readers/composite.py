@@ -1,0 +1,173 @@
+"""Readers put together from deserializers.
+
+    reader = [
+        randomize = true ; truncated = true ; truncationLength = 20
+        deserializers = (
+            [ type = "HTKFeatureDeserializer" ; input = [ features = [ dim = 13 ; ... ] ] ] :
+            [ type = "HTKMLFDeserializer" ; input = [ labels = [ labelDim = 10 ; ... ] ] ]
+        )
+    ]
+
+A deserializer from elsewhere plugs in by an entry point of the group `opscope.deserializers`, whose
+name is the `type`. Source: CNTK's `CompositeDataReader/CompositeDataReader.cpp` and
+`HTKDeserializers/HTKMLFReader.cpp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TypeAlias
+
+from ...framework.errors import nearest
+from ..config.parameters import ConfigParameters
+from .data import Deserializer
+from .htk_data import LabelSequences, Utterances
+from .htk_reader import features_of, labels_of, randomization
+from .joined import Joined, SingleSamples
+from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
+from .pack import FramePacker, SequencePacker, TruncatedPacker
+from .reader import DataReader, PackedReader
+from .sections import complaint, sections_with
+
+Factory: TypeAlias = Callable[[ConfigParameters], Deserializer]
+
+GROUP = "opscope.deserializers"
+
+_HTK_FEATURES = "HTKFeatureDeserializer"
+_IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
+
+_OWN = {  # type: module of this package and the function that makes the deserializer of a config
+    "CNTKTextFormatDeserializer": ("text_reader", "text_source"),
+    _HTK_FEATURES: ("composite", "htk_features"),
+    "HTKMLFDeserializer": ("composite", "htk_labels"),
+}
+
+
+def composite_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with `deserializers`.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or a file is.
+    """
+    writing = config.match("action", "write")
+    frame_mode = config.bool("frameMode", False) and not writing
+    truncated = config.bool("truncated", False) and not writing
+    if frame_mode and truncated:
+        raise config["truncated"].error("'truncated' needs frameMode = false")
+    parts = [value.section() for value in config.array("deserializers")]
+    if not parts:
+        raise config["deserializers"].error("there is no deserializer")
+    kinds = [part.string("type") for part in parts]
+    if kinds[0] == "HTKMLFDeserializer":
+        raise parts[0]["type"].error("labels cannot come first: they do not tell the order")
+    sources = [create_deserializer(part) for part in parts]
+    window: int | None = WHOLE_SWEEP
+    if kinds[0] in _IMAGES and len(kinds) == 1 and not writing:
+        window, frame_mode = 1, True
+    by_frames = frame_mode and kinds[0] == _HTK_FEATURES
+    expanded = [n for n, part in enumerate(parts) if n and part.bool("expandToUtterance", False)]
+    source = _join(config, sources, expanded, by_frames)
+    order: Enumerator = FileOrder(source)
+    if not writing and not config.match("randomize", "none") and config.bool("randomize", True):
+        if "randomizationWindow" in config:
+            window = config.size("randomizationWindow")
+        order = BlockShuffle(source, window)
+    packer = SequencePacker(order, source.streams)
+    if frame_mode:
+        packer = FramePacker(order, source.streams)
+    elif truncated:
+        length = config.int("truncationLength", 0)
+        if length < 1:
+            raise complaint(config, "truncated = true needs a truncationLength above 0")
+        packer = TruncatedPacker(order, source.streams, length)
+    return PackedReader(packer, ahead=config.bool("prefetch", True))
+
+
+def _join(
+    config: ConfigParameters, sources: list[Deserializer], expanded: list[int], by_frames: bool
+) -> Deserializer:
+    source = sources[0]
+    if len(sources) > 1:
+        cleanse = config.bool("checkData", True)
+        source = Joined(sources, expanded=expanded, cleanse=cleanse, equal=by_frames)
+    return SingleSamples(source) if by_frames else source
+
+
+def create_deserializer(config: ConfigParameters) -> Deserializer:
+    """The deserializer that a section asks for by its `type`.
+
+    Raises:
+        FormatError: there is no such type; and what the deserializer itself does not like.
+    """
+    value = config["type"]
+    name = str(value)
+    if name in _OWN:
+        module, function = _OWN[name]
+        made: Factory = getattr(import_module(f".{module}", __package__), function)
+        return made(config)
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name in points:
+        return points[name].load()(config)
+    raise value.error(f"there is no deserializer {name!r}{nearest(name, {*_OWN, *points})}")
+
+
+def _input(config: ConfigParameters) -> tuple[str, ConfigParameters]:
+    """The only stream of a deserializer, and its section."""
+    inputs = config.section("input")
+    if len(inputs) != 1:
+        raise config["input"].error(f"one stream was expected, not {len(inputs)}")
+    (name,) = inputs.names()
+    return name, inputs.section(name)
+
+
+def htk_features(config: ConfigParameters) -> Deserializer:
+    """HTKFeatureDeserializer: feature files by a list."""
+    name, part = _input(config)
+    return Utterances([features_of(part, name)])
+
+
+def htk_labels(config: ConfigParameters) -> Deserializer:
+    """HTKMLFDeserializer: the states of frames by label files."""
+    name, part = _input(config)
+    return LabelSequences(labels_of(part, name))
+
+
+def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
+    """HTKDeserializers: the section of HTKMLFReader, in the orders and layouts of this reader."""
+    feature_parts = sections_with(config, "scpFile")
+    if not feature_parts:
+        raise complaint(config, "the reader section has no stream with an scpFile")
+    frame_mode, truncated = config.bool("frameMode", True), config.bool("truncated", False)
+    if frame_mode and truncated:
+        raise config["truncated"].error("'truncated' needs frameMode = false")
+    sources: list[Deserializer] = []
+    expanded = []
+    for number, (name, part) in enumerate(feature_parts):
+        features = features_of(part, name)
+        if features.expand:
+            expanded.append(number)
+        sources.append(Utterances([features]))
+    for name, part in sections_with(config, "mlfFile", "mlfFileList"):
+        sources.append(LabelSequences(labels_of(part, name)))
+    if 0 in expanded:
+        raise complaint(config, f"the first stream, {feature_parts[0][0]}, cannot be expanded")
+    source = _join(config, sources, expanded, frame_mode)
+    order: Enumerator
+    method = config.string("readMethod", "blockRandomize").lower()
+    window = randomization(config)
+    if method == "none":
+        order = FileOrder(source)
+    elif method != "blockrandomize":
+        raise config["readMethod"].error("readMethod is 'blockRandomize' or 'none'")
+    elif window == 0:
+        raise config["randomize"].error("blockRandomize cannot go with randomize = 'none'")
+    else:
+        order = BlockShuffle(source, window)
+    packer = (FramePacker if frame_mode else SequencePacker)(order, source.streams)
+    if truncated:
+        length = config.int("truncationLength", 0)
+        slots = list(config.array("nbruttsineachrecurrentiter", "1").ints())
+        packer = TruncatedPacker(order, source.streams, length, slots)
+    return PackedReader(packer, ahead=config.bool("prefetch", True))
