@@ -28,6 +28,7 @@ ACTIONS = (
     "createLabelMap",
     "writeWordAndClass",
     "plot",
+    "topo",
     "SVD",
 )
 

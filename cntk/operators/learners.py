@@ -32,7 +32,7 @@ _AVERAGE = AttrSpec("average", "bool", "divide by the average factor of the grad
 
 
 def _check_control(s: ShapeArgs) -> None:
-    s.same("control and [3]", tuple(s["control"]), (3,))
+    s.same("numbers in control and 3", s.rank("control", 1)[0], 3)
 
 
 # -- learners ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.context import OpContext
+from ...framework.desc import make_var
 from ...framework.errors import RunError
 from ...framework.names import grad_name, rows_name
 from ...framework.plain_net import PlainNet
@@ -21,8 +22,16 @@ from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.node import Node
 from ..readers.pack import Minibatch
 from ..readers.reader import DataReader
-from ..runtime import CntkNet, Program
-from .measure import columns_of, measured, part_count, parts, samples_of
+from ..runtime import CntkNet, Program, goes_on
+from .measure import (
+    accumulating,
+    columns_of,
+    measured,
+    part_count,
+    parts,
+    reset_accumulators,
+    samples_of,
+)
 from .options import SgdOptions
 from .report import Say, Total, Totals, joined, number_text, percent_digits, to_stderr
 from .updates import CONTROL, Updates
@@ -92,7 +101,6 @@ class EpochRunner:
         nodes = [self.criterion, *self.evaluations]
         learns = rate > 0.01 * options.min_rate
         count = part_count(size, options.sub_minibatches, options.samples_in_memory)
-        program = self._program(nodes, learns, whole=count == 1)
         context = OpContext(train=True, seed=epoch)
         parallel = getattr(self.reader, "parallel", 1)
         momentum = options.momentum(epoch, parallel)
@@ -100,20 +108,23 @@ class EpochRunner:
             with_parts = f", with {count} subminibatch" if count > 1 else ""
             self.say(f"\nStarting minibatch loop{with_parts}.\n")
         progress = _Progress(self, epoch, size, prefix)
+        reset_accumulators(self.net)
         self.reader.start_minibatch_loop(size, epoch, options.epoch_size)
-        used = 0
+        used, carried = 0, False
         while samples is None or used <= samples:
             minibatch = self.reader.get_minibatch()
             if minibatch is None:
                 break
             if self.prepare is not None:
                 self.prepare(minibatch)
+            carried = carried or goes_on(minibatch)
+            program = self._program(nodes, learns, count == 1, carried)
             true = samples_of(network, minibatch)
             columns = self._columns(minibatch)
             control = np.array([rate, momentum**columns, columns], np.float64)
             self.net.scope.var(CONTROL).set(control)
             if count == 1:
-                program.run(minibatch, train=True, context=context)
+                program.run(minibatch, context)
                 progress.add([measured(program, nodes, true)])
             else:
                 progress.add(self._in_parts(program, nodes, minibatch, count, context, learns))
@@ -126,12 +137,12 @@ class EpochRunner:
             return samples_of(self.net.network, minibatch)
         return columns_of(self.net.network, minibatch)
 
-    def _program(self, nodes: list[Node], learns: bool, whole: bool) -> Program:
-        if not learns:
-            return self.net.program(nodes, key="measure")
-        if not whole:
-            return self.net.program(nodes, self.criterion, key="gradients")
-        return self.net.program(nodes, self.criterion, extend=self.updates.extend, key=self.updates)
+    def _program(self, nodes: list[Node], learns: bool, whole: bool, carried: bool) -> Program:
+        target = self.criterion if learns else None
+        if learns and whole:
+            extend, key = self.updates.extend, self.updates
+            return self.net.program(nodes, target, extend=extend, key=key, carried=carried)
+        return self.net.program(nodes, target, carried=carried)
 
     # -- minibatches in parts ------------------------------------------------------------------
 
@@ -148,7 +159,7 @@ class EpochRunner:
         found = []
         sums: dict[str, list[np.ndarray]] = {}
         for part in parts(minibatch, count):
-            program.run(part, train=True, context=context)
+            program.run(part, context)
             found.append(list(measured(program, nodes, samples_of(self.net.network, part))))
             for grad in program.gradients.values() if learns else ():
                 self._collect(sums, grad)
@@ -174,8 +185,6 @@ class EpochRunner:
     def _updates_alone(self, sums: dict[str, list[np.ndarray]]) -> PlainNet:
         """The updates as a net of their own, which reads gradients."""
         if self._update_net is None:
-            from ...framework.desc import make_var
-
             desc = pb.NetDesc()
             for node in self.updates.parameters:
                 grad = grad_name(node.name)
@@ -197,8 +206,10 @@ class _Progress:
 
     def __init__(self, runner: EpochRunner, epoch: int, size: int, prefix: str) -> None:
         self.runner, self.epoch, self.size, self.prefix = runner, epoch, size, prefix
-        self.names = [node.name for node in [runner.criterion, *runner.evaluations]]
-        self.totals = Totals(self.names, runner.net.dtype)
+        nodes = [runner.criterion, *runner.evaluations]
+        self.names = [node.name for node in nodes]
+        self.kept = [accumulating(node) for node in nodes]
+        self.totals = Totals(len(nodes), runner.net.dtype)
         self.shown = self.totals.totals()
         self.run = self.shown_at = 0
         self.clock = time.perf_counter()
@@ -207,7 +218,7 @@ class _Progress:
         """Add what one minibatch gave."""
         options = self.runner.options
         for part in parts:
-            self.totals.add(part)
+            self.totals.add(part, self.kept)
         self.run += 1
         every = options.show_every
         if self.run <= options.show_first or (every > 0 and self.run % every == 0):
@@ -216,7 +227,10 @@ class _Progress:
     def _show(self) -> None:
         runner, options = self.runner, self.runner.options
         now = self.totals.totals()
-        new = [total.since(old) for total, old in zip(now, self.shown, strict=True)]
+        new = [
+            total if kept else total.since(old)
+            for total, old, kept in zip(now, self.shown, self.kept, strict=True)
+        ]
         step = self.run - self.shown_at
         percent = self._percent(step, new[0].samples)
         if options.trace_level > 0:

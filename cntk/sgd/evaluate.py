@@ -13,8 +13,15 @@ from ...framework.errors import RunError, ShapeError, VariableError
 from ..network.network import Network
 from ..network.node import Node
 from ..readers.reader import DataReader
-from ..runtime import CntkNet
-from .measure import measured, part_count, parts, samples_of
+from ..runtime import CntkNet, goes_on
+from .measure import (
+    accumulating,
+    measured,
+    part_count,
+    parts,
+    reset_accumulators,
+    samples_of,
+)
 from .report import Say, Total, to_stderr
 
 PERPLEXITY = frozenset(
@@ -57,18 +64,21 @@ class Evaluator:
             OpscopeError: the data are wrong, or do not fit.
         """
         network = self.net.network
-        program = self.net.program(nodes, key="evaluate")
         count = part_count(size, self.sub_minibatches, self.samples_in_memory)
+        kept = [accumulating(node) for node in nodes]
         totals = [Total() for _ in nodes]
-        shown, shown_at, run = list(totals), 0, 0
+        shown, shown_at, run, carried = list(totals), 0, 0, False
+        reset_accumulators(self.net)
         reader.start_minibatch_loop(size, 0, epoch_size)
         while (minibatch := reader.get_minibatch()) is not None:
+            carried = carried or goes_on(minibatch)
+            program = self.net.program(nodes, carried=carried)
             for part in parts(minibatch, count):
                 program.run(part)
                 found = measured(program, nodes, samples_of(network, part))
                 totals = [
-                    Total(total.value + value, total.samples + samples)
-                    for total, (value, samples) in zip(totals, found, strict=True)
+                    Total(value, 1) if keep else Total(old.value + value, old.samples + samples)
+                    for old, (value, samples), keep in zip(totals, found, kept, strict=True)
                 ]
             run += 1
             if run <= self.show_first or (self.show_every and run % self.show_every == 0):

@@ -42,8 +42,8 @@ class GradientCheck:
         Raises:
             GradientError: gradients and differences do not agree.
         """
-        program = self.net.program([self.criterion], self.criterion, key="gradients")
-        program.run(minibatch, train=True, context=OpContext(seed=0))
+        program = self.net.program([self.criterion], self.criterion)
+        program.run(minibatch, OpContext(train=True, seed=0))
         wrong = []
         for node in self.parameters:
             name = program.gradients.get(node.name)
@@ -68,13 +68,13 @@ class GradientCheck:
     def _slope(self, minibatch: Minibatch, node: Node, place: int) -> float:
         """The difference quotient for one element of a parameter, in CNTK's order of elements."""
         held = self.net.scope.numpy(node.name).copy()
-        program = self.net.program([self.criterion], key="measure")
+        program = self.net.program([self.criterion])
         found = []
         for step in (_STEP, -_STEP):
             moved = held.copy()
             moved.reshape(-1)[place] += step
             self.net.scope.var(node.name).set(moved)
-            program.run(minibatch, train=True, context=OpContext(seed=0))
+            program.run(minibatch, OpContext(train=True, seed=0))
             found.append(float(program.value(self.criterion).data.sum()))
         self.net.scope.var(node.name).set(held)
         return (found[0] - found[1]) / (2 * _STEP)

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ..network.analysis import depth_first
 from ..network.network import Network
 from ..network.node import DEFAULT_AXIS, Node
 from ..readers.data import Samples
 from ..readers.layout import Layout
 from ..readers.pack import Minibatch
-from ..runtime import Program
+from ..runtime import CntkNet, Program
 
 
 def samples_of(network: Network, minibatch: Minibatch) -> int:
@@ -30,6 +31,21 @@ def columns_of(network: Network, minibatch: Minibatch) -> int:
     names = {node.name.lower() for node in network.groups["feature"]}
     counts = [layout.columns for name, layout in minibatch.layouts.items() if name.lower() in names]
     return max(counts, default=minibatch.columns)
+
+
+def accumulating(node: Node) -> bool:
+    """Whether a node's value is that of the whole epoch so far."""
+    return any(child.operation == "EpochAccumulator" for child in depth_first([node]))
+
+
+def reset_accumulators(net: CntkNet) -> None:
+    """Begin an epoch: nodes that add up forget what they have seen."""
+    for node in net.network.nodes.values():
+        if node.operation == "EpochAccumulator":
+            for part in ("MEAN", "COUNT"):
+                held = net.scope.find(f"{node.name}@{part}")
+                if held is not None:
+                    held.set(np.zeros_like(held.numpy()))
 
 
 def _axis(node: Node) -> str:

@@ -73,7 +73,7 @@ def precompute(
             say(f"\t{node.name} = {node.operation}()\n")
     sources = list(dict.fromkeys(node.inputs[0] for node in nodes))
     moments = {source: _Moments() for source in sources}
-    program = net.program(sources, key="precompute")
+    program = net.program(sources)
     reader.start_minibatch_loop(size, 0, epoch_size)
     while (minibatch := reader.get_minibatch()) is not None:
         program.run(minibatch)

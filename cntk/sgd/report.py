@@ -47,16 +47,18 @@ class Total(NamedTuple):
 class Totals:
     """Running totals of several criteria, added in the precision of the network."""
 
-    def __init__(self, names: Sequence[str], dtype: np.dtype) -> None:
-        self.names = list(names)
+    def __init__(self, count: int, dtype: np.dtype) -> None:
         self._type = np.dtype(dtype).type
-        self._values = [self._type(0)] * len(self.names)
-        self._samples = [0] * len(self.names)
+        self._values = [self._type(0)] * count
+        self._samples = [0] * count
 
-    def add(self, values: Iterable[tuple[float, int]]) -> None:
-        """Add what a minibatch gives: values and their samples."""
-        for number, (value, samples) in enumerate(values):
-            if samples:
+    def add(self, found: Iterable[tuple[float, int]], kept: Sequence[bool]) -> None:
+        """Add what a minibatch gives: values and their samples. Nodes that are `kept` have added up
+        by themselves: their last value counts, as one sample."""
+        for number, (value, samples) in enumerate(found):
+            if kept[number]:
+                self._values[number], self._samples[number] = self._type(value), 1
+            elif samples:
                 self._values[number] = self._values[number] + self._type(value)
                 self._samples[number] += samples
 

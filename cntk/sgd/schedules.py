@@ -7,6 +7,8 @@ SetBatchNormalizationTimeConstants).
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..network.node import Node
 from ..runtime import CntkNet
 from .options import SgdOptions
@@ -40,6 +42,7 @@ class Schedules:
                 )
             for node in self._dropout:
                 node.attributes["dropoutRate"] = rate
+                self.net.scope.var(f"{node.name}@RATE").set(np.full(1, rate))
         if (constant, blend) != before[1:]:
             if constant != before[1]:
                 self.say(f"Setting batch normalization time constant to {general(constant)}.\n")
@@ -47,7 +50,9 @@ class Schedules:
                 self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
             if not self._norm:
                 self.say("WARNING: there is no batch normalization node.\n")
-            for node in self._norm:
-                node.attributes["normalizationTimeConstant"] = constant
-                node.attributes["blendTimeConstant"] = blend
-        self.net.forget()  # operators hold these numbers
+            for node in self._norm:  # what does not change stays as the network has it
+                if constant != before[1]:
+                    node.attributes["normalizationTimeConstant"] = constant
+                if blend != before[2]:
+                    node.attributes["blendTimeConstant"] = blend
+            self.net.forget()  # operators hold these numbers

@@ -51,7 +51,7 @@ class Updates:
         out.CopyFrom(desc)
         builder = _Builder(self, out)
         for node in self.parameters:
-            if builder.declared(grad_name(node.name)):
+            if builder.has(grad_name(node.name)):
                 builder.update(node, grad_name(node.name))
         return out
 
@@ -127,11 +127,14 @@ class _Builder:
         self.updates, self.options = updates, updates.options
         self.desc = desc
         self._declared = {var.name for var in desc.vars}
+        self._known = self._declared | {
+            name for op in desc.ops for slot in op.outputs for name in slot.vars
+        }
         self._declare(CONTROL, (3,), np.float64, INPUT)
 
-    def declared(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether the net has a variable."""
-        return name in self._declared
+        return name in self._known
 
     def _declare(self, name: str, shape: Sequence[int], dtype: Any, kind: Any) -> str:
         if name not in self._declared:
@@ -146,7 +149,7 @@ class _Builder:
     def update(self, node: Node, grad: str) -> None:
         """Clip, L2, learner, noise, L1, in this order."""
         options, name = self.options, node.name
-        rows = rows_name(grad) if self.declared(rows_name(grad)) else None
+        rows = rows_name(grad) if self.has(rows_name(grad)) else None
         penalty = 0.0 if node in self.updates.plain else 1.0
         if np.isfinite(options.clip):
             if rows:  # what is clipped is the gradient of a row, not a part of it

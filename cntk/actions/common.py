@@ -1,0 +1,126 @@
+"""What actions share: where they run, the network they work on, their readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...framework.backend import CPUPlace, GPUPlace, Place, gpu_present
+from ...framework.errors import FormatError
+from ..build import Seeds, build_section_network, builder_of
+from ..config.parameters import ConfigParameters
+from ..models.open_model import open_model
+from ..network.network import Network
+from ..readers.reader import DataReader, create_reader
+from ..runtime import CntkNet
+from ..sgd.report import Say, to_stderr
+
+
+@dataclass
+class Run:
+    """A run of commands.
+
+    Attributes:
+        seeds: numbers of the random parameters of all its networks.
+        say: takes the lines of the log.
+    """
+
+    seeds: Seeds = field(default_factory=Seeds)
+    say: Say = to_stderr
+
+
+def place_of(section: ConfigParameters) -> Place:
+    """Where `deviceId` says to run: -1 or "cpu", a GPU's number, "auto" for a GPU if there is one.
+
+    Raises:
+        FormatError: it says something else. DeviceError: there is no such GPU.
+    """
+    text = section.string("deviceId", "cpu").lower()
+    if text in ("-1", "cpu"):
+        return CPUPlace()
+    if text in ("auto", "gpu"):
+        return GPUPlace() if gpu_present() else CPUPlace()
+    if not text.isdecimal():
+        raise section["deviceId"].error(
+            f"deviceId is a number, 'cpu', 'gpu' or 'auto', not {text!r}"
+        )
+    place = GPUPlace(int(text))
+    place.xp  # noqa: B018  raises where there is no GPU
+    return place
+
+
+def precision_of(section: ConfigParameters) -> str:
+    """ "float" or "double".
+
+    Raises:
+        FormatError: `precision` says something else.
+    """
+    value = section.string("precision", "float").lower()
+    if value not in ("float", "double"):
+        raise section["precision"].error(
+            f'Invalid precision string: "{value}", must be "float" or "double"'
+        )
+    return value
+
+
+def build(run: Run, section: ConfigParameters) -> Network:
+    """The network of the builder that a section names, validated."""
+    built = build_section_network(section, run.seeds, say=run.say)
+    for warning in built.warnings:
+        run.say(f"WARNING: {warning}\n")
+    built.network.precision = precision_of(section)
+    return built.network
+
+
+def load(section: ConfigParameters, path: str | Path) -> Network:
+    """The network of a model file, validated."""
+    precision = precision_of(section)
+    network = open_model(path, precision).network
+    network.precision = precision
+    return network
+
+
+def build_or_load(run: Run, section: ConfigParameters) -> Network:
+    """The network that a builder describes, or else that of `modelPath`."""
+    if builder_of(section) is not None:
+        return build(run, section)
+    value = section["modelPath"]
+    try:
+        return load(section, str(value))
+    except FormatError as error:
+        if getattr(error, "location", None) is not None:
+            raise
+        raise value.error(str(error)) from None
+
+
+def net_of(section: ConfigParameters, network: Network) -> CntkNet:
+    """A network that runs on the device of a section."""
+    return CntkNet(network, place_of(section))
+
+
+def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str = "") -> DataReader:
+    """The reader of a section.
+
+    Args:
+        in_order: "always": sequences come in the order of the file; "default": unless the section
+            says how to randomise.
+    """
+    part = section.section(name)
+    if not part.has("traceLevel"):
+        part.insert("traceLevel", section.string("traceLevel", "0"))
+    if in_order == "always" or (in_order == "default" and not part.has("randomize")):
+        part.insert("randomize", "none")
+    return create_reader(part)
+
+
+def whole(size: int) -> int | None:
+    """The epoch size that a config means: 0 = all the data."""
+    return size or None
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, with the folders it needs."""
+    from ...framework.atomic import write_atomically
+
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.encode())

@@ -1,0 +1,69 @@
+"""Commands of a config, one after the other.
+
+Source: CNTK's `CNTK/CNTK.cpp` (DoCommands).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ...framework.errors import FormatError
+from ..config.commands import banner, commands
+from ..config.parameters import ConfigParameters
+from . import evaluate, models, outputs, plot, statistics, train, words
+from .common import Run, precision_of, write_text
+
+Action = Callable[[Run, ConfigParameters], Any]
+
+ACTIONS: dict[str, Action] = {
+    "train": train.train,
+    "trainRNN": train.train,
+    "adapt": train.adapt,
+    "test": evaluate.evaluate,
+    "eval": evaluate.evaluate,
+    "cv": evaluate.cross_validate,
+    "write": outputs.write,
+    "edit": models.edit,
+    "dumpNodes": models.dump_nodes,
+    "dumpNode": models.dump_nodes,
+    "dumpnode": models.dump_nodes,
+    "SVD": models.decompose,
+    "plot": plot.plot,
+    "topo": plot.plot,
+    "bnstat": statistics.batch_norm_statistics,
+    "createLabelMap": words.create_label_map,
+    "writeWordAndClass": words.write_word_and_class,
+}
+"""What each action does."""
+
+
+def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
+    """Run the commands of a config in order.
+
+    Raises:
+        OpscopeError: a command fails; what it was to write stays as it was.
+    """
+    run = run or Run()
+    listed = commands(config)
+    precision = precision_of(config)
+    run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
+    run.say(f'precision = "{precision}"\n')
+    for command in listed:
+        for action in command.actions:
+            run.say(banner(command.name, action))
+            function = ACTIONS.get(action)
+            if function is None:
+                raise FormatError(
+                    f"{command.name}: the action {action!r} is for models of other programs, "
+                    "which are not read here"
+                )
+            function(run, command.parameters)
+            run.say("\n")
+            if command.parameters.int("traceLevel", 0) > 0:
+                run.say(f'Action "{action}" complete.\n\n')
+    done = config.string("DoneFile", "")
+    if done:
+        write_text(Path(done), "Successfully finished\n")
+    run.say("COMPLETED.\n")

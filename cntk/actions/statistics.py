@@ -1,0 +1,63 @@
+"""The action bnstat: running statistics of batch normalisation computed anew.
+
+Source: CNTK's `SGDLib/PostComputingActions.cpp`.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from ...framework.context import OpContext
+from ...framework.errors import RunError
+from ..config.parameters import ConfigParameters
+from ..models.v1 import write_model
+from ..network.node import Node
+from ..runtime import CntkNet
+from ..sgd.evaluate import evaluation_nodes
+from .common import Run, build_or_load, net_of, reader_of
+
+
+def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
+    """Average the statistics of each node of batch normalisation over `itersPerNode` minibatches,
+    from the lowest node to the highest, and save the model as `newModelPath`.
+
+    Raises:
+        RunError: there are too few data.
+    """
+    network = build_or_load(run, section)
+    model = section.string("modelPath", "")
+    path = Path(section.string("newModelPath", "") or f"{model}.PBN")
+    rounds = section.int("itersPerNode", 30)
+    size = section.array("minibatchSize", "40960").ints()[0]
+    roots = evaluation_nodes(network, section.array("evalNodeNames", "").strings())
+    below = set(network.below(roots))
+    nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
+    net = net_of(section, network)
+    for node in nodes:
+        _set(node, -1.0, 0.0)  # an average of all samples
+        net.reset_statistics(node)
+    with reader_of(section) as reader:
+        reader.start_minibatch_loop(size, 0, len(nodes) * size * rounds)
+        for node in nodes:
+            run.say(f"Estimating Statistics --> {node.name}\n")
+            net.forget()  # operators hold the time constants
+            _average(net, node, reader, rounds)
+            _set(node, math.inf, math.inf)
+    net.store()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_model(network, path)
+
+
+def _set(node: Node, time: float, blend: float) -> None:
+    node.attributes["normalizationTimeConstant"] = time
+    node.attributes["blendTimeConstant"] = blend
+
+
+def _average(net: CntkNet, node: Node, reader, rounds: int) -> None:
+    program = net.program([node])
+    for _ in range(rounds):
+        minibatch = reader.get_minibatch()
+        if minibatch is None:
+            raise RunError("bnstat: the reader gives too few minibatches")
+        program.run(minibatch, OpContext(train=True, seed=0))

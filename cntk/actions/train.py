@@ -1,0 +1,153 @@
+"""The actions train, trainRNN and adapt.
+
+Source: CNTK's `ActionsLib/TrainActions.cpp`.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from ...framework.context import OpContext
+from ...framework.errors import VariableError
+from ..config.parameters import ConfigParameters
+from ..network.network import Network
+from ..network.node import Node
+from ..readers.data import Samples
+from ..readers.pack import Minibatch
+from ..runtime import CntkNet
+from ..sgd.files import ModelFiles
+from ..sgd.options import SgdOptions
+from ..sgd.trainer import Trainer
+from .common import Run, build, load, net_of, reader_of
+
+
+def train(run: Run, section: ConfigParameters, network: Network | None = None) -> CntkNet | None:
+    """Train a network; None where all epochs are done already.
+
+    `network` takes the place of the section's builder.
+
+    Raises:
+        OpscopeError: the config or the data are wrong, or a file cannot be read or written.
+    """
+    options, files = _sgd(section)
+    start = files.start(section.bool("makeMode", True))
+    if start == options.epochs:
+        run.say(f"Final model exists: {files.path}\nNo further training is necessary.\n")
+        return None
+    if start >= 0:
+        run.say(f"\nStarting from checkpoint. Loading network from '{files.model(start)}'.\n")
+        network = load(section, files.model(start))
+    else:
+        if section.int("traceLevel", 0) > 0:
+            run.say("\nCreating virgin network.\n")
+        network = network if network is not None else build(run, section)
+    return _train(run, section, network, options, files, start)
+
+
+def _sgd(section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
+    name = "optimizer" if "optimizer" in section else "SGD"
+    part = section.section(name)
+    options = SgdOptions.of(part)
+    return options, ModelFiles(Path(part.string("modelPath")), options.epochs)
+
+
+def _train(
+    run: Run,
+    section: ConfigParameters,
+    network: Network,
+    options: SgdOptions,
+    files: ModelFiles,
+    start: int,
+    reference: _Reference | None = None,
+) -> CntkNet:
+    with ExitStack() as stack:
+        net = net_of(section, network)
+        run.say(f"\nModel has {len(network)} nodes. Using {_device(net)}.\n")
+        reader = stack.enter_context(reader_of(section))
+        validation = None
+        if "cvReader" in section and section.string("cvReader", ""):
+            validation = stack.enter_context(reader_of(section, "cvReader"))
+        trainer = Trainer(
+            net,
+            options,
+            reader,
+            validation,
+            files,
+            start=start,
+            prepare=reference,
+            say=run.say,
+        )
+        trainer.train()
+    return net
+
+
+def _device(net: CntkNet) -> str:
+    place = net.scope.place
+    return "CPU" if place.kind == "cpu" else f"GPU {place.index}"
+
+
+# -- adaptation ----------------------------------------------------------------------------------
+
+
+class _Reference:
+    """Mixes the labels of a minibatch with what a reference model gives: a penalty on the
+    Kullback-Leibler divergence from it.
+
+    Source: Yu, Yao, Su, Li and Seide, "KL-divergence regularized deep neural network adaptation",
+    ICASSP 2013.
+    """
+
+    def __init__(self, net: CntkNet, node: Node, label: str, weight: float) -> None:
+        self.net, self.node, self.label, self.weight = net, node, label, weight
+
+    def __call__(self, minibatch: Minibatch) -> None:
+        program = self.net.program([self.node])
+        program.run(minibatch, OpContext(train=False))
+        output = program.value(self.node).data
+        rows = output.reshape(len(output), -1)
+        labels = minibatch.streams[self.label]
+        mixed = self.weight * rows + (1 - self.weight) * labels.dense(rows.shape[1])
+        streams = dict(minibatch.streams)
+        streams[self.label] = Samples(labels.begin, mixed.astype(rows.dtype))
+        minibatch.streams = streams
+
+
+def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
+    """Train a model on, held near to where it began if `adaptationRegType` is KL.
+
+    Raises:
+        VariableError: `refNodeName` is missing, or there are no labels.
+        OpscopeError: as for `train`.
+    """
+    options, files = _sgd(section)
+    original = section.string("origModelFileName", "")
+    start = files.start(section.bool("makeMode", True))
+    if start == options.epochs:
+        run.say("No further training is necessary.\n")
+        return None
+    if start >= 0:
+        path: Path | str = files.model(start)
+        run.say(f"Starting from checkpoint. Loading network from '{path}'.\n")
+    else:
+        path = original
+        run.say(f"Load Network From the original model file {path}.\n")
+    network = load(section, path)
+    reference = None
+    if options.adaptation > 0:
+        reference = _reference(run, section, original, options.adaptation)
+    return _train(run, section, network, options, files, start, reference)
+
+
+def _reference(run: Run, section: ConfigParameters, path: str, weight: float) -> _Reference:
+    run.say(f"Load reference Network From the original model file {path}.\n")
+    name = section.string("refNodeName", "")
+    if not name:
+        raise VariableError(
+            "refNodeName does not exist and is needed when adaptationRegType is KL."
+        )
+    network = load(section, path)
+    labels = network.groups["label"]
+    if not labels:
+        raise VariableError(f"{path}: the network has no label node")
+    return _Reference(net_of(section, network), network.find(name), labels[0].name, weight)

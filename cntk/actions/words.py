@@ -1,0 +1,192 @@
+"""The actions writeWordAndClass and createLabelMap: vocabularies made from data.
+
+Source: CNTK's `ActionsLib/OtherActions.cpp`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...framework.errors import FormatError
+from ..config.parameters import ConfigParameters
+from ..readers.reader import create_reader
+from ..sgd.report import general
+from ..text import located
+from .common import Run, write_text
+
+
+def write_word_and_class(run: Run, section: ConfigParameters) -> None:
+    """Write the vocabulary of a text, by falling frequency, and a class for each word: classes have
+    about the same share of the square roots of frequencies.
+
+    Source of the classes: Mikolov et al., "Extensions of recurrent neural network language model",
+    ICASSP 2011.
+
+    Raises:
+        FormatError: a parameter is missing, or the text cannot be read or has no words left.
+    """
+    size, classes = section.int("vocabSize"), section.int("nbrClass", 0)
+    source = section.string("inputFile")
+    begin, end = section.string("beginSequence", ""), section.string("endSequence", "")
+    if not begin or not end:
+        raise located(
+            FormatError,
+            "Please specify parameters 'beginSequence' and 'endSequence'.",
+            section.text.locate(),
+        )
+    outputs = {
+        "Mapping file      ": section.string("outputMappingFile", ""),
+        "Vocabulary file   ": section.string("outputVocabFile"),
+    }
+    if classes > 0:
+        outputs["Word-to-class map "] = section.string("outputWord2Cls")
+        outputs["Class-to-index map"] = section.string("outputCls2Index")
+    for label, path in outputs.items():
+        if path:
+            run.say(f"{label} --> {path}\n")
+    mapping, vocabulary, *maps = outputs.values()
+    if section.bool("makeMode", True) and _up_to_date([vocabulary, *maps], source):
+        run.say("All output files up to date.\n")
+        return
+    run.say(f"Reading input file inputFile: {source}\n")
+    counts = count_words(source, begin, end)
+    run.say(f"Vocabulary size {len(counts)}.\n")
+    size = _limit(run, counts, size, section.int("cutoff", 1))
+    if classes > 0:
+        kept = most_frequent(counts, size, section.string("unk", "<unk>"))
+        numbers = class_numbers([count for _, count in kept], classes)
+    else:
+        kept = sorted(counts.items())
+        numbers = [0] * len(kept)
+    if mapping:
+        write_text(mapping, "".join(f"{word}\n" for word, _ in kept))
+    lines = [
+        f"     {index}\t     {general(count, 6)}\t{word}\t{number}\n"
+        for index, ((word, count), number) in enumerate(zip(kept, numbers, strict=True))
+    ]
+    write_text(vocabulary, "".join(lines))
+    run.say(f"Created vocabulary file with {len(counts)} entries.\n")
+    if maps:
+        firsts = [numbers.index(n) if n in numbers else 0 for n in range(classes)]
+        write_text(maps[0], "".join(f"{number}\n" for number in numbers))
+        write_text(maps[1], "".join(f"{first}\n" for first in firsts))
+
+
+def count_words(path: str, begin: str, end: str) -> Counter[str]:
+    """How often each word occurs; lines get `begin` and `end` where they lack them.
+
+    Raises:
+        FormatError: the file cannot be read.
+    """
+    counts: Counter[str] = Counter()
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                line = line.strip(" \n")
+                line = line if f"{begin} " in line else f"{begin} {line}"
+                line = line if f" {end}" in line else f"{line} {end}"
+                words = line.split()
+                counts.update(words[1:] if begin == end else words)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
+    return counts
+
+
+def _limit(run: Run, counts: Counter[str], size: int, cutoff: int) -> int:
+    frequent = sum(count > cutoff for count in counts.values()) if cutoff > 0 else len(counts)
+    if frequent <= 0:
+        raise FormatError(f"No word remained after cutoff with threshold {cutoff}.")
+    if size > frequent:
+        run.say(
+            "Warning: actual vocabulary size is less than required.\n"
+            f"\t\tRequired vocabulary size:{size}\n"
+            f"\t\tActual vocabulary size:{len(counts)}\n"
+            f"\t\tActual vocabulary size after cutoff:{frequent}\n"
+            f"\t\tWe will change to actual vocabulary size: {frequent}\n"
+        )
+        size = frequent
+    return size
+
+
+def most_frequent(counts: Counter[str], size: int, unknown: str) -> list[tuple[str, int]]:
+    """The `size` - 1 most frequent words and `unknown`, which counts all others."""
+    ranked = counts.most_common()
+    room = size - 1
+    if unknown in (word for word, _ in ranked[:size]):
+        room += 1
+    kept = dict(ranked[:room])
+    kept[unknown] = kept.get(unknown, 0) + sum(count for _, count in ranked[room:])
+    return sorted(kept.items(), key=lambda item: -item[1])
+
+
+def class_numbers(counts: Iterable[float], classes: int) -> list[int]:
+    """The class of each word of a list by falling frequency."""
+    roots = [math.sqrt(count) for count in counts]
+    total, done, number, found = sum(roots), 0.0, 0, []
+    for root in roots:
+        done = min(done + root / total, 1.0)
+        if done > (number + 1) / classes and number < classes:
+            number += 1
+        found.append(number)
+    return found
+
+
+def _up_to_date(paths: Iterable[str], source: str) -> bool:
+    try:
+        newest = Path(source).stat().st_mtime_ns
+        return all(Path(path).stat().st_mtime_ns >= newest for path in paths)
+    except OSError:
+        return False
+
+
+def create_label_map(run: Run, section: ConfigParameters) -> None:
+    """Write the labels that a reader finds in its data, one a line, as `labelMappingFile`.
+
+    The reader is that of the section which `section` names.
+
+    Raises:
+        FormatError: there is no such section, no file name, or the reader finds no labels.
+    """
+    other = section.section(section.string("section"))
+    part = other.section("reader")
+    part.insert("allowMapCreation", "true")
+    files = _mapping_files(part)
+    if not files:
+        raise located(
+            FormatError, "CreateLabelMap: No labelMappingFile defined", part.text.locate()
+        )
+    for stream, path in files.items():
+        if Path(path).exists():
+            run.say(
+                f"CreateLabelMap: the label mapping file '{path}' already exists, no work to do.\n"
+            )
+            return
+        run.say(f"CreateLabelMap: Creating the mapping file '{path}' \n")
+        count = 0
+        with create_reader(part) as reader:
+            reader.start_minibatch_loop(section.int("minibatchSize", 2048), 0)
+            while (minibatch := reader.get_minibatch()) is not None:
+                count += minibatch.samples
+            labels = reader.label_mapping(stream)
+        if not labels:
+            raise FormatError(f"CreateLabelMap: the reader finds no labels of {stream!r}")
+        if not Path(path).exists():  # some readers write it themselves
+            write_text(path, "".join(f"{labels[number]}\n" for number in sorted(labels)))
+        if section.int("traceLevel", 0) > 0:
+            run.say(f"\nread {count} labels and produced {path}\n")
+
+
+def _mapping_files(part: ConfigParameters) -> dict[str, str]:
+    """The label sections of a reader, and the files of their mappings."""
+    found = {}
+    for name in part:
+        if part.given(name) and part.raw(name).string.startswith("["):
+            inner = part.section(name)
+            if inner.has("labelMappingFile"):
+                found[name] = inner.string("labelMappingFile")
+            elif inner.has("labelDim") and part.has("labelMappingFile"):
+                found[name] = part.string("labelMappingFile")
+    return found
