@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     criteria,
     delays,
     elementwise,
+    images,
     linear,
     parameters,
     reshaping,

@@ -6,6 +6,8 @@ from . import (  # noqa: F401
     elementwise,
     learners,
     noise,
+    normalize,
     sequences,
     sparse,
+    windows,
 )

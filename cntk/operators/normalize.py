@@ -1,0 +1,170 @@
+"""Batch normalisation with CNTK's running statistics.
+
+Source: CNTK's `ComputationNetworkLib/TrainingNodes.h` (the factors) and
+`Math/CntkBatchNormalization.cuh` (what is blended: the running mean and inverse deviation).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs, count
+from ...operators._calls import Call, copying, in_order
+
+batch_norm = operator(
+    "cntk.batch_norm",
+    doc=(
+        "Batch normalisation: out = scale * (x - m) * s + bias for each of C features, where m and"
+        " s are mean and inverse standard deviation of this minibatch, blended with the running"
+        " ones while training (weight blend / (blend + samples)), and the running ones otherwise."
+        " The running mean and (unbiased) variance move towards those of the minibatch with weight"
+        " 1 - exp(-samples / time). The first minibatch counts alone. Time constants: 0 forgets at"
+        " once, infinity freezes, a negative `time` averages over all samples seen."
+    ),
+    inputs=[
+        Slot("x", "[N, C] or [N, C, positions]"),
+        Slot("scale", "[C]"),
+        Slot("bias", "[C]", not_in_gradient=True),
+        Slot("mean", "running mean, C elements in any shape", not_in_gradient=True),
+        Slot("variance", "running variance, as mean", not_in_gradient=True),
+        Slot("seen", "samples seen, float64 [1]", not_in_gradient=True),
+        Slot("time", "time constant of the running statistics, float64 [1]", not_in_gradient=True),
+        Slot("blend", "time constant of blending, float64 [1]", not_in_gradient=True),
+    ],
+    outputs=[
+        Slot("out", "shape of x", not_in_gradient=True),
+        Slot("mean_out", "the variable of mean", inplace="mean", not_in_gradient=True),
+        Slot("variance_out", "that of variance", inplace="variance", not_in_gradient=True),
+        Slot("seen_out", "that of seen", inplace="seen", not_in_gradient=True),
+        Slot("used_mean", "m, [C]", intermediate=True),
+        Slot("used_scale", "s, [C]", intermediate=True),
+        Slot("own_weight", "weight of this minibatch in m and s, float64 [1]", intermediate=True),
+    ],
+    attrs=[AttrSpec("epsilon", "float", "added to variances", 1e-5, 0.0)],
+    source="CNTK: BatchNormalizationNode",
+)
+
+_DOUBLE = np.dtype(np.float64)
+
+
+@batch_norm.shape_rule
+def _(s: ShapeArgs) -> None:
+    x, dtype = s.rank("x", 2, 3), s.floats("x", "scale", "bias", "mean", "variance")
+    held = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
+    features = s.same("features", x[1], *held, count(s["variance"]))
+    s.set("out", (x, dtype))
+    for slot in ("mean", "variance"):
+        s.set(f"{slot}_out", (s[slot], dtype))
+    for slot in ("used_mean", "used_scale"):
+        s.set(slot, ((features,), dtype))
+    s.set("seen_out", ((1,), _DOUBLE))
+    s.set("own_weight", ((1,), _DOUBLE))
+
+
+def _factors(seen: float, samples: int, time: float, blend: float) -> tuple[float, float]:
+    """Weight of this minibatch in the running statistics, and of those in what is used."""
+    if seen == 0:
+        return 1.0, 0.0
+    if time < 0:
+        moving = samples / (samples + seen)
+    elif time == 0:
+        moving = 1.0
+    else:
+        moving = 0.0 if math.isinf(time) else 1 - math.exp(-samples / time)
+    return moving, 1.0 if math.isinf(blend) else blend / (blend + samples) if blend > 0 else 0.0
+
+
+def _axes(x: Any) -> tuple[int, ...]:
+    return (0, 2) if x.ndim == 3 else (0,)
+
+
+def _spread(vector: Any, like: Any) -> Any:
+    """A vector of features, as it goes with x."""
+    return vector[:, None] if like.ndim == 3 else vector
+
+
+@batch_norm.kernel
+def _(k: Any) -> Call:
+    xp, x, out = k.xp, k["x"], k["out"]
+    load = [copying(xp, k[slot], k[f"{slot}_out"]) for slot in ("mean", "variance", "seen")]
+    mean, variance = k["mean_out"].reshape(-1), k["variance_out"].reshape(-1)
+    seen, features = k["seen_out"], mean.shape
+    used_mean, used_scale = (
+        k.scratch(features, x.dtype) if k.get(slot) is None else k[slot]
+        for slot in ("used_mean", "used_scale")
+    )
+    own_weight = k.get("own_weight")
+    scale, bias = _spread(k["scale"], x), _spread(k["bias"], x)
+    time, blend, epsilon = k["time"], k["blend"], x.dtype.type(k.attrs["epsilon"])
+    training, axes = k.train and bool(len(x)), _axes(x)
+    samples = x.size // max(len(mean), 1)
+
+    def statistics() -> None:
+        moving, blended = _factors(float(seen[0]), len(x), float(time[0]), float(blend[0]))
+        if moving == 0 and blended == 1:
+            frozen()
+            return
+        seen[0] += len(x)
+        own_mean = x.mean(axes)
+        spread = xp.square(x - _spread(own_mean, x)).sum(axes)
+        mean[...] = moving * own_mean + (1 - moving) * mean
+        unbiased = spread / (samples - 1) if samples > 1 else 0 * spread
+        variance[...] = moving * unbiased + (1 - moving) * variance
+        used_mean[...] = blended * mean + (1 - blended) * own_mean
+        used_scale[...] = (1 - blended) / xp.sqrt(spread / samples + epsilon)
+        if blended:
+            xp.add(used_scale, blended / xp.sqrt(variance + epsilon), used_scale)
+        if own_weight is not None:
+            own_weight[0] = 1 - blended
+
+    def frozen() -> None:
+        xp.copyto(used_mean, mean)
+        xp.add(variance, epsilon, used_scale)
+        xp.sqrt(used_scale, used_scale)
+        xp.reciprocal(used_scale, used_scale)
+        if own_weight is not None:
+            own_weight[0] = 0
+
+    def normalise() -> None:
+        xp.subtract(x, _spread(used_mean, x), out)
+        xp.multiply(out, _spread(used_scale, x), out)
+        xp.multiply(out, scale, out)
+        xp.add(out, bias, out)
+
+    return in_order(*load, statistics if training else frozen, normalise)
+
+
+@batch_norm.backward("x", "scale", "bias")
+def _(k: Any) -> Call:
+    """As CNTK's: what passes through the statistics of the minibatch counts with its weight."""
+    xp, x, grad = k.xp, k["x"], k["out_grad"]
+    used_mean, used_scale = _spread(k["used_mean"], x), _spread(k["used_scale"], x)
+    scale, own_weight = _spread(k["scale"], x), k["own_weight"]
+    x_grad, scale_grad, bias_grad = k.get("x_grad"), k.get("scale_grad"), k.get("bias_grad")
+    hat, work = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
+    axes, samples = _axes(x), x.size // max(len(k["used_mean"]), 1)
+
+    def run() -> None:
+        xp.subtract(x, used_mean, hat)
+        xp.multiply(hat, used_scale, hat)
+        by_bias = grad.sum(axes)
+        by_scale = xp.multiply(grad, hat, work).sum(axes)
+        if scale_grad is not None:
+            scale_grad[...] = by_scale
+        if bias_grad is not None:
+            bias_grad[...] = by_bias
+        if x_grad is None or not samples:
+            return
+        weight = float(own_weight[0]) / samples
+        xp.multiply(hat, _spread(by_scale, x), hat)
+        xp.add(hat, _spread(by_bias, x), hat)
+        xp.multiply(hat, x.dtype.type(weight), hat)
+        xp.subtract(grad, hat, x_grad)
+        xp.multiply(x_grad, used_scale, x_grad)
+        xp.multiply(x_grad, scale, x_grad)
+
+    return run

@@ -1,0 +1,303 @@
+"""Windows that slide over tensors of any rank: what convolutions and poolings are made of.
+
+A window's elements are given by a table: for each window the numbers of its elements in the
+flattened sample, -1 for padding. Source: CNTK's `Math/ConvolveGeometry.h`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.rows import rows_of
+from ...framework.shape import ShapeArgs
+from ...operators._calls import Call, in_order, nothing
+
+WINDOW = (
+    AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),
+    AttrSpec("kernel", "ints", "those of a window", minimum=1),
+    AttrSpec("stride", "ints", "steps between windows", minimum=1),
+    AttrSpec("lower", "ints", "elements of padding before the first"),
+    AttrSpec("counts", "ints", "number of windows along each axis", minimum=1),
+)
+
+
+def table(attrs: dict[str, Any]) -> np.ndarray:
+    """Numbers of elements [windows, elements of a window], int64; -1: padding."""
+    shape = attrs["shape"]
+    found = np.zeros((1, 1), np.int64)
+    for size, kernel, stride, lower, count in zip(
+        *(attrs[name] for name in ("shape", "kernel", "stride", "lower", "counts")), strict=True
+    ):
+        place = np.arange(count)[:, None] * stride - lower + np.arange(kernel)
+        place[(place < 0) | (place >= size)] = -1
+        windows, elements = found.shape
+        both = found[:, None, :, None] * size + place[None, :, None, :]
+        both[(found[:, None, :, None] < 0) | (place[None, :, None, :] < 0)] = -1
+        found = both.reshape(windows * count, elements * kernel)
+    assert len(shape) > 0
+    return found
+
+
+def _counts(attrs: dict[str, Any]) -> tuple[int, int, int]:
+    """Elements of a tensor, windows, elements of a window."""
+    return tuple(int(np.prod(attrs[name])) for name in ("shape", "counts", "kernel"))
+
+
+class _Gather:
+    """Elements of windows from tensors, and back, in calls that hold no temporary."""
+
+    def __init__(self, k: Any) -> None:
+        self.xp = k.xp
+        index = table(k.attrs)
+        self.index = k.xp.asarray(np.maximum(index, 0).reshape(-1))
+        padding = np.flatnonzero(index.reshape(-1) < 0)
+        self.padding = k.xp.asarray(padding) if len(padding) else None
+        self.shape = index.shape
+        held = index.reshape(-1)
+        kept = np.flatnonzero(held >= 0)
+        order = kept[np.argsort(held[kept], kind="stable")]
+        size = int(np.prod(k.attrs["shape"]))
+        times = np.bincount(held[kept], minlength=size)
+        self._rounds = []
+        begins = np.cumsum(times) - times
+        for turn in range(int(times.max(initial=0))):
+            some = np.flatnonzero(times > turn)
+            self._rounds.append((k.xp.asarray(some), k.xp.asarray(order[begins[some] + turn])))
+
+    def take(self, x: Any, out: Any, fill: float) -> None:
+        """out [N, windows * elements] from x [N, size]."""
+        self.xp.take(x, self.index, 1, out, **self._mode())
+        if self.padding is not None:
+            out[:, self.padding] = fill
+
+    def _mode(self) -> dict[str, str]:
+        return {"mode": "clip"} if self.xp is np else {}
+
+    def add(self, x: Any, out: Any) -> None:
+        """out [N, size]: the sum of the elements of x [N, windows * elements] for each place."""
+        out.fill(0)
+        for places, elements in self._rounds:
+            out[:, places] += x[:, elements]
+
+
+unfold = operator(
+    "cntk.unfold",
+    doc="The elements of all windows of each sample: [N, size] -> [N, windows, elements].",
+    inputs=[Slot("x", "tensors, flattened, [N, size]", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, windows, elements]", not_in_gradient=True)],
+    attrs=[*WINDOW, AttrSpec("fill", "float", "what stands for padding", 0.0)],
+    source="CNTK: Source/Math/ConvolveGeometry.h",
+    rows=rows_of("x"),
+)
+
+
+@unfold.shape_rule
+def _(s: ShapeArgs) -> None:
+    size, windows, elements = _counts(s.attrs)
+    rows, width = s.rank("x", 2)
+    s.same("columns of x and elements of shape", width, size)
+    s.set("out", ((rows, windows, elements), s.dtype("x")))
+
+
+@unfold.kernel
+def _(k: Any) -> Call:
+    out = k["out"]
+    if not out.size:
+        return nothing
+    flat = out.reshape(len(out), -1)
+    return partial(_Gather(k).take, k["x"], flat, k.attrs["fill"])
+
+
+@unfold.backward("x")
+def _(k: Any) -> Call:
+    grad = k["out_grad"]
+    if not grad.size:
+        return nothing
+    return partial(_Gather(k).add, grad.reshape(len(grad), -1), k["x_grad"])
+
+
+fold = operator(
+    "cntk.fold",
+    doc=(
+        "The transpose of `cntk.unfold`: elements of windows added up where they lie, [N, windows,"
+        " elements] -> [N, size]; what lies in the padding is lost."
+    ),
+    inputs=[Slot("x", "[N, windows, elements]", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, size]", not_in_gradient=True)],
+    attrs=WINDOW,
+    source="CNTK: Source/Math/ConvolveGeometry.h",
+    rows=rows_of("x"),
+)
+
+
+@fold.shape_rule
+def _(s: ShapeArgs) -> None:
+    size, windows, elements = _counts(s.attrs)
+    shape = s.same_shape("x and its windows", s.rank("x", 3), (-1, windows, elements))
+    s.set("out", ((shape[0], size), s.dtype("x")))
+
+
+@fold.kernel
+def _(k: Any) -> Call:
+    x = k["x"]
+    if not x.size:
+        return nothing
+    return partial(_Gather(k).add, x.reshape(len(x), -1), k["out"])
+
+
+@fold.backward("x")
+def _(k: Any) -> Call:
+    x_grad = k["x_grad"]
+    if not x_grad.size:
+        return nothing
+    return partial(_Gather(k).take, k["out_grad"], x_grad.reshape(len(x_grad), -1), 0)
+
+
+max_unpool = operator(
+    "cntk.max_unpool",
+    doc=(
+        "Max pooling undone: each element of x is put where the largest element (the first of"
+        " several) of its window of `pooled` stands; zeros elsewhere. Where windows overlap the"
+        " last one counts."
+    ),
+    inputs=[
+        Slot("x", "[N, windows]", not_in_gradient=True),
+        Slot("pooled", "what was pooled, [N, size]"),
+    ],
+    outputs=[Slot("out", "[N, size]", not_in_gradient=True)],
+    attrs=WINDOW,
+    source="CNTK: MaxUnpooling, Source/Math/CPUMatrix.cpp",
+)
+
+
+@max_unpool.shape_rule
+def _(s: ShapeArgs) -> None:
+    size, windows, _ = _counts(s.attrs)
+    s.same("columns of x and windows", s.rank("x", 2)[1], windows)
+    s.same("columns of pooled and elements of shape", s.rank("pooled", 2)[1], size)
+    s.set("out", (s["pooled"], s.floats("x", "pooled")))
+
+
+def _largest(k: Any) -> Any:
+    """A function that gives, for each row and window, the number of the largest element."""
+    xp, pooled = k.xp, k["pooled"]
+    index = xp.asarray(table(k.attrs))
+    windows = xp.arange(len(index))
+
+    def find() -> Any:
+        held = xp.where(index >= 0, pooled[:, xp.maximum(index, 0)], -xp.inf)
+        return index[windows, held.argmax(2)]
+
+    return find
+
+
+@max_unpool.kernel
+def _(k: Any) -> Call:
+    x, out = k["x"], k["out"]
+    if not x.size:
+        return partial(out.fill, 0)
+    find, rows = _largest(k), k.xp.arange(len(x))[:, None]
+
+    def put() -> None:
+        out[rows, find()] = x
+
+    return in_order(partial(out.fill, 0), put)
+
+
+@max_unpool.backward("x")
+def _(k: Any) -> Call:
+    x_grad, grad = k["x_grad"], k["out_grad"]
+    if not x_grad.size:
+        return nothing
+    find, rows = _largest(k), k.xp.arange(len(grad))[:, None]
+
+    def take() -> None:
+        k.xp.copyto(x_grad, grad[rows, find()])
+
+    return take
+
+
+region_pool = operator(
+    "cntk.region_pool",
+    doc=(
+        "Max pooling of regions of images: each region is cut into `rows` x `cols` parts, and each"
+        " part's largest element taken, 0 where it is empty. A region is (x, y, width, height) as"
+        " fractions of the image."
+    ),
+    inputs=[Slot("x", "[N, C, H, W]"), Slot("regions", "[N, R, 4]")],
+    outputs=[
+        Slot("out", "[N, R, C, rows, cols]", not_in_gradient=True),
+        Slot("where", "place of each largest element in its image, -1: none", intermediate=True),
+    ],
+    attrs=[
+        AttrSpec("rows", "int", "parts from top to bottom", minimum=1),
+        AttrSpec("cols", "int", "parts from left to right", minimum=1),
+    ],
+    source="CNTK: ROIPooling, Source/Math/CPUMatrix.cpp",
+)
+
+
+@region_pool.shape_rule
+def _(s: ShapeArgs) -> None:
+    x, regions = s.rank("x", 4), s.rank("regions", 3)
+    rows = s.same("rows of x and regions", x[0], regions[0])
+    shape = (rows, regions[1], x[1], s.attrs["rows"], s.attrs["cols"])
+    s.set("out", (shape, s.floats("x", "regions")))
+    s.set("where", (shape, np.int64))
+
+
+def _bounds(first: np.ndarray, length: np.ndarray, parts: int, size: int) -> np.ndarray:
+    """Where parts of regions begin and end: [regions, parts, 2]."""
+    begin = np.round(first * size)
+    step = np.maximum(np.round(length * size), 1)[:, None] / parts
+    number = np.arange(parts)
+    ends = np.stack([np.floor(number * step), np.ceil((number + 1) * step)], -1)
+    return np.clip(ends + begin[:, None, None], 0, size).astype(np.int64)
+
+
+@region_pool.kernel
+def _(k: Any) -> Call:
+    x, regions, out = k["x"], k["regions"], k["out"]
+    where = k.get("where")
+    if where is None:
+        where = k.scratch(out.shape, np.int64)
+    height, width = x.shape[2:]
+    rows, cols = k.attrs["rows"], k.attrs["cols"]
+
+    def run() -> None:
+        held = regions.get() if hasattr(regions, "get") else regions
+        out.fill(0)
+        where.fill(-1)
+        for image in range(len(x)):
+            across = _bounds(held[image, :, 0], held[image, :, 2], cols, width)
+            down = _bounds(held[image, :, 1], held[image, :, 3], rows, height)
+            for region, row, col in np.ndindex(len(across), rows, cols):
+                (top, bottom), (left, right) = down[region, row], across[region, col]
+                if top >= bottom or left >= right:
+                    continue
+                part = x[image, :, top:bottom, left:right].reshape(x.shape[1], -1)
+                best = part.argmax(1)
+                y, across_part = best // (right - left), best % (right - left)
+                out[image, region, :, row, col] = part.max(1)
+                where[image, region, :, row, col] = (top + y) * width + left + across_part
+
+    return run
+
+
+@region_pool.backward("x")
+def _(k: Any) -> Call:
+    xp, where, grad, x_grad = k.xp, k["where"], k["out_grad"], k["x_grad"]
+    flat = x_grad.reshape(*x_grad.shape[:2], -1)
+    image = xp.arange(len(where)).reshape(-1, 1, 1, 1, 1)
+    channel = xp.arange(x_grad.shape[1]).reshape(1, 1, -1, 1, 1)
+
+    def run() -> None:
+        x_grad.fill(0)
+        held = xp.where(where >= 0, grad, 0)
+        xp.add.at(flat, (image, channel, xp.maximum(where, 0)), held)
+
+    return run
