@@ -307,7 +307,12 @@ class CntkNet:
         return node if isinstance(node, Node) else self.network.find(node)
 
     def _make(
-        self, wanted: list[Node], target: Node | None, extend: Pass | None, carried: bool
+        self,
+        wanted: list[Node],
+        target: Node | None,
+        extend: Pass | None,
+        carried: bool,
+        scope: Scope | None = None,
     ) -> Program:
         lowered = lower(self.network, wanted, self.dtype, carried=carried)
         for name, (shape, dtype, value) in lowered.states.items():
@@ -325,11 +330,13 @@ class CntkNet:
         keep = {lowered.values[node] for node in wanted} | set(gradients.values())
         keep |= set(map(rows_name, gradients.values()))
         keep.update(lowered.values[delayed.node.inputs[0]] for delayed in lowered.delays)
+        # In scopes of their own, as they may feed the same inputs in another form.
         conditions = {
-            node: self.program(node.inputs[:1], carried=carried) for node in lowered.conditions
+            node: self._make(node.inputs[:1], None, None, carried, self.scope.new_scope())
+            for node in lowered.conditions
         }
         net = PlainNet(desc)
-        return Program(self.scope, lowered, net, gradients, frozenset(keep), conditions)
+        return Program(scope or self.scope, lowered, net, gradients, frozenset(keep), conditions)
 
     def _context(self, train: bool) -> OpContext:
         return self.context.derive(train=train, keep=None)
