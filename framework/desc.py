@@ -46,6 +46,7 @@ ATTR_FIELDS = {
     "dtype": "dtype",
 }
 _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
+_SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = frozenset({"ints", "floats", "strings", "bools"})
 _MAX_TENSOR_BYTES = 1 << 30
 
@@ -53,7 +54,16 @@ _MAX_TENSOR_BYTES = 1 << 30
 def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
     """A Python value as an `Attr`; without `type_name` the field follows the value's own type."""
     attr = pb.Attr()
-    field = ATTR_FIELDS[type_name] if type_name else _guess_field(value)
+    _encode(attr, value, type_name)
+    return attr
+
+
+def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
+    """Fill an `Attr` that holds nothing."""
+    if type_name:
+        field = ATTR_FIELDS[type_name]
+    else:
+        field = _SCALAR_FIELDS.get(type(value)) or _guess_field(value)
     try:
         if field in _LIST_FIELDS:
             getattr(attr, field).SetInParent()
@@ -71,7 +81,6 @@ def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
             setattr(attr, field, value)
     except (TypeError, ValueError) as error:
         raise AttributeTypeError(f"{value!r} is no {_FIELD_TYPES[field]}: {error}") from None
-    return attr
 
 
 def _guess_field(value: Any) -> str:
@@ -151,18 +160,28 @@ def make_op(
     source: pb.SourceLocation | None = None,
 ) -> pb.OpDesc:
     """An OpDesc from plain Python values. Slots without variables are left out."""
-    op = pb.OpDesc(type=op_type, role=role, device=device)
-    for slots, given in ((op.inputs, inputs), (op.outputs, outputs)):
-        for slot, names in given.items():
-            listed = as_names(names)
-            if listed:
-                slots.add(name=slot, vars=listed)
-    for name, value in (attrs or {}).items():
-        if value is not None:
-            op.attrs[name].CopyFrom(value if isinstance(value, pb.Attr) else encode_attr(value))
+    op = pb.OpDesc(
+        type=op_type, role=role, device=device, inputs=_slots(inputs), outputs=_slots(outputs)
+    )
+    if attrs:
+        encoded = op.attrs
+        for name, value in attrs.items():
+            if isinstance(value, pb.Attr):
+                encoded[name].CopyFrom(value)
+            elif value is not None:
+                _encode(encoded[name], value)
     if source is not None:
         op.source.CopyFrom(source)
     return op
+
+
+def _slots(given: SlotMap) -> list[dict[str, Any]]:
+    """The fields of the slots that hold something."""
+    return [
+        {"name": slot, "vars": listed}
+        for slot, names in given.items()
+        if (listed := [names] if isinstance(names, str) else list(names))
+    ]
 
 
 def make_var(
@@ -176,11 +195,11 @@ def make_var(
     **fields: Any,
 ) -> pb.VarDesc:
     """A VarDesc; `shape` None means that even the rank is unknown, -1 an unknown dimension."""
-    var = pb.VarDesc(name=name, kind=kind, **fields)
     if dtype is not None:
-        var.dtype = to_pb(dtype)
+        fields["dtype"] = to_pb(dtype)
     if shape is not None:
-        set_shape(var, shape)
+        fields["dims"], fields["has_dims"] = [int(dim) for dim in shape], True
+    var = pb.VarDesc(name=name, kind=kind, **fields)
     if initializer is not None:
         var.initializer.CopyFrom(initializer)
     if source is not None:

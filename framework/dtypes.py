@@ -9,6 +9,7 @@ from .errors import ShapeError, nearest
 
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 _TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
+_BY_NAME = {name: np.dtype(name) for name in _NAMES}
 _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
 
@@ -19,6 +20,8 @@ def to_dtype(value: object) -> np.dtype:
     Raises:
         ShapeError: `value` names no dtype that a net can hold.
     """
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _FROM_PB:
             return _FROM_PB[value]

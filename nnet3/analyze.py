@@ -109,10 +109,10 @@ _FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
 }
 
 
-def _setting(command: Command, pairs: Accesses) -> Accesses:
-    """As components set their results, whatever their properties say, and rows that nothing is
-    copied to are set to 0: so it is in lowered computations."""
-    if command.type in _SETTING and pairs and pairs[-1][1] == READ_WRITE:
+def _setting(pairs: Accesses) -> Accesses:
+    """The accesses of a command in `_SETTING` once lowered: components set their results, whatever
+    their properties say, and rows that nothing is copied to are set to 0."""
+    if pairs and pairs[-1][1] == READ_WRITE:
         return [*pairs[:-1], (pairs[-1][0], WRITE)]
     return pairs
 
@@ -142,9 +142,11 @@ class Analysis:
         nodes, of_matrix = computation.topology.nodes, self.of_matrix
         matrix_of = [s.matrix for s in computation.submatrices]
         for number, command in enumerate(computation.commands):
-            pairs = accesses(command, nodes)
-            if sets:
-                pairs = _setting(command, pairs)
+            pairs = command.accesses
+            if pairs is None:
+                pairs = accesses(command, nodes)
+            if sets and command.type in _SETTING:
+                pairs = _setting(pairs)
             self.of_command.append(pairs)
             for s, mode in pairs:
                 of_matrix[matrix_of[s]].append((number, s, mode))

@@ -21,7 +21,7 @@ from .compile_locations import (
     split_locations,
     split_locations_backward,
 )
-from .computation import Command, Computation
+from .computation import Command, Computation, inputs_first
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
 from .parts import Part, locate
@@ -59,6 +59,7 @@ class Compiler:
         self.steps = Steps(self.graph)
         self.infos = [StepInfo(step) for step in self.steps.steps]
         self.computation = Computation(topology)
+        self._add = self.computation.commands.append
 
     def _check(self) -> None:
         for request in self.requests:
@@ -81,10 +82,10 @@ class Compiler:
         whole = computation.whole_submatrices()
         self._allocate(whole)
         self._forward()
-        computation.commands.append(Command("NoOperationMarker"))
+        self._add(Command("NoOperationMarker"))
         self._backward(needed)
         self._deallocate(whole)
-        _consolidate_io(computation)
+        computation.commands = inputs_first(computation.commands)
         self._describe()
         return computation
 
@@ -202,9 +203,6 @@ class Compiler:
             if matrix not in keep:
                 self._add(Command("DeallocMatrix", whole[matrix]))
 
-    def _add(self, command: Command) -> None:
-        self.computation.commands.append(command)
-
     # Forward
 
     def _forward(self) -> None:
@@ -271,7 +269,7 @@ class Compiler:
             return False
         if rows[0] or rows[-1] != len(rows) - 1:
             return False
-        return bool((rows[1:] > rows[:-1]).all())
+        return len(rows) < 3 or bool((rows[1:] > rows[:-1]).all())
 
     # Backward
 
@@ -295,7 +293,7 @@ class Compiler:
                     self._backward_part(part)
 
     def _backprop(self, number: int, info: StepInfo) -> None:
-        properties = self.topology.nodes[info.step.node].component.properties
+        properties = self.topology.nodes[info.step.node].properties
         before, request = self.infos[number - 1], self.requests[0]
         self._add(
             Command(
@@ -310,7 +308,7 @@ class Compiler:
                     before.deriv,
                 ),
                 store_stats=request.store_component_stats
-                and (request.need_model_derivative or not properties & FLAGS.UPDATABLE),
+                and bool(request.need_model_derivative or not properties & FLAGS.UPDATABLE),
                 use_memo=bool(properties & FLAGS.USES_MEMO),
             )
         )
@@ -372,20 +370,3 @@ class Compiler:
                 deriv = computation.matrices[computation.submatrices[info.deriv].matrix]
                 deriv.node, deriv.indexes = info.step.node, info.step.indexes
                 deriv.is_deriv = True
-
-
-def _consolidate_io(computation: Computation) -> None:
-    """Within every segment and the backward part: inputs first, outputs last."""
-    ordered: list[Command] = []
-    segments: list[list[Command]] = [[]]
-    for command in computation.commands:
-        if command.type == "NoOperationMarker":
-            segments.append([])
-        else:
-            segments[-1].append(command)
-    rank = {"AcceptInput": 0, "ProvideOutput": 2}
-    for i, segment in enumerate(segments):
-        if i:
-            ordered.append(Command("NoOperationMarker"))
-        ordered += sorted(segment, key=lambda c: rank.get(c.type, 1))
-    computation.commands = ordered

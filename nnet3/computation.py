@@ -256,6 +256,26 @@ class Computation:
         return f"[{','.join(parts)}]"
 
 
+def inputs_first(commands: list[Command]) -> list[Command]:
+    """The commands in an order in which, within every segment and the backward part, those that
+    accept inputs come first and those that provide outputs last."""
+    ordered: list[Command] = []
+    rest: list[Command] = []
+    last: list[Command] = []
+    for command in commands:
+        kind = command.type
+        if kind == "AcceptInput":
+            ordered.append(command)
+        elif kind == "ProvideOutput":
+            last.append(command)
+        elif kind == "NoOperationMarker":
+            ordered += [*rest, *last, command]
+            rest, last = [], []
+        else:
+            rest.append(command)
+    return [*ordered, *rest, *last]
+
+
 def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
     """The sub-matrices in pairs (sub-matrix, row), and the pairs with these counted from 0."""
     assert pairs is not None

@@ -43,6 +43,9 @@ def lower_computation(
     return Lowering(computation, name, natural_gradient).net
 
 
+_Use = tuple[ComponentOps, dict[str, Any], dict[str, Any]]
+
+
 class Lowering:
     """Makes the operators of one computation, in `net`."""
 
@@ -60,6 +63,7 @@ class Lowering:
         self.states: set[str] = set()
         self.memory: set[str] = set()
         self.arrays: dict[str, dict[str, str]] = {}  # component -> names of these variables
+        self.uses: dict[tuple[str, int], _Use] = {}  # by component and precomputed indexes
         self.started: set[str] = set()  # components whose gradients hold something
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -151,13 +155,13 @@ class Lowering:
             self.names[number] = base
             return
         name = self.names[number] = f"{base}.s{number}"
-        view = pb.VarDesc.View(
-            base=base,
-            row_begin=s.row,
-            row_end=s.row + s.rows,
-            col_begin=s.col,
-            col_end=s.col + s.cols,
-        )
+        view = {
+            "base": base,
+            "row_begin": s.row,
+            "row_end": s.row + s.rows,
+            "col_begin": s.col,
+            "col_end": s.col + s.cols,
+        }
         self.net.vars.add(
             name=name, dtype=pb.FLOAT32, dims=(s.rows, s.cols), has_dims=True, view=view
         )
@@ -273,14 +277,23 @@ class Lowering:
 
     def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], dict[str, Any]]:
         """The component's operators, arguments for them, and the shapes of what is trained."""
+        name = self.nodes[c.node].component_name
+        key = name, c.precomputed
+        if key not in self.uses:
+            self.uses[key] = self._declare_component(c)
+        ops, common, trained = self.uses[key]
+        prefix = f"step{c.step}" if c.step >= 0 else f"update.{name}"
+        return ops, {**common, "prefix": prefix, "rows": self._rows_out(c)}, trained
+
+    def _declare_component(self, c: Command) -> _Use:
+        """As `_component`, but what each command differs in; the variables are declared."""
         node = self.nodes[c.node]
         name = node.component_name
         ops = self.ops.get(name)
         if ops is None:
             ops = self.ops[name] = ComponentOps(node.component)
         indexes = self.computation.precomputed[c.precomputed]
-        rows = self._rows_out(c)
-        recipe = ops.recipe(indexes, rows)
+        recipe = ops.recipe(indexes, self._rows_out(c))
         if name not in self.fields:
             self.fields.add(name)
             names = self.arrays.setdefault(name, {})
@@ -291,13 +304,7 @@ class Lowering:
                 self._declare_array(f"{name}/{field}", array, pb.VarDesc.PARAMETER)
             for field, array in recipe.constants.items():
                 self._declare_state(f"{name}/{field}", array)
-        common = {
-            "prefix": f"step{c.step}" if c.step >= 0 else f"update.{name}",
-            "parameters": name,
-            "indexes": indexes,
-            "rows": rows,
-            "rename": self.arrays[name],
-        }
+        common = {"parameters": name, "indexes": indexes, "rename": self.arrays[name]}
         return ops, common, {field: a.shape for field, a in recipe.parameters.items()}
 
     def _rows_out(self, c: Command) -> int:

@@ -17,6 +17,7 @@ from .topology import Topology
 
 Keys = dict[int, np.ndarray]  # node -> sorted keys of (t, x)
 _MOST_TIMES = 1 << 16
+_NONE = np.zeros(0, np.int64)
 
 
 class RecurrentRows:
@@ -162,45 +163,45 @@ class RecurrentRows:
         False where rows wait for each other. Rows are gone through one by one, in the order in
         which they can be computed: in a loop few of them can be at a time.
         """
-        topology, width = self.topology, self.count + 1
-        level = [0] * self._needed.size
+        topology, count = self.topology, self._needed.size
+        level = [0] * count
         for members in topology.epoch_members.values():
             if not topology.is_loop(members):
                 continue
-            reads = self._reads_within(members)
-            readers: dict[int, list[int]] = {}
-            for row, read in reads.items():
-                for one in read:
-                    readers.setdefault(one, []).append(row)
-            waiting = {row: len(read) for row, read in reads.items()}
-            ready = [row for row in readers if row not in reads]
+            reader, read = self._reads_within(members)
+            order = np.argsort(read, kind="stable")
+            readers = reader[order].tolist()  # of row i they stand at begin[i] .. begin[i + 1]
+            uses = np.bincount(read, minlength=count)
+            begin = [0, *np.cumsum(uses).tolist()]
+            waits = np.bincount(reader, minlength=count)
+            waiting = waits.tolist()
+            ready = np.flatnonzero((uses > 0) & (waits == 0)).tolist()
             for row in ready:  # grows while it is walked
                 above = level[row] + 1
-                for reader in readers.get(row, ()):
-                    if above > level[reader]:
-                        level[reader] = above
-                    waiting[reader] -= 1
-                    if not waiting[reader]:
-                        ready.append(reader)
-            if any(waiting.values()):
+                for one in readers[begin[row] : begin[row + 1]]:
+                    if above > level[one]:
+                        level[one] = above
+                    waiting[one] -= 1
+                    if not waiting[one]:
+                        ready.append(one)
+            if any(waiting):
                 return False
+            numbers = np.array(level).reshape(self._needed.shape)
             for node in members:
                 if node in self.rows:
-                    numbers = np.array(level[node * width : (node + 1) * width], np.int64)
-                    self.levels[node] = numbers[self._needed[node]]
+                    self.levels[node] = numbers[node, self._needed[node]]
         return True
 
-    def _reads_within(self, members: list[int]) -> dict[int, list[int]]:
-        """For the rows of an epoch those of it that they use, both as places among all flags."""
+    def _reads_within(self, members: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of an epoch, and for each a row of it that it uses, as places among all flags."""
         width, needed = self.count + 1, self._needed.reshape(-1)
         member = np.zeros(len(self.topology), bool)
         member[members] = True
-        found: dict[int, list[int]] = {}
+        readers, reads = [_NONE], [_NONE]
         for node in (node for node in sorted(members) if node in self.rows):
             for leaf, places in enumerate(self.reads[node]):
                 mask = self._used[node][leaf] & needed[places]  # type: ignore[index]
                 at = np.flatnonzero(mask & self._needed[node, :-1] & member[places // width])
-                read = places[at].tolist()
-                for row, one in zip((node * width + at).tolist(), read, strict=True):
-                    found.setdefault(row, []).append(one)
-        return found
+                readers.append(node * width + at)
+                reads.append(places[at])
+        return np.concatenate(readers), np.concatenate(reads)

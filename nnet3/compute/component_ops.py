@@ -84,23 +84,29 @@ class _Template:
     ) -> None:
         self._ops: list[tuple[pb.OpDesc, list[tuple[int, int, str]]]] = []
         self._temporaries: dict[str, str] = {}
+        known = {symbol: symbol for symbol in (EMPTY, FROZEN, *_GIVEN)}
+        varying = set(_GIVEN)
+        for symbol in {name for step in steps for name in step.variables()} - known.keys():
+            kind, bare = _kind(symbol)
+            if kind == "temporary":
+                known[symbol] = symbol
+                varying.add(symbol)
+                self._temporaries[symbol] = bare
+            else:
+                name = prefixes[kind] + bare
+                known[symbol] = rename.get(name, name)
         for step in steps:
-            op = make_op(step.type, step.inputs, step.outputs, step.attrs, role=role)
-            places = []
-            for number, slot in enumerate((*op.inputs, *op.outputs)):
-                for i, symbol in enumerate(slot.vars):
-                    if symbol in (EMPTY, FROZEN):
-                        continue
-                    if symbol in _GIVEN:
-                        places.append((number, i, symbol))
-                        continue
-                    kind, bare = _kind(symbol)
-                    if kind == "temporary":
-                        self._temporaries[symbol] = bare
-                        places.append((number, i, symbol))
-                    else:
-                        name = prefixes[kind] + bare
-                        slot.vars[i] = rename.get(name, name)
+            slots = [
+                {slot: [known[symbol] for symbol in symbols] for slot, symbols in given.items()}
+                for given in (step.inputs, step.outputs)
+            ]
+            op = make_op(step.type, *slots, step.attrs, role=role)
+            places = [
+                (number, i, symbol)
+                for number, names in enumerate(n for given in slots for n in given.values() if n)
+                for i, symbol in enumerate(names)
+                if symbol in varying
+            ]
             self._ops.append((op, places))
 
     def use(self, names: dict[str, str], prefix: str) -> list[pb.OpDesc]:

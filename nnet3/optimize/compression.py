@@ -22,6 +22,10 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     middle = [i for i, c in enumerate(commands) if c.type == "NoOperationMarker"]
     if len(middle) != 1 or not options.memory_compression_level:
         return computation
+    if options.memory_compression_level < 2 and not any(
+        c.type == "Backprop" and _is_rectifier(computation, c) for c in commands
+    ):
+        return computation
     analysis = Analysis(computation)
     whole = computation.whole_submatrices()
     before: list[list[Command]] = [[] for _ in range(len(commands) + 1)]

@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..analyze import rows_of
-from ..computation import Command, Computation, SubMatrix
+from ..computation import Command, Computation, SubMatrix, inputs_first
 from .options import OptimizeOptions
-
-_RANK = {"AcceptInput": 0, "ProvideOutput": 2}
 
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -52,14 +50,4 @@ def _renumbered(command: Command, numbers: list[int], array: np.ndarray) -> Comm
 
 def consolidate_io(computation: Computation, options: OptimizeOptions) -> Computation:
     """Within each segment and the backward part: inputs first, outputs last."""
-    segments: list[list[Command]] = [[]]
-    for command in computation.commands:
-        if command.type == "NoOperationMarker":
-            segments.append([])
-        segments[-1].append(command)
-    ordered: list[Command] = []
-    for segment in segments:
-        marker = segment[:1] if segment and segment[0].type == "NoOperationMarker" else []
-        rest = segment[len(marker) :]
-        ordered += marker + sorted(rest, key=lambda c: _RANK.get(c.type, 1))
-    return replace(computation, commands=ordered)
+    return replace(computation, commands=inputs_first(computation.commands))
