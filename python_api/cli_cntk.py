@@ -15,7 +15,7 @@ class _Cntk(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple:
         if args and "=" in args[0]:
-            return super().resolve_command(ctx, ["networks", *args])
+            return super().resolve_command(ctx, ["run", *args])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -28,11 +28,24 @@ class _Cntk(click.Group):
 
 @click.group(cls=_Cntk)
 def cntk() -> None:
-    """Read CNTK's configs, NDL, MEL and BrainScript.
+    """Run CNTK's configs, NDL, MEL and BrainScript.
 
-    `opscope cntk configFile=FILE name=value ...` lists the commands of a config and builds their
-    networks.
+    `opscope cntk configFile=FILE name=value ...` runs the commands of a config, as CNTK does.
     """
+
+
+@cntk.command()
+@click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
+def run(arguments: tuple[str, ...]) -> None:
+    """Run the commands of a config; the log goes to standard error."""
+    from ..cntk.actions.experiment import run_experiment
+    from ..cntk.actions.run import run_commands
+    from ..cntk.config import parse_command_line
+
+    if _is_redesigned(arguments):
+        run_experiment(arguments)
+        return
+    run_commands(parse_command_line(arguments))
 
 
 @cntk.command()

@@ -35,7 +35,7 @@ def place_of(section: ConfigParameters) -> Place:
     Raises:
         FormatError: it says something else. DeviceError: there is no such GPU.
     """
-    text = section.string("deviceId", "cpu").lower()
+    text = section.string("deviceId", "auto").lower()
     if text in ("-1", "cpu"):
         return CPUPlace()
     if text in ("auto", "gpu"):

@@ -5,13 +5,15 @@ Source: CNTK's `CNTK/CNTK.cpp` (DoCommands).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...framework.errors import FormatError
+from ...framework.errors import FormatError, SaveError
 from ..config.commands import banner, commands
 from ..config.parameters import ConfigParameters
+from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, precision_of, write_text
 
@@ -39,15 +41,42 @@ ACTIONS: dict[str, Action] = {
 """What each action does."""
 
 
+@contextmanager
+def log_file(path: str) -> Iterator[Say]:
+    """A file that takes the lines of the log, written line by line.
+
+    Raises:
+        SaveError: it cannot be written.
+    """
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "w", buffering=1)
+    except OSError as error:
+        raise SaveError(f"{path}: cannot be written: {error.strerror}") from None
+    with file:
+        yield file.write
+
+
 def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
-    """Run the commands of a config in order.
+    """Run the commands of a config in order. The log goes to standard error, or to the file
+    `stderr` of the config; `run` says otherwise.
 
     Raises:
         OpscopeError: a command fails; what it was to write stays as it was.
     """
-    run = run or Run()
+    with ExitStack() as stack:
+        path = config.string("stderr", "")
+        if run is None:
+            run = Run(say=stack.enter_context(log_file(path))) if path else Run()
+        _run(config, run)
+
+
+def _run(config: ConfigParameters, run: Run) -> None:
     listed = commands(config)
     precision = precision_of(config)
+    if config.int("traceLevel", 0) > 0:
+        run.say("\nConfiguration After Processing and Variable Resolution:\n\n")
+        run.say(config.dump())
     run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
     run.say(f'precision = "{precision}"\n')
     for command in listed:

@@ -121,6 +121,7 @@ class ParallelUtterances(SequencePacker):
         super().__init__(order, streams)
         self._counts, self._partial = list(slots), partial
         self._slots: list[_Slot] = []
+        self.parallel = self._counts[0]
         self._over = False
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
@@ -131,6 +132,7 @@ class ParallelUtterances(SequencePacker):
         count = self._counts[min(epoch, len(self._counts) - 1)]
         self._over = False
         self._slots = [_Slot() for _ in range(count)]
+        self.parallel = count
         for number in range(count):
             self._renew(number)
 

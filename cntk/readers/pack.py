@@ -55,7 +55,12 @@ class SequencePacker:
     Args:
         order: gives the sequences.
         streams: what they consist of.
+
+    Attributes:
+        parallel: slots, where their number is given and not found from the sequences; else 1.
     """
+
+    parallel = 1
 
     def __init__(self, order: Enumerator, streams: Sequence[Stream]) -> None:
         self.order, self.streams = order, list(streams)

@@ -41,6 +41,12 @@ class DataReader(ABC):
 
     streams: list[Stream]
 
+    @property
+    def parallel(self) -> int:
+        """Sequences side by side, for readers that have a fixed number of them (CNTK's
+        `GetNumParallelSequencesForFixingBPTTMode`); 1 for others."""
+        return 1
+
     @abstractmethod
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """Begin an epoch.
@@ -96,6 +102,11 @@ class PackedReader(DataReader):
         self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
         self._coming: Future[Minibatch] | None = None
         self._last = Minibatch(end_of_epoch=True)
+
+    @property
+    def parallel(self) -> int:
+        """See `DataReader.parallel`."""
+        return self._packer.parallel
 
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""

@@ -100,10 +100,11 @@ class EpochRunner:
         options, network = self.options, self.net.network
         nodes = [self.criterion, *self.evaluations]
         learns = rate > 0.01 * options.min_rate
-        count = part_count(size, options.sub_minibatches, options.samples_in_memory)
+        count = part_count(
+            size, options.sub_minibatches, options.samples_in_memory, self.reader.parallel
+        )
         context = OpContext(train=True, seed=epoch)
-        parallel = getattr(self.reader, "parallel", 1)
-        momentum = options.momentum(epoch, parallel)
+        momentum = options.momentum(epoch, self.reader.parallel)
         if options.trace_level > 0:
             with_parts = f", with {count} subminibatch" if count > 1 else ""
             self.say(f"\nStarting minibatch loop{with_parts}.\n")

@@ -64,7 +64,7 @@ class Evaluator:
             OpscopeError: the data are wrong, or do not fit.
         """
         network = self.net.network
-        count = part_count(size, self.sub_minibatches, self.samples_in_memory)
+        count = part_count(size, self.sub_minibatches, self.samples_in_memory, reader.parallel)
         kept = [accumulating(node) for node in nodes]
         totals = [Total() for _ in nodes]
         shown, shown_at, run, carried = list(totals), 0, 0, False

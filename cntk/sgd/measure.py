@@ -96,7 +96,7 @@ def _part(minibatch: Minibatch, number: int, count: int) -> Minibatch:
     return Minibatch(streams, layouts, sequences, minibatch.end_of_epoch)
 
 
-def part_count(size: int, given: int, most: int | None, parallel: int = 1) -> int:
+def part_count(size: int, given: int, most: int | None, parallel: int) -> int:
     """Into how many parts a minibatch of `size` samples is cut: `given`, or so that none has more
     than `most` samples."""
     if given > 1 or most is None:

@@ -243,7 +243,7 @@ class Trainer:
     def _choose_rate(self, control: Control, epoch: int) -> None:
         options = self.options
         if options.adjust.rate == "none" or epoch < len(options.rates):
-            control.rate = options.rate(epoch, self._parallel)
+            control.rate = options.rate(epoch, self.reader.parallel)
         elif options.adjust.rate == "before":
             old = control.rate
             largest = max(control.rates)
@@ -251,18 +251,14 @@ class Trainer:
             control.factor = control.rate / old
             control.rates[epoch % len(control.rates)] = control.rate
 
-    @property
-    def _parallel(self) -> int:
-        """Sequences side by side, for readers whose minibatch size is a length."""
-        return getattr(self.reader, "parallel", 1)
-
     def _choose_size(self, control: Control, epoch: int) -> int:
         options = self.options
         if not options.adjust.minibatch or epoch < len(options.minibatch_size):
             return options.minibatch_size[epoch]
         change = control.factor
         if len(options.rates):
-            change *= options.rate(epoch, self._parallel) / options.rate(0, self._parallel)
+            slots = self.reader.parallel
+            change *= options.rate(epoch, slots) / options.rate(0, slots)
         size = choose_minibatch(self.trials, epoch, control.rate, change, control.minibatch)
         if options.trace_level < 1 and size != control.minibatch:
             self.say(f"Minibatch size adapted to {size}.\n")
@@ -280,9 +276,9 @@ class Trainer:
     def _say_start(self, rate: float, epoch: int, size: int) -> None:
         if self.options.trace_level <= 0:
             return
-        momentum = self.options.momentum(epoch, self._parallel)
+        momentum = self.options.momentum(epoch, self.reader.parallel)
         constant = -1 / math.log(momentum) if 0 < momentum < 1 else 0.0
-        samples = self.options.effective(size, self._parallel)
+        samples = self.options.effective(size, self.reader.parallel)
         self.say(
             f"\nStarting Epoch {epoch + 1}: learning rate per sample = {rate:f}  effective "
             f"momentum = {momentum**samples:f}  momentum as time constant = {constant:.1f} "

@@ -29,7 +29,7 @@ def call(tmp_path, monkeypatch):
 
 
 def test_networks_of_a_command_line(call):
-    code, out, _ = call("configFile=a.cntk", "dim=3")
+    code, out, _ = call("networks", "configFile=a.cntk", "dim=3")
     assert code == 0
     assert "Commands: Train Test" in out
     assert "# Train command (train action)" in out
