@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     parameters,
     reshaping,
     sequences,
+    special_criteria,
     statistics,
     training,
 )

@@ -4,6 +4,7 @@ from . import (  # noqa: F401
     criteria,
     distances,
     elementwise,
+    large_outputs,
     learners,
     noise,
     normalize,

@@ -38,11 +38,11 @@ def _logistic(node: Node, final: bool) -> None:
 
 def _noise_contrastive(node: Node, final: bool) -> None:
     if final:
-        label, hidden, weight, bias = node.inputs
+        label, hidden, weight, _ = node.inputs
         if rules.size(hidden.shape) != rules.matrix(weight)[0]:
             raise rules.incompatible(node, hidden, weight)
-        if weight.axis is not None or None in (label.axis, hidden.axis, bias.axis):
-            raise node.error("inputs 0, 1 and 3 must hold samples of a minibatch, input 2 a matrix")
+        if weight.axis is not None or None in (label.axis, hidden.axis):
+            raise node.error("inputs 0 and 1 must hold samples of a minibatch, input 2 a matrix")
     rules.scalar(node, final)
 
 

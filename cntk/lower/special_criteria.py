@@ -1,0 +1,61 @@
+"""Criteria of language models, of sequences and of rankings, and those that users compute."""
+
+from __future__ import annotations
+
+import math
+
+from ..network.node import Node
+from .emitter import Emitter, size
+from .table import lowers
+
+
+@lowers("ClassBasedCrossEntropyWithSoftmax")
+def _(e: Emitter, node: Node) -> str:
+    label, data, weight, classes = node.inputs
+    reads = {"label": e.flat(label), "x": e.flat(data), "classes": e.flat(classes)}
+    reads["w"] = e.shaped(weight, (size(weight) // size(data), size(data)))
+    return e.op("cntk.class_cross_entropy", reads, out=("out", "log_softmax"))
+
+
+_EVALUATIONS = {0: "softmax", 1: "unnormalised"}  # else noise contrastive estimation, for training
+
+
+@lowers("NoiseContrastiveEstimation")
+def _(e: Emitter, node: Node) -> str:
+    label, data, weight, bias = node.inputs
+    reads = {"x": e.flat(data), "w": e.shaped(weight, (size(weight) // size(data), size(data)))}
+    reads["b"] = e.reshape(e.value(bias), (-1,))
+    mode = _EVALUATIONS.get(node.attributes["evalMode"])
+    if mode is None and size(label) == 1:
+        mode = "either"
+    if mode is not None:
+        return e.op("cntk.word_score", {"label": e.flat(label), **reads}, {"mode": mode})
+    reads["samples"] = e.flat(label)
+    return e.op("cntk.noise_contrastive", reads, out=("out", "slope"))
+
+
+@lowers("DummyCriterion")
+def _(e: Emitter, node: Node) -> str:
+    value, slope, x = (e.flat(child) for child in node.inputs)
+    return e.op("cntk.given_gradient", {"value": value, "slope": slope, "x": x})
+
+
+@lowers("GMMLogLikelihood")
+def _(e: Emitter, node: Node) -> str:
+    """Gaussians of C components and D features, each with one deviation for all features. As in
+    CNTK, its exponent in the norm of a density is C where that of a density of D features is D."""
+    prior, means, deviations, data = node.inputs
+    count = size(prior)
+    lead = (0,) if prior.axis is not None else (1,)
+    x = e.reshape(e.flat(data), (0, 1, size(data)))
+    centres = e.reshape(e.value(means), (*lead, count, size(data)))
+    spread = e.reshape(e.value(deviations), (*lead, count))
+    weights = e.op("log_softmax", {"x": e.reshape(e.value(prior), (*lead, count))}, {"axis": -1})
+    squares = e.op("square", {"x": e.op("sub", {"x": x, "y": centres})})
+    distance = e.op("reduce_sum", {"x": squares}, {"axes": (2,)})
+    precision = e.op("exp", {"x": e.scale(spread, -2.0)})
+    normed = e.scale(e.op("mul", {"x": distance, "y": precision}), -0.5)
+    norms = e.scale(spread, -count, -0.5 * count * math.log(2 * math.pi))
+    factors = e.op("add", {"x": weights, "y": norms})
+    joint = e.op("add", {"x": normed, "y": factors})
+    return e.op("logsumexp", {"x": joint}, {"axes": (1,), "keepdims": True})
