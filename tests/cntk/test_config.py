@@ -179,10 +179,10 @@ class TestVariables:
 
     def test_growth_is_limited(self):
         text = "".join(f"v{i}=$v{i + 1}$$v{i + 1}$\n" for i in range(40)) + "v40=x"
-        start = time.monotonic()
+        start = time.process_time()
         with pytest.raises(FormatError, match="grows"):
             parse_config(text).string("v0")
-        assert time.monotonic() - start < 2
+        assert time.process_time() - start < 2
 
     def test_long_chains_end_in_an_error(self):
         text = "".join(f"v{i}=$v{i + 1}$\n" for i in range(5000)) + "v5000=x"
@@ -273,12 +273,12 @@ class TestBadInput:
         ],
     )
     def test_ends_in_an_error(self, text):
-        start = time.monotonic()
+        start = time.process_time()
         with pytest.raises(FormatError):
             config = parse_config(text)
             walk(config)
             ConfigArray(text)
-        assert time.monotonic() - start < 2
+        assert time.process_time() - start < 2
 
     def test_unmatched_brackets_point_at_both(self):
         with pytest.raises(FormatError) as caught:
@@ -297,9 +297,9 @@ class TestBadInput:
             pass
 
     def test_many_records_take_linear_time(self):
-        start = time.monotonic()
+        start = time.process_time()
         assert len(ConfigParameters("".join(f"a{i};" for i in range(50_000)))) == 50_000
-        assert time.monotonic() - start < 2
+        assert time.process_time() - start < 2
 
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,5}", fullmatch=True)

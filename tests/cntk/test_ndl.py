@@ -264,9 +264,9 @@ class TestErrors:
     def test_doubling_macros_end_in_an_error(self):
         text = "[ M0(x) = Exp(x)\n"
         text += "".join(f"M{i}(x) {{ a = M{i - 1}(x) ; b = M{i - 1}(a) }}\n" for i in range(1, 30))
-        start = time.monotonic()
+        start = time.process_time()
         assert "at most" in error(text + "f = Input(1) ; y = M29(f) ]")
-        assert time.monotonic() - start < 10
+        assert time.process_time() - start < 10
 
     @pytest.mark.parametrize(
         "text",

@@ -198,9 +198,9 @@ def test_cycles_are_shown():
 )
 def test_endless_recursion_is_an_error(text):
     before = sys.getrecursionlimit()
-    start = time.perf_counter()
+    start = time.process_time()
     assert "more than 20000" in failing(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert sys.getrecursionlimit() == before
 
 

@@ -274,9 +274,9 @@ RESIDUAL = """
 
 
 def test_a_residual_network_of_152_layers_takes_seconds_at_most():
-    start = time.perf_counter()
+    start = time.process_time()
     network = built(RESIDUAL)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     layers = [node for node in network.nodes.values() if node.operation in ("Convolution", "Times")]
     assert len(layers) == 152
     block = 32 * 8 + 8 * 8 * 9 + 8 * 32 + 2 * (8 + 8 + 32)

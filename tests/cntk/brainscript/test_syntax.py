@@ -173,10 +173,10 @@ j = "open
     ids=lambda text: text[4:10],
 )
 def test_endless_nesting_is_an_error(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(FormatError):
         parse_members(Source("deep", text))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_long_arrays_are_fine():
