@@ -5,6 +5,7 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -91,3 +92,9 @@ def shuffled(count: int, random: Random) -> np.ndarray:
         for i, j in enumerate(places):
             order[i], order[j] = order[j], order[i]
     return np.array(order, np.int64)
+
+
+def numbers_of(random: Random, block: int = 4096) -> Iterator[int]:
+    """The numbers of a generator, one by one."""
+    while True:
+        yield from random.draw(block).tolist()

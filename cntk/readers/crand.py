@@ -11,10 +11,13 @@ from functools import cache
 
 import numpy as np
 
+from ..mersenne import numbers_of
+
 _DEGREE, _LAG = 31, 3
 _DROPPED = 310  # numbers that seeding throws away
 _FACTOR, _MODULUS = 16807, (1 << 31) - 1
 _BLOCK = 1024
+_TRIES = 5
 RAND_MAX = (1 << 31) - 1
 
 
@@ -68,3 +71,27 @@ def _turn() -> np.ndarray:
     for place in range(_DEGREE, len(rows)):
         rows[place] = rows[place - _LAG] + rows[place - _DEGREE]
     return rows[_DEGREE:]
+
+
+def nearby_order(count: int, half: int | None, seed: int) -> np.ndarray:
+    """CNTK's RandomOrdering: the numbers below `count`, each exchanged with one near it.
+
+    Args:
+        half: how far a number may move; None: anywhere.
+        seed: of the generator.
+    """
+    order, random = list(range(count)), CRandom(seed)
+    if half is None or half > count:
+        for t, j in enumerate((random.draw(count) % np.uint64(max(count, 1))).tolist()):
+            order[t], order[j] = order[j], order[t]
+        return np.array(order, np.int64)
+    numbers = numbers_of(random)
+    for t in range(count if half else 0):
+        low, high = max(t - half, 0), min(t + half, count)
+        for _ in range(_TRIES):
+            j = low + next(numbers) % (high - low)
+            if j <= order[t] + half and order[t] < j + half:
+                if t <= order[j] + half and order[j] < t + half:
+                    order[t], order[j] = order[j], order[t]
+                    break
+    return np.array(order, np.int64)

@@ -11,11 +11,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ..mersenne import Mersenne64, Random
-from .crand import CRandom
+from .crand import CRandom, nearby_order
 from .data import Deserializer
-from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, numbers_of
-
-_TRIES = 5
+from .order import WHOLE_SWEEP, BlockShuffle, Enumerator
 
 
 class UtteranceShuffle(BlockShuffle):
@@ -57,7 +55,7 @@ class RollingWindow(Enumerator):
     def _next(self, most: int) -> np.ndarray:
         sweep, begin = divmod(self.position, self.sweep_size)
         if sweep != self._sweep and self._half != 0:
-            self._order = _exchanged(self.sweep_size, self._half, CRandom(sweep))
+            self._order = nearby_order(self.sweep_size, self._half, sweep)
             self._sweep = sweep
         self.position += most
         rows = np.arange(begin, begin + most)
@@ -72,22 +70,3 @@ class RollingWindow(Enumerator):
         first = np.searchsorted(self._begin, max(here - half, 0), side="right") - 1
         last = np.searchsorted(self._begin, min(here + half, self.sweep_size - 1), side="right")
         return set(range(int(first), int(last)))
-
-
-def _exchanged(count: int, half: int | None, random: Random) -> np.ndarray:
-    """A new order of the numbers below `count`; none is moved further than `half` (None: any)."""
-    order = list(range(count))
-    if half is None or half > count:
-        for t, j in enumerate((random.draw(count) % np.uint64(count)).tolist()):
-            order[t], order[j] = order[j], order[t]
-        return np.array(order, np.int64)
-    numbers = numbers_of(random)
-    for t in range(count):
-        low, high = max(t - half, 0), min(t + half, count)
-        for _ in range(_TRIES):
-            j = low + next(numbers) % (high - low)
-            if j <= order[t] + half and order[t] < j + half:
-                if t <= order[j] + half and order[j] < t + half:
-                    order[t], order[j] = order[j], order[t]
-                    break
-    return np.array(order, np.int64)

@@ -88,13 +88,13 @@ class FrameMinibatches(FramePacker):
         self._partial = partial
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
-        """See `SequencePacker.start_epoch`."""
+        """See `Packer.start_epoch`."""
         if not self._partial:
             epoch_size = whole_minibatches(self.order.sweep_size, size, epoch_size)
         super().start_epoch(epoch, size, epoch_size)
 
     def read(self) -> Minibatch:
-        """See `SequencePacker.read`."""
+        """See `Packer.read`."""
         while True:
             batch = super().read()
             short = batch.samples != self._size and self.order.sweep_size > batch.samples
@@ -125,7 +125,7 @@ class ParallelUtterances(SequencePacker):
         self._over = False
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
-        """See `SequencePacker.start_epoch`."""
+        """See `Packer.start_epoch`."""
         if not self._partial:
             epoch_size = whole_minibatches(self.order.sweep_size, size, epoch_size)
         super().start_epoch(epoch, size, epoch_size)
@@ -154,7 +154,7 @@ class ParallelUtterances(SequencePacker):
         return True
 
     def read(self) -> Minibatch:
-        """See `SequencePacker.read`."""
+        """See `Packer.read`."""
         slots = self._slots
         if self._over and not slots[0].length:
             return Minibatch(end_of_epoch=True)
@@ -189,7 +189,7 @@ class TruncatedUtterances(ParallelUtterances):
     slot of the next minibatch, and where it ends another one begins; a third is not begun."""
 
     def read(self) -> Minibatch:
-        """See `SequencePacker.read`."""
+        """See `Packer.read`."""
         placed = _Placed()
         for number in range(len(self._slots)):
             self._fill(number, placed)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..mersenne import Mersenne64, Random, shuffled
+from ..mersenne import Mersenne64, Random, numbers_of, shuffled
 from .data import Deserializer, Samples, gather
 
 WHOLE_SWEEP = None
@@ -242,12 +242,6 @@ class BlockShuffle(Enumerator):
                     break
             order[t], order[j] = order[j], order[t]
         return np.array(order, np.int64)
-
-
-def numbers_of(random: Random, block: int = 4096) -> Iterator[int]:
-    """The numbers of a generator, one by one."""
-    while True:
-        yield from random.draw(block).tolist()
 
 
 def _windows(sizes: list[int], half: int) -> list[tuple[int, int]]:

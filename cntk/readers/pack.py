@@ -5,6 +5,7 @@ Source: CNTK's `FramePacker`, `SequencePacker` and `TruncatedBPTTPacker`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +50,31 @@ class Minibatch:
         return bool(len(self.sequences))
 
 
-class SequencePacker:
+class Packer(ABC):
+    """Gives minibatches, epoch after epoch.
+
+    Attributes:
+        streams: what a minibatch consists of.
+    """
+
+    streams: list[Stream]
+
+    @abstractmethod
+    def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
+        """Begin an epoch.
+
+        Args:
+            epoch: counted from 0.
+            size: of a minibatch, in samples.
+            epoch_size: in samples; None: one sweep.
+        """
+
+    @abstractmethod
+    def read(self) -> Minibatch:
+        """The next minibatch; an empty one where the epoch has no more samples."""
+
+
+class SequencePacker(Packer):
     """Whole sequences, packed into as few slots as hold them.
 
     Args:
@@ -66,18 +91,12 @@ class SequencePacker:
         self.order, self.streams = order, list(streams)
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
-        """Begin an epoch.
-
-        Args:
-            epoch: counted from 0.
-            size: of a minibatch, in samples.
-            epoch_size: in samples; None: one sweep.
-        """
+        """See `Packer.start_epoch`."""
         self._size = size
         self.order.start_epoch(epoch, epoch_size)
 
     def read(self) -> Minibatch:
-        """The next minibatch; an empty one where the epoch has no more samples."""
+        """See `Packer.read`."""
         batch = self.order.next_batch(self._size)
         if not len(batch.sequences):
             return Minibatch(end_of_epoch=True)
@@ -158,7 +177,7 @@ class TruncatedPacker(SequencePacker):
         self._slots: list[deque[_Waiting]] = []
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
-        """See `SequencePacker.start_epoch`. What an earlier epoch left in the slots is dropped."""
+        """See `Packer.start_epoch`. What an earlier epoch left in the slots is dropped."""
         super().start_epoch(epoch, size, epoch_size)
         self._length = self._given or size
         count = max(1, size // self._length)
@@ -169,7 +188,7 @@ class TruncatedPacker(SequencePacker):
             self._fill(slot)
 
     def read(self) -> Minibatch:
-        """The next minibatch; an empty one where the epoch has no more samples."""
+        """See `Packer.read`."""
         for slot in self._slots:
             self._fill(slot)
         places: list[tuple[int, int, int]] = []  # slot, begin, end

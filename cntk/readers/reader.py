@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ...framework.errors import nearest
 from ..config.parameters import ConfigParameters
 from .data import Stream
-from .pack import Minibatch, SequencePacker
+from .pack import Minibatch, Packer
 
 Factory: TypeAlias = Callable[[ConfigParameters], "DataReader"]
 
@@ -29,6 +29,7 @@ _OWN = {  # reader type: module of this package and the function that makes the 
     "CompositeDataReader": ("composite", "composite_reader"),
     "HTKDeserializers": ("composite", "htk_deserializers_reader"),
     "HTKMLFReader": ("htk_reader", "htk_mlf_reader"),
+    "UCIFastReader": ("uci_reader", "uci_fast_reader"),
 }
 
 
@@ -94,10 +95,18 @@ class PackedReader(DataReader):
     Args:
         packer: gives minibatches.
         ahead: whether to read ahead.
+        labels: names of the labels of a stream by their numbers, stream by stream.
     """
 
-    def __init__(self, packer: SequencePacker, *, ahead: bool = True) -> None:
+    def __init__(
+        self,
+        packer: Packer,
+        *,
+        ahead: bool = True,
+        labels: Mapping[str, Mapping[int, str]] | None = None,
+    ) -> None:
         self.streams = packer.streams
+        self._labels = dict(labels or {})
         self._packer = packer
         self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
         self._coming: Future[Minibatch] | None = None
@@ -130,6 +139,10 @@ class PackedReader(DataReader):
         return all(
             bool((layout.end <= layout.steps).all()) for layout in self._last.layouts.values()
         )
+
+    def label_mapping(self, stream: str) -> Mapping[int, str]:
+        """See `DataReader.label_mapping`."""
+        return self._labels.get(stream, {})
 
     def close(self) -> None:
         """See `DataReader.close`."""

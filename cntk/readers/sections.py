@@ -33,3 +33,24 @@ def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, Conf
         if any(part.has(wanted) for wanted in names):
             found.append((name, part))
     return found
+
+
+_LABEL_KEYS = ("labelMappingFile", "labelDim", "labelType")
+
+
+def file_sections(
+    config: ConfigParameters,
+) -> tuple[list[tuple[str, ConfigParameters]], list[tuple[str, ConfigParameters]]]:
+    """The sections of features and those of labels, each sorted by name.
+
+    What tells of a mapping, a dimension or a type of labels describes labels; what else has a
+    `dim`, features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
+    """
+    features, labels = [], []
+    for name, part in sections_with(config, *_LABEL_KEYS, "sectionType", "dim"):
+        section_type = str(part["sectionType"]) if part.has("sectionType") else ""
+        if any(part.has(key) for key in _LABEL_KEYS) or section_type == "labels":
+            labels.append((name, part))
+        elif part.has("dim"):
+            features.append((name, part))
+    return features, labels

@@ -133,7 +133,7 @@ def _samples(
         if np.any(digits[colons] - digits[begin] != colons - begin) or np.any(colons == begin):
             return None
         text[colons] = _SPACE
-        numbers = _numbers(text, np.sort(np.concatenate([begin, colons + 1])))
+        numbers = parse_numbers(text, np.sort(np.concatenate([begin, colons + 1])))
         if numbers is None:
             return None
         indices = numbers[::2]
@@ -144,7 +144,7 @@ def _samples(
         return Samples(nothing, values, indices.astype(np.int64), first)
     if np.any(counts != stream.dim):
         return None
-    numbers = _numbers(text, begin)
+    numbers = parse_numbers(text, begin)
     return numbers if numbers is None else Samples(nothing, _rows(numbers, stream))
 
 
@@ -152,7 +152,7 @@ def _rows(numbers: np.ndarray, stream: Stream) -> np.ndarray:
     return numbers.astype(stream.dtype).reshape(-1, stream.dim)
 
 
-def _numbers(text: np.ndarray, begin: np.ndarray) -> np.ndarray | None:
+def parse_numbers(text: np.ndarray, begin: np.ndarray) -> np.ndarray | None:
     """The numbers of a text of numbers and spaces, which begin at `begin`; None: something else."""
     if not len(begin):
         return np.zeros(0)

@@ -100,3 +100,29 @@ def test_htk_writer_makes_the_same_bytes(tmp_path):
     writer = HtkWriter(["scaled"], [10], [[str(tmp_path / "a.out")]])
     writer.save_data({"scaled": Samples(np.array([0, len(values)]), values)})
     assert (tmp_path / "a.out").read_bytes() == source.read_bytes()
+
+
+def test_uci_records(monkeypatch):
+    case = "05_uci_reader_dnn"
+    counts = logged_counts(case)
+    with reader_of(case, "Train", monkeypatch) as reader:
+        for number in range(3):
+            batches = epoch(reader, 32, number)
+            assert [batch.samples for batch in batches] == counts[number]
+    rows = np.concatenate([batch.streams["features"].values for batch in batches])
+    np.testing.assert_allclose(rows.mean(0), parameter(case, "MeanOfFeatures"), atol=1e-7)
+    labels = np.concatenate([batch.streams["labels"].indices for batch in batches])
+    prior = np.bincount(labels, minlength=2) / len(labels)
+    np.testing.assert_allclose(prior, parameter(case, "Prior"), atol=1e-7)
+
+
+def test_composite_reader_truncates(monkeypatch):
+    case = "36_ctf_truncated_bptt"
+    counts = logged_counts(case)
+    with reader_of(case, "Train", monkeypatch) as reader:
+        for number in range(2):
+            batches = epoch(reader, 12, number)
+            assert [batch.samples for batch in batches] == counts[number]
+            assert all(batch.columns == 12 for batch in batches)
+    with reader_of(case, "Write", monkeypatch) as reader:
+        assert [(b.samples, len(b.sequences)) for b in epoch(reader, 100)] == [(20, 6)]
