@@ -19,7 +19,7 @@ from .topology import FLAGS, TopologyNode
 READ, WRITE, READ_WRITE = 1, 2, 3
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
-_BOUNDS = SIZING | {"AcceptInput", "ProvideOutput"}
+_BOUNDS = frozenset({"SwapMatrix", "AcceptInput", "ProvideOutput"})
 _SETTING = BACKPROPS | {"Propagate", "CopyRows"}
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
 Accesses = list[tuple[int, int]]  # sub-matrix, READ | WRITE
@@ -150,24 +150,26 @@ class Analysis:
             self.of_command.append(pairs)
             for s, mode in pairs:
                 of_matrix[matrix_of[s]].append((number, s, mode))
-            if command.type in _BOUNDS:
+            kind = command.type
+            if kind == "AllocMatrix":
+                self.allocated[matrix_of[command.target]] = number
+            elif kind == "DeallocMatrix":
+                self.released[matrix_of[command.target]] = number
+            elif kind in _BOUNDS:
                 self._bound(number, command, matrix_of)
 
     def _bound(self, number: int, command: Command, matrix_of: list[int]) -> None:
-        """Notes a command with which the use of a matrix begins or ends."""
+        """Notes that a matrix is handed on, given or taken."""
         kind, matrix = command.type, matrix_of[command.target]
-        if kind in ("AllocMatrix", "SwapMatrix"):
+        if kind == "SwapMatrix":
             self.allocated[matrix] = number
-        elif kind == "DeallocMatrix":
-            self.released[matrix] = number
+            self.released[matrix_of[command.source]] = number
         elif kind == "AcceptInput":
             self.given.add(matrix)
             if self.allocated[matrix] < 0:
                 self.allocated[matrix] = number
-        elif kind == "ProvideOutput":
+        else:
             self.taken.add(matrix)
-        if kind == "SwapMatrix":
-            self.released[matrix_of[command.source]] = number
 
     def last_use(self, submatrix: int) -> int:
         """The last command that touches a sub-matrix."""

@@ -291,7 +291,7 @@ class Lowering:
         name = node.component_name
         ops = self.ops.get(name)
         if ops is None:
-            ops = self.ops[name] = ComponentOps(node.component)
+            ops = self.ops[name] = ComponentOps(node.component, self.natural_gradient)
         indexes = self.computation.precomputed[c.precomputed]
         recipe = ops.recipe(indexes, self._rows_out(c))
         if name not in self.fields:

@@ -70,7 +70,7 @@ def _adding(steps: list[Step], write: str) -> list[Step]:
 
 
 class _Template:
-    """OpDescs made once; each use names x, out, their derivatives and the temporaries.
+    """Operators for many uses; each names x, out, their derivatives and the temporaries.
 
     Args:
         steps: what they are made of.
@@ -82,46 +82,41 @@ class _Template:
     def __init__(
         self, steps: list[Step], role: int, prefixes: Mapping[str, str], rename: Mapping[str, str]
     ) -> None:
-        self._ops: list[tuple[pb.OpDesc, list[tuple[int, int, str]]]] = []
+        self._role = role
+        self._ops = [(s.type, [*s.inputs.items()], [*s.outputs.items()], _attrs(s)) for s in steps]
+        self._fixed = {EMPTY: EMPTY, FROZEN: FROZEN}
         self._temporaries: dict[str, str] = {}
-        known = {symbol: symbol for symbol in (EMPTY, FROZEN, *_GIVEN)}
-        varying = set(_GIVEN)
-        for symbol in {name for step in steps for name in step.variables()} - known.keys():
+        symbols = {name for step in steps for name in step.variables()}
+        for symbol in symbols - self._fixed.keys() - _GIVEN:
             kind, bare = _kind(symbol)
             if kind == "temporary":
-                known[symbol] = symbol
-                varying.add(symbol)
                 self._temporaries[symbol] = bare
             else:
                 name = prefixes[kind] + bare
-                known[symbol] = rename.get(name, name)
-        for step in steps:
-            slots = [
-                {slot: [known[symbol] for symbol in symbols] for slot, symbols in given.items()}
-                for given in (step.inputs, step.outputs)
-            ]
-            op = make_op(step.type, *slots, step.attrs, role=role)
-            places = [
-                (number, i, symbol)
-                for number, names in enumerate(n for given in slots for n in given.values() if n)
-                for i, symbol in enumerate(names)
-                if symbol in varying
-            ]
-            self._ops.append((op, places))
+                self._fixed[symbol] = rename.get(name, name)
 
-    def use(self, names: dict[str, str], prefix: str) -> list[pb.OpDesc]:
-        """The operators with `names` for what is given, and a prefix for the temporaries."""
+    def use(self, given: dict[str, str], prefix: str) -> list[pb.OpDesc]:
+        """The operators with names for what is `given`, and a prefix for the temporaries."""
+        names = {**self._fixed, **given}
         for symbol, bare in self._temporaries.items():
             names[symbol] = f"{prefix}/{bare}"
         result = []
-        for template, places in self._ops:
-            op = pb.OpDesc()
-            op.CopyFrom(template)
-            slots = (*op.inputs, *op.outputs)
-            for number, i, symbol in places:
-                slots[number].vars[i] = names[symbol]
+        for op_type, inputs, outputs, attrs in self._ops:
+            op = pb.OpDesc(
+                type=op_type,
+                role=self._role,
+                inputs=[{"name": s, "vars": [names[v] for v in given]} for s, given in inputs],
+                outputs=[{"name": s, "vars": [names[v] for v in given]} for s, given in outputs],
+            )
+            if attrs is not None:
+                op.MergeFrom(attrs)
             result.append(op)
         return result
+
+
+def _attrs(step: Step) -> pb.OpDesc | None:
+    """An operator that has nothing but the attributes of a step; None where there are none."""
+    return make_op("", {}, {}, step.attrs) if step.attrs else None
 
 
 def _kind(symbol: str) -> tuple[str, str]:
@@ -142,11 +137,13 @@ class ComponentOps:
     """Forward and backward operators of one component, as often as a compiler asks for them.
 
     Recipes are kept: later calls with the same `indexes` only name variables anew. The component's
-    settings (test mode, dropout proportion) are read when a recipe is first made.
+    settings (test mode, dropout proportion) are read when a recipe is first made. Without
+    `natural_gradient` nothing is made for it, and all gradients are plain.
     """
 
-    def __init__(self, component: Any) -> None:
+    def __init__(self, component: Any, natural_gradient: bool = True) -> None:
         self.component = component
+        self._natural_gradient = natural_gradient
         self._recipes: dict[tuple[int, int], Recipe] = {}
         self._templates: dict[tuple[Any, ...], _Template] = {}
 
@@ -154,7 +151,7 @@ class ComponentOps:
         """The forward recipe for one set of precomputed indexes."""
         key = self._key(indexes, rows)
         if key not in self._recipes:
-            self._recipes[key] = lower(self.component, indexes, rows)
+            self._recipes[key] = lower(self.component, indexes, rows, self._natural_gradient)
         return self._recipes[key]
 
     def _key(self, indexes: Any, rows: int) -> tuple[int, int]:

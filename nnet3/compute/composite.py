@@ -13,7 +13,8 @@ def _(component: Any, recipe: Recipe) -> None:
     # intermediate results are variables like any other.
     source, last = X, len(component.components) - 1
     for number, part in enumerate(component.components):
-        inner = Recipe(path=f"{recipe.path}{number}.")
+        path = f"{recipe.path}{number}."
+        inner = Recipe(path=path, natural_gradient=recipe.natural_gradient)
         lower_into(part, inner)
         target = OUT if number == last else recipe.temp()
         names = {X: source, OUT: target}

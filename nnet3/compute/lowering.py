@@ -94,6 +94,7 @@ class Recipe:
     Attributes:
         indexes: what the component's `precompute_indexes` returned; None for simple components.
         rows: number of rows of the output, for components without an input; else -1.
+        natural_gradient: whether `natural`, `plain` and `memory` are wanted.
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
@@ -112,6 +113,7 @@ class Recipe:
 
     indexes: Any = None
     rows: int = -1
+    natural_gradient: bool = True
     steps: list[Step] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -197,13 +199,15 @@ class Recipe:
         return f"{PARAMETER}{self.path}{name}"
 
 
-def lower(component: Any, indexes: Any = None, rows: int = -1) -> Recipe:
+def lower(
+    component: Any, indexes: Any = None, rows: int = -1, natural_gradient: bool = True
+) -> Recipe:
     """The forward recipe of a component.
 
     Raises:
         UnknownOperatorError: no lowering is known for its type.
     """
-    recipe = Recipe(indexes, rows)
+    recipe = Recipe(indexes, rows, natural_gradient)
     lower_into(component, recipe)
     return recipe
 
@@ -217,7 +221,7 @@ def lower_into(component: Any, recipe: Recipe) -> None:
             f"{nearest(component.type, _lowerings)}"
         )
     lowering(component, recipe)
-    if component.type in _preconditioned:
+    if recipe.natural_gradient and component.type in _preconditioned:
         _preconditioned[component.type](component, recipe)
 
 

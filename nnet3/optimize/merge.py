@@ -15,6 +15,8 @@ from ..computation import Command, Computation, SubMatrix
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
+_MERGING = BACKPROPS | {"MatrixCopy", "Propagate"}
+
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
     """In rounds, until nothing is left to merge; a sub-matrix is merged once in a round."""
@@ -35,12 +37,15 @@ class _Merger:
         self.parts: list[list[int]] = [[] for _ in computation.matrices]
         for number, s in enumerate(computation.submatrices):
             self.parts[s.matrix].append(number)
-        self.zeroings = {i for i, c in enumerate(computation.commands) if is_zeroing(c)}
-        self.candidates = [
-            (number, *pair)
-            for number, command in enumerate(computation.commands)
-            if (pair := self._pair(command))
-        ]
+        self.zeroings: set[int] = set()
+        self.candidates: list[tuple[int, int, int]] = []  # command, what it reads, what it writes
+        for number, command in enumerate(computation.commands):
+            if command.type in _MERGING:
+                pair = self._pair(command)
+                if pair is not None:
+                    self.candidates.append((number, *pair))
+            elif is_zeroing(command):
+                self.zeroings.add(number)
 
     def _pair(self, command: Command) -> tuple[int, int] | None:
         """What a command reads and writes that could be one."""
@@ -65,21 +70,21 @@ class _Merger:
 
         What was refused stays so until one of its matrices is merged with another.
         """
-        submatrices = self.computation.submatrices
+        submatrices, changed, dirty = self.computation.submatrices, self.changed, self.dirty
         left = []
         for candidate in self.candidates:
             number, source, target = candidate
-            matrices = {submatrices[source].matrix, submatrices[target].matrix}
-            if len(matrices) == 1:
+            a, b = submatrices[source].matrix, submatrices[target].matrix
+            if a == b:
                 continue
-            if not (matrices.isdisjoint(self.changed) and matrices.isdisjoint(self.dirty)):
+            if a in changed or b in changed or a in dirty or b in dirty:
                 into_source, into_target = self.allowed(number, source, target)
                 if into_source or into_target:
                     keep, drop = (source, target) if into_source else (target, source)
                     self._merge(number, keep, drop)
                     continue
             left.append(candidate)
-        self.candidates, self.changed, self.dirty = left, set(self.dirty), {}
+        self.candidates, self.changed, self.dirty = left, set(dirty), {}
         return bool(self.changed)
 
     def _is_dirty(self, part: SubMatrix) -> bool:
@@ -103,10 +108,8 @@ class _Merger:
         """Whether the target may become part of the source's matrix, and the other way round."""
         computation, analysis, never = self.computation, self.analysis, (False, False)
         a, b = computation.submatrices[source], computation.submatrices[target]
-        if a.matrix == b.matrix or self._is_dirty(a) or self._is_dirty(b):
-            return never
         whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
-        if not (whole_a or whole_b):
+        if not (whole_a or whole_b) or self._is_dirty(a) or self._is_dirty(b):
             return never
         given, taken = analysis.given, analysis.taken  # each is a matrix of its own
         if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):

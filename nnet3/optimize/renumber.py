@@ -42,9 +42,19 @@ def _renumbered(command: Command, numbers: list[int], array: np.ndarray) -> Comm
         real = rows[:, 0] > 0
         rows[real, 0] = array[rows[real, 0]]
     a, b, c, d = command.deriv
-    deriv = numbers[a], numbers[b], numbers[c], numbers[d]
-    return command.changed(
-        target=numbers[command.target], source=numbers[command.source], deriv=deriv, rows=rows
+    return Command(
+        command.type,
+        numbers[command.target],
+        numbers[command.source],
+        command.alpha,
+        rows,
+        command.node,
+        command.step,
+        command.precomputed,
+        (numbers[a], numbers[b], numbers[c], numbers[d]),
+        command.store_stats,
+        command.use_memo,
+        command.storage,
     )
 
 
