@@ -1,0 +1,226 @@
+"""Putting an nnet3 network together from values: columns of nodes at time offsets.
+
+A value is a list of blocks side by side; a block is a sum of nodes, each at an offset in time and
+with a scale: what a descriptor of nnet3 can say. Asking for a component on a value that is
+another one's, shifted in time, gives that other node, shifted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...nnet3.components import Component, new_component
+from ...nnet3.config import ConfigLine, is_valid_name, split_lines
+from ...nnet3.descriptor import format_scale
+from ...nnet3.nnet import Nnet
+from ...nnet3.nodes import input_name, nodes_from_lines
+
+
+@dataclass(frozen=True)
+class Term:
+    """`scale` times a node, `offset` frames later."""
+
+    node: str
+    offset: int = 0
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        text = self.node if self.scale == 1 else f"Scale({format_scale(self.scale)}, {self.node})"
+        return f"Offset({text}, {self.offset})" if self.offset else text
+
+
+@dataclass(frozen=True)
+class Block:
+    """A sum of terms of `dim` columns."""
+
+    terms: tuple[Term, ...]
+    dim: int
+
+    def __str__(self) -> str:
+        text = str(self.terms[-1])
+        for term in self.terms[-2::-1]:
+            text = f"Sum({term}, {text})"
+        return text
+
+
+Value = tuple[Block, ...]
+
+
+def width(value: Value) -> int:
+    """Columns of a value."""
+    return sum(block.dim for block in value)
+
+
+def shifted(value: Value, frames: int) -> Value:
+    """The value some frames later."""
+    return tuple(
+        replace(block, terms=tuple(replace(t, offset=t.offset + frames) for t in block.terms))
+        for block in value
+    )
+
+
+def scaled(value: Value, factor: float) -> Value:
+    """The value times a number."""
+    factor = float(np.float32(factor))
+    return tuple(
+        replace(block, terms=tuple(replace(t, scale=t.scale * factor) for t in block.terms))
+        for block in value
+    )
+
+
+def _text(value: Value) -> str:
+    return str(value[0]) if len(value) == 1 else f"Append({', '.join(map(str, value))})"
+
+
+def _middle(value: Value) -> int:
+    offsets = [term.offset for block in value for term in block.terms]
+    return (min(offsets) + max(offsets)) // 2
+
+
+def make_component(type: str, config: str = "", **values: Any) -> Component:
+    """A component of Kaldi's type, configured by a line, then with these attributes."""
+    component = new_component(type)
+    component.init_from_config(ConfigLine(config), np.random.default_rng(0))
+    for name, value in values.items():
+        setattr(component, name, value)
+    return component
+
+
+class Assembly:
+    """A network that grows node by node."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._components: dict[str, Component] = {}
+        self._names: set[str] = set()
+        self._component_names: dict[Hashable, str] = {}
+        self._made: dict[Hashable, str] = {}
+        self._ranges: dict[str, tuple[str, int]] = {}  # dim-range node -> source, first column
+
+    def name(self, wanted: str) -> str:
+        """A name that Kaldi allows and that no node has, as near to `wanted` as can be."""
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", wanted)
+        if not is_valid_name(name):
+            name = f"_{name}"
+        unique, number = name, 1
+        while not self._names.isdisjoint((unique, input_name(unique))):
+            number += 1
+            unique = f"{name}_{number}"
+        self._names |= {unique, input_name(unique)}
+        return unique
+
+    def reserve(self, *names: str) -> None:
+        """Keep names for nodes to come: no other node gets them."""
+        for name in names:
+            self._names |= {name, input_name(name)}
+
+    def input(self, name: str, dim: int, frames: range = range(1)) -> Value:
+        """An input node with a name of `reserve`, of which these frames stand side by side."""
+        self._lines.append(f"input-node name={name} dim={dim}")
+        return tuple(Block((Term(name, offset),), dim) for offset in frames)
+
+    def component(
+        self,
+        name: str,
+        key: Hashable,
+        value: Value,
+        make: Callable[[], Component],
+        shared: bool = True,
+    ) -> Value:
+        """A component applied to a value: one node for each key and value, whatever the value's
+        place in time. Nodes of one key share their component, if `shared`."""
+        middle = _middle(value)
+        value = shifted(value, -middle)
+        owner = key if shared else (key, value)
+        node = self._made.get((key, value))
+        if node is None:
+            node = self._made[key, value] = self.name(name)
+            if owner not in self._component_names:
+                self._component_names[owner] = node
+                self._components[node] = make()
+            component = self._component_names[owner]
+            self._lines.append(
+                f"component-node name={node} component={component} input={_text(value)}"
+            )
+        component = self._component_names[owner]
+        return (Block((Term(node, middle),), self._components[component].output_dim),)
+
+    def copy(self, name: str, value: Value) -> Value:
+        """The value as a node of its own."""
+        dim = width(value)
+        make = partial(make_component, "NoOpComponent", f"dim={dim}")
+        return self.component(name, "copy", value, make, shared=False)
+
+    def columns(self, value: Value, begin: int, count: int) -> Value:
+        """Some columns of a value."""
+        found, first = [], 0
+        for block in value:
+            low, high = max(begin - first, 0), min(begin + count - first, block.dim)
+            first += block.dim
+            if low == 0 and high == block.dim:
+                found.append(block)
+            elif low < high:
+                terms = (self._range(term, low, high - low) for term in block.terms)
+                found.append(Block(tuple(terms), high - low))
+        return tuple(found)
+
+    def _range(self, term: Term, begin: int, count: int) -> Term:
+        """A term of a dim-range-node, made where it is needed first."""
+        source, before = self._ranges.get(term.node, (term.node, 0))
+        begin += before
+        key = ("columns", source, begin, count)
+        node = self._made.get(key)
+        if node is None:
+            node = self._made[key] = self.name(f"{source}.columns{begin}-{begin + count - 1}")
+            self._ranges[node] = source, begin
+            self._lines.append(
+                f"dim-range-node name={node} input-node={source} dim-offset={begin} dim={count}"
+            )
+        return replace(term, node=node)
+
+    def sum(self, name: str, values: Sequence[Value]) -> Value:
+        """The sum of values of one width."""
+        first, *others = values
+        for number, other in enumerate(others):
+            if [b.dim for b in first] != [b.dim for b in other]:
+                first = self._whole(f"{name}.0", first)
+                other = self._whole(f"{name}.{number + 1}", other)
+            if not _can_add(first, other):
+                other = self.copy(f"{name}.{number + 1}", other)
+                first = self._whole(f"{name}.0", first)
+            first = tuple(
+                Block((*a.terms, *b.terms), a.dim) for a, b in zip(first, other, strict=True)
+            )
+        return first
+
+    def _whole(self, name: str, value: Value) -> Value:
+        return value if len(value) == 1 else self.copy(name, value)
+
+    def network(self, outputs: Sequence[tuple[str, Value]]) -> Nnet:
+        """The network, with these values as its output nodes.
+
+        Raises:
+            FormatError, ShapeError: its parts do not go together.
+        """
+        lines = [*self._lines, *(f"output-node name={n} input={_text(v)}" for n, v in outputs)]
+        nnet = Nnet()
+        nnet.nodes = nodes_from_lines(split_lines("\n".join(lines)))
+        nnet.components = dict(self._components)
+        nnet.check()
+        return nnet
+
+
+def _can_add(one: Value, other: Value) -> bool:
+    """Whether the descriptor of the sum reads each node with one scale, as Kaldi demands."""
+    for a, b in zip(one, other, strict=True):
+        scales: dict[str, float] = {}
+        for term in (*a.terms, *b.terms):
+            if scales.setdefault(term.node, term.scale) != term.scale:
+                return False
+    return True

@@ -1,0 +1,369 @@
+"""How each operation of CNTK is done in nnet3."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...cntk.network.node import Node
+from .assembly import Value, scaled, width
+from .cntk_walk import ABSORBS, Conversion, converts, refuse, size
+
+_PRODUCTS = ("Times", "TransposeTimes")
+_NONLINEAR = {
+    "Sigmoid": "SigmoidComponent",
+    "Tanh": "TanhComponent",
+    "RectifiedLinear": "RectifiedLinearComponent",
+    "Softmax": "SoftmaxComponent",
+    "LogSoftmax": "LogSoftmaxComponent",
+}
+
+
+NORM_FLOOR = 2.0**-66
+"""What NormalizeComponent takes at least for the mean square of a row."""
+_NO_LIMIT = 1e38
+
+
+def _rate(node: Node) -> float:
+    """The learning rate multiplier of a constant; 0 for what is computed."""
+    return node.learning_rate if node.is_parameter else 0.0
+
+
+def _ends(node: Node, axis: int) -> bool:
+    """Whether an axis, counted from 1, is the slowest one of a sample."""
+    return math.prod(node.shape[axis:]) == 1
+
+
+# Products
+
+
+def _matrix(c: Conversion, node: Node) -> np.ndarray:
+    """The matrix [out, in] of a product, whose left operand must be a constant."""
+    left = node.inputs[0]
+    if left not in c.fixed:
+        refuse(node, f"its left operand {left.name} varies from sample to sample")
+    array = c.fixed[left]
+    if node.operation == "TransposeTimes":
+        array = array.reshape(array.shape[0], -1, order="F").T
+    rows = math.prod(array.shape[: node.attributes["outputRank"]])
+    return np.ascontiguousarray(array.reshape(rows, -1, order="F"), np.float32)
+
+
+def _is_affine(c: Conversion, product: Node, bias: Node) -> bool:
+    """Whether product and bias make one component, which is learned or not as a whole."""
+    if product.operation not in _PRODUCTS or product in c.fixed:
+        return False
+    weights, data = product.inputs
+    if weights not in c.fixed or data in c.fixed or bias not in c.fixed:
+        return False
+    same = (_rate(weights) == 0) == (_rate(bias) == 0)
+    return same and _matrix(c, product).shape[1] == size(data)
+
+
+def _absorbed_product(c: Conversion, node: Node) -> tuple[Node, ...]:
+    for product, bias in (node.inputs, node.inputs[::-1]):
+        if _is_affine(c, product, bias) and size(product) == size(node):
+            return (product,)
+    return ()
+
+
+ABSORBS["Plus"] = _absorbed_product
+
+
+def _affine(c: Conversion, node: Node, product: Node, bias: Node | None) -> Value:
+    weights, data = product.inputs
+    matrix = _matrix(c, product)
+    key, rate = (product.operation, weights, bias), _rate(weights)
+    dims = f"input-dim={matrix.shape[1]} output-dim={matrix.shape[0]}"
+    if not rate:
+        offset = np.zeros(len(matrix), np.float32) if bias is None else c.spread(bias, node)
+        arrays = {"linear_params": matrix, "bias_params": offset}
+        return c.component(node, key, c.values[data], "FixedAffineComponent", dims, **arrays)
+    dims += f" learning-rate-factor={rate:g} param-stddev=0"
+    if bias is None:
+        return c.component(node, key, c.values[data], "LinearComponent", dims, params=matrix)
+    arrays = {"linear_params": matrix, "bias_params": c.spread(bias, node)}
+    return c.component(node, key, c.values[data], "NaturalGradientAffineComponent", dims, **arrays)
+
+
+@converts("Times", "TransposeTimes")
+def _(c: Conversion, node: Node) -> Value:
+    weights, data = node.inputs
+    matrix = _matrix(c, node)
+    repeats = size(data) // matrix.shape[1]
+    if repeats == 1:
+        return _affine(c, node, node, None)
+    rows, columns = matrix.shape
+    config = (
+        f"num-repeats={repeats} input-dim={repeats * columns} output-dim={repeats * rows}"
+        f" param-stddev=0 learning-rate-factor={_rate(weights):g}"
+    )
+    arrays = {"linear_params": matrix, "bias_params": np.zeros(rows, np.float32)}
+    key = (node.operation, weights)
+    return c.component(node, key, c.values[data], "RepeatedAffineComponent", config, **arrays)
+
+
+# Element by element
+
+
+def _offset(
+    c: Conversion, node: Node, value: Value, child: Node, sign: float, part: str = ""
+) -> Value:
+    """The value plus or minus a constant, element by element."""
+    offsets = sign * c.spread(child, node)
+    key, rate = (child, sign), _rate(child)
+    if not rate:
+        return c.component(
+            node, key, value, "FixedBiasComponent", f"dim={offsets.size}", part, bias=offsets
+        )
+    config = f"dim={offsets.size} learning-rate-factor={rate:g}"
+    return c.component(node, key, value, "PerElementOffsetComponent", config, part, offsets=offsets)
+
+
+def _scale(c: Conversion, node: Node, value: Value, child: Node) -> Value:
+    scales, rate = c.spread(child, node), _rate(child)
+    if not rate:
+        if np.all(scales == scales[0]):
+            return scaled(value, float(scales[0]))
+        config = f"dim={scales.size}"
+        return c.component(node, (child,), value, "FixedScaleComponent", config, scales=scales)
+    config = f"dim={scales.size} learning-rate-factor={rate:g}"
+    return c.component(node, (child,), value, "PerElementScaleComponent", config, scales=scales)
+
+
+@converts("Plus")
+def _(c: Conversion, node: Node) -> Value:
+    first, second = node.inputs
+    if node in c.absorbed:
+        (product,) = c.absorbed[node]
+        return _affine(c, node, product, second if product is first else first)
+    if second in c.fixed:
+        return _offset(c, node, c.whole(first, node), second, 1.0)
+    if first in c.fixed:
+        return _offset(c, node, c.whole(second, node), first, 1.0)
+    return c.assembly.sum(node.name, [c.whole(first, node), c.whole(second, node)])
+
+
+@converts("Minus")
+def _(c: Conversion, node: Node) -> Value:
+    first, second = node.inputs
+    if second in c.fixed:
+        return _offset(c, node, c.whole(first, node), second, -1.0)
+    negative = scaled(c.whole(second, node), -1.0)
+    if first in c.fixed:
+        return _offset(c, node, negative, first, 1.0)
+    return c.assembly.sum(node.name, [c.whole(first, node), negative])
+
+
+@converts("Negate")
+def _(c: Conversion, node: Node) -> Value:
+    return scaled(c.values[node.inputs[0]], -1.0)
+
+
+# From x .* Reciprocal (Sqrt (Clip (low, high, m * (x .* x)))) inwards, and where to go on.
+_NORM = (("Reciprocal", 0), ("Sqrt", 0), ("Clip", 2), ("Times", 1), ("ElementTimes", 0))
+
+
+def _absorbed_norm(c: Conversion, node: Node) -> tuple[Node, ...]:
+    """What `nnet3_rules` makes of a NormalizeComponent."""
+    part, data = node.inputs
+    found = []
+    for operation, following in _NORM:
+        if part.operation != operation:
+            return ()
+        found.append(part)
+        part = part.inputs[following]
+    _, _, clip, power, squares = found
+    constants = [*clip.inputs[:2], power.inputs[0]]
+    if squares.inputs != [data, data] or not all(child in c.fixed for child in constants):
+        return ()
+    low, high, mean = (c.fixed[child] for child in constants)
+    if low.size != 1 or low != NORM_FLOOR or high.size != 1 or high < _NO_LIMIT:
+        return ()
+    return tuple(found) if mean.shape == (1, size(node)) and np.ptp(mean) == 0 else ()
+
+
+ABSORBS["ElementTimes"] = _absorbed_norm
+
+
+def _norm(c: Conversion, node: Node) -> Value:
+    power = c.absorbed[node][3]
+    target = (float(c.fixed[power.inputs[0]][0, 0]) * size(node)) ** -0.5
+    config = f"dim={size(node)} target-rms={target:.7g}"
+    return c.component(node, (), c.values[node.inputs[1]], "NormalizeComponent", config)
+
+
+@converts("ElementTimes")
+def _(c: Conversion, node: Node) -> Value:
+    if node in c.absorbed:
+        return _norm(c, node)
+    first, second = node.inputs
+    if second in c.fixed:
+        return _scale(c, node, c.whole(first, node), second)
+    if first in c.fixed:
+        return _scale(c, node, c.whole(second, node), first)
+    dim, both = size(node), (*c.whole(first, node), *c.whole(second, node))
+    config = f"input-dim={2 * dim} output-dim={dim}"
+    return c.component(node, (), both, "ElementwiseProductComponent", config)
+
+
+@converts("PerDimMeanVarNormalization")
+def _(c: Conversion, node: Node) -> Value:
+    data, mean, deviation = node.inputs
+    centred = _offset(c, node, c.whole(data, node), mean, -1.0, "centred")
+    return _scale(c, node, centred, deviation)
+
+
+@converts("PerDimMeanVarDeNormalization")
+def _(c: Conversion, node: Node) -> Value:
+    data, mean, deviation = node.inputs
+    scales = 1 / c.spread(deviation, node)
+    value, config = c.whole(data, node), f"dim={scales.size}"
+    key = (deviation, "inverse")
+    value = c.component(node, key, value, "FixedScaleComponent", config, "spread", scales=scales)
+    return _offset(c, node, value, mean, 1.0)
+
+
+@converts(*_NONLINEAR)
+def _(c: Conversion, node: Node) -> Value:
+    value = c.values[node.inputs[0]]
+    return c.component(node, (), value, _NONLINEAR[node.operation], f"dim={width(value)}")
+
+
+def _absorbed_softmax(c: Conversion, node: Node) -> tuple[Node, ...]:
+    (child,) = node.inputs
+    return (child,) if child.operation == "Softmax" and child not in c.fixed else ()
+
+
+ABSORBS["Log"] = _absorbed_softmax
+
+
+@converts("Log")
+def _(c: Conversion, node: Node) -> Value:
+    if node not in c.absorbed:
+        refuse(node, "nnet3 has a logarithm only of softmax, and that must be for it alone")
+    value = c.values[c.absorbed[node][0].inputs[0]]
+    return c.component(node, (), value, "LogSoftmaxComponent", f"dim={width(value)}")
+
+
+# Normalisation and dropout
+
+
+@converts("BatchNormalization")
+def _(c: Conversion, node: Node) -> Value:
+    """As it is used after training, with running statistics. Scale and bias are a component of
+    their own, unless they are one fixed number and zero."""
+    data, *parameters = node.inputs
+    for child in parameters:
+        if child not in c.fixed:
+            refuse(node, f"its parameter {child.name} varies from sample to sample")
+    scale, bias, mean, variance = (_per_column(c, node, child) for child in parameters)
+    learned = any(_rate(child) for child in parameters[:2])
+    plain = not learned and not bias.any() and np.ptp(scale) == 0 and scale[0] > 0
+    count, centre = max(float(node.attributes["samplesSeen"]), 1.0), mean.astype(np.float64)
+    config = f"dim={scale.size} epsilon={node.attributes['epsilon']:.9g} test-mode=true"
+    value = c.component(
+        node,
+        (*parameters[2:], *(parameters[:1] if plain else ())),
+        c.values[data],
+        "BatchNormComponent",
+        f"{config} target-rms={scale[0]:.9g}" if plain else config,
+        "" if plain else "normalized",
+        count=count,
+        stats_sum=centre * count,
+        stats_sumsq=(np.maximum(variance, 0) + centre * centre) * count,
+    )
+    if plain:
+        return value
+    config = f"dim={scale.size} learning-rate-factor={_rate(parameters[0]):g}"
+    values = {"scales": scale, "offsets": bias}
+    key = tuple(parameters[:2])
+    return c.component(node, key, value, "ScaleAndOffsetComponent", config, **values)
+
+
+def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:
+    """A statistic, which a spatial normalisation has one of for each map, for every column."""
+    array = c.fixed[child].reshape(-1, order="F").astype(np.float32)
+    if node.attributes["spatial"] and array.size != size(node):
+        fast = node.attributes["imageLayout"].lower() in ("hwc", "legacy")
+        repeats = size(node) // array.size
+        return np.tile(array, repeats) if fast else np.repeat(array, repeats)
+    return array
+
+
+@converts("Dropout")
+def _(c: Conversion, node: Node) -> Value:
+    """Identity after training; a recipe may set the proportion for training on."""
+    value = c.values[node.inputs[0]]
+    config = f"dim={width(value)} dropout-proportion=0"
+    return c.component(node, (), value, "DropoutComponent", config)
+
+
+# Columns
+
+
+@converts("Pass", "Trace")
+def _(c: Conversion, node: Node) -> Value:
+    return c.values[node.inputs[0]]
+
+
+@converts("Reshape", "LegacyReshape")
+def _(c: Conversion, node: Node) -> Value:
+    if size(node) != size(node.inputs[0]):
+        refuse(node, "it changes the number of samples")
+    return c.values[node.inputs[0]]
+
+
+@converts("TransposeDimensions")
+def _(c: Conversion, node: Node) -> Value:
+    """A permutation of columns."""
+    (child,) = node.inputs
+    first, second = node.attributes["axis1"] - 1, node.attributes["axis2"] - 1
+    numbers = np.arange(size(child)).reshape(child.shape, order="F")
+    numbers = numbers.reshape(child.shape + (1,) * (len(node.shape) - numbers.ndim))
+    order = numbers.swapaxes(first, second).reshape(-1, order="F").tolist()
+    value = c.values[child]
+    if order == sorted(order):
+        return value
+    config = f"column-map={','.join(map(str, order))}"
+    return c.component(node, (), value, "PermuteComponent", config)
+
+
+@converts("Slice")
+def _(c: Conversion, node: Node) -> Value:
+    (child,) = node.inputs
+    axis, begin = node.attributes["axis"], node.attributes["beginIndex"]
+    if not _ends(child, axis):
+        refuse(node, f"it cuts along axis {axis}, which is not the slowest one")
+    step = math.prod(child.shape[: axis - 1])
+    begin += child.shape[axis - 1] if begin < 0 else 0
+    return c.assembly.columns(c.values[child], begin * step, size(node))
+
+
+@converts("RowStack")
+def _(c: Conversion, node: Node) -> Value:
+    axis = node.attributes["axis"]
+    fixed = next((child for child in node.inputs if child in c.fixed), None)
+    if fixed is not None:
+        refuse(node, f"it stacks the constant {fixed.name}")
+    if not _ends(node, axis):
+        refuse(node, f"it stacks along axis {axis}, which is not the slowest one")
+    return tuple(block for child in node.inputs for block in c.values[child])
+
+
+@converts("RowRepeat")
+def _(c: Conversion, node: Node) -> Value:
+    if not _ends(node, 1):
+        refuse(node, f"it repeats the rows of a tensor [{' x '.join(map(str, node.shape))}]")
+    return c.values[node.inputs[0]] * node.attributes["numRepeats"]
+
+
+@converts("PastValue", "FutureValue")
+def _(c: Conversion, node: Node) -> Value:
+    initial = (
+        f"those of {node.inputs[1].name}"
+        if len(node.inputs) > 1
+        else f"{node.attributes['defaultHiddenActivation']:g}"
+    )
+    refuse(node, f"frames beyond the sequence are {initial} here, but copies of the edge in nnet3")

@@ -1,0 +1,233 @@
+"""How each component of nnet3 is done in operations of CNTK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...cntk.network.node import Node
+from .cntk_rules import NORM_FLOOR
+from .nnet3_walk import RULES, Place, Unrolling, converts, refuse
+
+_NONLINEAR = {
+    "SigmoidComponent": "Sigmoid",
+    "TanhComponent": "Tanh",
+    "RectifiedLinearComponent": "RectifiedLinear",
+    "SoftmaxComponent": "Softmax",
+    "LogSoftmaxComponent": "LogSoftmax",
+}
+
+
+def _rate(c: Any) -> float:
+    return c.learning_rate_factor if c.is_updatable else 0.0
+
+
+# Products
+
+
+def _affine(
+    u: Unrolling, c: Any, place: Place, x: Node, matrix: np.ndarray, bias: np.ndarray | None
+) -> Node:
+    weights = u.parameter(f"{place.owner}.W", matrix, _rate(c))
+    if bias is None or not bias.size:
+        return u.add("Times", place.name, [weights, x])
+    offset = u.parameter(f"{place.owner}.b", bias, _rate(c))
+    product = u.add("Times", f"{place.name}.times", [weights, x])
+    return u.add("Plus", place.name, [product, offset])
+
+
+@converts(
+    "AffineComponent",
+    "NaturalGradientAffineComponent",
+    "FixedAffineComponent",
+    "TdnnComponent",
+)
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _affine(u, c, place, x, c.linear_params, c.bias_params)
+
+
+@converts("LinearComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _affine(u, c, place, x, c.params, None)
+
+
+@converts("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """As the product of a matrix with a matrix of a column for each block."""
+    shape = (c.linear_params.shape[1], c.num_repeats)
+    blocks = u.add("Reshape", f"{place.name}.blocks", [x], shape=shape)
+    inner = Place(place.node, place.owner, f"{place.name}.affine")
+    out = _affine(u, c, inner, blocks, c.linear_params, c.bias_params)
+    return u.add("Reshape", place.name, [out], shape=(c.output_dim,))
+
+
+@converts("BlockAffineComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    rows, columns = c.output_dim // c.num_blocks, c.linear_params.shape[1]
+    products = []
+    for k in range(c.num_blocks):
+        part = u.rows(x, k * columns, columns, f"{place.name}.in{k}")
+        block = c.linear_params[k * rows : (k + 1) * rows]
+        weights = u.parameter(f"{place.owner}.W{k}", block, _rate(c))
+        products.append(u.add("Times", f"{place.name}.times{k}", [weights, part]))
+    out = u.add("RowStack", f"{place.name}.times", products)
+    bias = u.parameter(f"{place.owner}.b", c.bias_params, _rate(c))
+    return u.add("Plus", place.name, [out, bias])
+
+
+def _fixed_product(u: Unrolling, place: Place, name: str, matrix: np.ndarray, x: Node) -> Node:
+    return u.add("Times", name, [u.constant(f"{place.owner}.M", matrix), x])
+
+
+@converts("SumBlockComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    blocks = np.tile(np.eye(c.output_dim) * c.scale, c.input_dim // c.output_dim)
+    return _fixed_product(u, place, place.name, blocks, x)
+
+
+@converts("SumGroupComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    groups = np.repeat(np.eye(c.output_dim), c.sizes, axis=1)
+    return _fixed_product(u, place, place.name, groups, x)
+
+
+@converts("PermuteComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _fixed_product(u, place, place.name, np.eye(c.dim)[c.column_map], x)
+
+
+@converts("PnormComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    squares = u.add("ElementTimes", f"{place.name}.squares", [x, x])
+    groups = np.repeat(np.eye(c.output_dim), c.input_dim // c.output_dim, axis=1)
+    sums = _fixed_product(u, place, f"{place.name}.sums", groups, squares)
+    return u.add("Sqrt", place.name, [sums])
+
+
+@converts("ElementwiseProductComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    dim = c.output_dim
+    blocks = range(0, c.input_dim, dim)
+    out, *others = [u.rows(x, k, dim, f"{place.name}.block{k // dim}") for k in blocks]
+    for number, other in enumerate(others[:-1], start=1):
+        out = u.add("ElementTimes", f"{place.name}.product{number}", [out, other])
+    return u.add("ElementTimes", place.name, [out, others[-1]])
+
+
+# Scales and offsets
+
+
+def _each(values: np.ndarray, dim: int) -> np.ndarray:
+    """Numbers that repeat, for every column."""
+    return np.tile(values, dim // values.size)
+
+
+def _scaled(u: Unrolling, c: Any, place: Place, name: str, scales: np.ndarray, x: Node) -> Node:
+    factors = u.parameter(f"{place.owner}.scale", _each(scales, c.output_dim), _rate(c))
+    return u.add("ElementTimes", name, [factors, x])
+
+
+def _offset(u: Unrolling, c: Any, place: Place, offsets: np.ndarray, x: Node) -> Node:
+    bias = u.parameter(f"{place.owner}.bias", _each(offsets, c.output_dim), _rate(c))
+    return u.add("Plus", place.name, [x, bias])
+
+
+@converts(
+    "PerElementScaleComponent", "NaturalGradientPerElementScaleComponent", "FixedScaleComponent"
+)
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _scaled(u, c, place, place.name, c.scales, x)
+
+
+@converts("PerElementOffsetComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _offset(u, c, place, c.offsets, x)
+
+
+@converts("FixedBiasComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return _offset(u, c, place, c.bias, x)
+
+
+@converts("ScaleAndOffsetComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    out = _scaled(u, c, place, f"{place.name}.scaled", c.scales, x)
+    return _offset(u, c, place, c.offsets, out)
+
+
+# Nonlinearities and normalisation
+
+
+@converts(*_NONLINEAR)
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return u.add(_NONLINEAR[c.type], place.name, [x])
+
+
+@converts("BatchNormComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """In test mode, whatever mode it is in: by the statistics of training."""
+    if not c.count:
+        refuse(place.node, "its BatchNormComponent has no statistics")
+    mean = c.stats_sum / c.count
+    variance = np.maximum(c.stats_sumsq / c.count - mean * mean, 0)
+    values = {
+        "scale": np.full(c.block_dim, c.target_rms),
+        "bias": np.zeros(c.block_dim),
+        "mean": mean,
+        "variance": variance,
+    }
+    inputs = [u.constant(f"{place.owner}.{k}", _each(v, c.dim)) for k, v in values.items()]
+    return u.add(
+        "BatchNormalization",
+        place.name,
+        [x, *inputs],
+        spatial=False,
+        normalizationTimeConstant=np.inf,
+        blendTimeConstant=np.inf,
+        epsilon=c.epsilon,
+        samplesSeen=round(c.count),
+    )
+
+
+@converts("NormalizeComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """x / sqrt(max(mean square / target^2, 2^-66)); the mean as a product with a row of 1/dim."""
+    if c.add_log_stddev or c.block_dim != c.input_dim:
+        refuse(place.node, "its NormalizeComponent appends a deviation or works in blocks")
+    name, dim = place.name, c.input_dim
+    mean = np.full((1, dim), 1 / (dim * c.target_rms**2))
+    squares = u.add("ElementTimes", f"{name}.squares", [x, x])
+    power = _fixed_product(u, place, f"{name}.power", mean, squares)
+    bounds = [u.constant("least_power", [NORM_FLOOR]), u.constant("any_power", [3e38])]
+    power = u.add("Clip", f"{name}.floored", [*bounds, power])
+    rms = u.add("Sqrt", f"{name}.rms", [power])
+    inverse = u.add("Reciprocal", f"{name}.inverse", [rms])
+    return u.add("ElementTimes", name, [inverse, x])
+
+
+@converts("DropoutComponent", "GeneralDropoutComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    return u.add("Dropout", place.name, [x])
+
+
+@converts(
+    "NoOpComponent",
+    "ClipGradientComponent",
+    "BackpropTruncationComponent",
+    "SpecAugmentTimeMaskComponent",
+)
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """The identity, but for training."""
+    return x
+
+
+@converts("CompositeComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    for number, part in enumerate(c.components, start=1):
+        if part.type not in RULES:
+            refuse(place.node, f"there is no operation for the {part.type} in its component")
+        end = number == len(c.components)
+        name = place.name if end else f"{place.name}.part{number}"
+        x = RULES[part.type](u, part, Place(place.node, f"{place.owner}.part{number}", name), x)
+    return x
