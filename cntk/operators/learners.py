@@ -24,7 +24,6 @@ from ...operators._calls import Call, copying, in_order
 from ...operators._updates import merge_rows
 
 SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
-_COUNT = np.dtype(np.float64)
 _CONTROL = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")
 _ROWS = Slot("rows", "the parameter's rows that grad holds, [R]; -1: none", optional=True)
 _RATE = AttrSpec("rate_factor", "float", "multiplies the learning rate of this parameter", 1.0)
@@ -80,7 +79,8 @@ def _register(learner: Learner) -> OperatorDef:
         ],
         outputs=[
             Slot("param_out", "the parameter after the update", inplace="param"),
-            *(Slot(f"{name}_out", f"new {name}", inplace=name) for name in held),
+            *(Slot(f"{name}_out", f"new {name}", inplace=name) for name in learner.states),
+            *([Slot("count_out", "new count")] if learner.counted else []),
         ],
         attrs=[_RATE, *learner.attrs],
         source=SOURCE,
@@ -106,7 +106,7 @@ def _rule(learner: Learner, s: ShapeArgs) -> None:
         s.set(f"{name}_out", (param, dtype))
     if learner.counted:
         s.rank("count", 0)
-        s.set("count_out", ((), _COUNT))
+        s.set("count_out", ((), s.dtype("count")))
 
 
 def _kernel(learner: Learner, k: Any) -> Call:
