@@ -23,9 +23,9 @@ def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
         value = e.shaped(initial, (1,) * (len(dims(node)) - len(dims(initial))) + dims(initial))
         if dims(initial) != dims(node):
             value = e.op("expand", {"x": value}, {"shape": dims(node)})
-    if node.kind.delay < 0:
+    if node.delay < 0:
         e.lowered.backwards = node
-    if not e.carried or node.kind.delay < 0:
+    if not e.carried or node.delay < 0:
         return [] if initial is None else [e.op("cntk.initial_state", {"x": value, "like": like})]
     shape = (-1, *dims(node))
     count = node.attributes["timeStep"]
@@ -55,9 +55,9 @@ def _(e: Emitter, node: Node) -> str:
     boundaries = delay_states(e, node, x)
     if len(boundaries) == count > 1:  # one row at a time, each with its own boundary
         for boundary in boundaries:
-            x = e.op("sequence_shift", {"x": x, "boundary": boundary}, {"by": node.kind.delay})
+            x = e.op("sequence_shift", {"x": x, "boundary": boundary}, {"by": node.delay})
         return x
-    by = count * node.kind.delay
+    by = count * node.delay
     if boundaries:
         return e.op("sequence_shift", {"x": x, "boundary": boundaries[0]}, {"by": by})
     fill = node.attributes["defaultHiddenActivation"]

@@ -70,11 +70,11 @@ def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
     step = StepEmitter(e, loop.nodes, loop.source.name)
     desc = pb.NetDesc(type=RECURRENT, name=loop.source.name)
     held = desc.steps.add(reverse=loop.direction < 0)
-    delays = [node for node in loop.nodes if node.kind.delay]
+    delays = [node for node in loop.nodes if node.delay]
     for node in delays:
         step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
     for node in loop.nodes:
-        if not node.kind.delay:
+        if not node.delay:
             step.lower(node)
     axis = loop.source.axis
     e.sequences(axis)

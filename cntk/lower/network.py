@@ -38,7 +38,7 @@ def lower(
     loop_of = {node: loop for loop in network.loops for node in loop.nodes}
     for node in needed:
         loop = loop_of.get(node)
-        if carried and node.kind.delay > 0:
+        if carried and node.delay > 0:
             wanted.add(node.inputs[0])
         if not node.kind.precompute:
             wanted.update(c for c in node.inputs if loop is None or loop_of.get(c) is not loop)

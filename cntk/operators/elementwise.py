@@ -117,7 +117,7 @@ log_plus = operator(
     outputs=[Slot("out", "the shape that x and y broadcast to")],
     source=SOURCE,
     shape=_binary_rule,
-    scalar="(x > y ? x : y) + log1p(exp(-fabs(x - y)))",
+    scalar="x == y ? x + 0.6931471805599453 : (x > y ? x : y) + log1p(exp(-fabs(x - y)))",
 )
 
 

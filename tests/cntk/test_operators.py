@@ -1,0 +1,183 @@
+"""Operators of CNTK's own: functions of elements, sparse rows, criteria, distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from op_test import Case, OpTest
+from opscope.cntk import operators as _operators  # noqa: F401  registers them
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
+
+
+class TestLog(OpTest):
+    type = "cntk.log"
+    grad = ("x",)
+    nan = False
+
+    def cases(self, rng):
+        yield Case({"x": rng.uniform(0.5, 3, size=(3, 4))})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.log(inputs["x"])}
+
+    def test_small(self):
+        out = self.output(Case({"x": np.array([0.0, -1.0, 1e-38, 1.0])}))["out"]
+        np.testing.assert_allclose(out, [-85.1, -85.1, -85.1, 0], rtol=1e-6)
+
+
+class TestSqrt(OpTest):
+    type = "cntk.sqrt"
+    grad = ("x",)
+    nan = False
+
+    def cases(self, rng):
+        yield Case({"x": rng.uniform(0.5, 3, size=(3, 4))})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.sqrt(inputs["x"])}
+
+    def test_negative(self):
+        assert self.output(Case({"x": np.array([-4.0, 0.0, 4.0])}))["out"].tolist() == [0, 0, 2]
+
+
+class TestReciprocal(OpTest):
+    type = "cntk.reciprocal"
+    grad = ("x",)
+
+    def cases(self, rng):
+        yield Case({"x": rng.uniform(0.5, 3, size=(3, 4)) * rng.choice([-1, 1], size=(3, 4))})
+
+    def reference(self, inputs, attrs):
+        return {"out": 1 / inputs["x"]}
+
+    def test_zero(self):
+        assert self.output(Case({"x": np.array([0.0, -4.0])}))["out"].tolist() == [0, -0.25]
+
+
+class TestLogPlus(OpTest):
+    type = "cntk.log_plus"
+    grad = ("x", "y")
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(3, 4)), "y": rng.normal(size=(3, 4))})
+        yield Case({"x": rng.normal(size=(2, 1, 4)), "y": rng.normal(size=(3, 1))})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.logaddexp(inputs["x"], inputs["y"])}
+
+
+SPARSE = {
+    "values": np.array([1.0, -2.0, 3.0, 0.5]),
+    "indices": np.array([4, 0, 0, 2]),
+    "counts": np.array([1, 0, 3]),
+}
+DENSE = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0.5, 0, 0]])  # 3 - 2 of element 0
+
+
+class TestToDense(OpTest):
+    type = "cntk.to_dense"
+    empty = False
+
+    def cases(self, rng):
+        yield Case(SPARSE, {"width": 5})
+
+    def reference(self, inputs, attrs):
+        return {"out": DENSE}
+
+
+class TestSparseTimes(OpTest):
+    type = "cntk.sparse_times"
+    grad = ("w",)
+    empty = False
+
+    def cases(self, rng):
+        yield Case({**SPARSE, "w": rng.normal(size=(5, 3))})
+
+    def reference(self, inputs, attrs):
+        return {"out": DENSE @ inputs["w"]}
+
+    def test_one_element_a_row(self):
+        inputs = {"values": np.array([2.0, 3.0]), "indices": np.array([1, 0])}
+        case = Case({**inputs, "counts": np.array([1, 1]), "w": np.eye(2)})
+        assert self.output(case)["out"].tolist() == [[0, 2], [3, 0]]
+
+    def test_gradient_holds_the_rows_that_occur(self):
+        net = PlainNet()
+        reads = {slot: slot for slot in ("values", "indices", "counts", "w")}
+        net.add_op("cntk.sparse_times", reads, {"out": "out"})
+        gradient = net.add_backward_ops("out", ["w"])["w"]
+        scope = Scope()
+        scope.feed({**SPARSE, "w": np.ones((5, 3))})
+        net.run(scope)
+        assert scope.numpy(f"{gradient}@ROWS").tolist() == [4, 0, 0, 2]
+        np.testing.assert_array_equal(
+            scope.numpy(gradient), SPARSE["values"][:, None] * np.ones((4, 3))
+        )
+
+
+def log_softmax(x):
+    return x - np.log(np.exp(x).sum(1, keepdims=True))
+
+
+class TestCrossEntropy(OpTest):
+    type = "cntk.cross_entropy_with_softmax"
+    grad = ("label", "x")
+
+    def cases(self, rng):
+        yield Case({"label": rng.dirichlet(np.ones(4), 5), "x": rng.normal(size=(5, 4))})
+
+    def reference(self, inputs, attrs):
+        logs = log_softmax(inputs["x"])
+        return {"out": np.array([-(inputs["label"] * logs).sum()]), "log_softmax": logs}
+
+
+class TestClassificationError(OpTest):
+    type = "cntk.classification_error"
+
+    def cases(self, rng):
+        label = np.eye(4)[rng.integers(0, 4, 7)]
+        for top in (1, 2):
+            yield Case({"label": label, "x": rng.normal(size=(7, 4))}, {"top": top})
+
+    def reference(self, inputs, attrs):
+        order = np.argsort(-inputs["x"], 1)[:, : attrs["top"]]
+        hit = (order == inputs["label"].argmax(1)[:, None]).any(1)
+        return {"out": np.array([float((~hit).sum())])}
+
+
+class TestLogistic(OpTest):
+    type = "cntk.logistic"
+    grad = ("x",)
+
+    def cases(self, rng):
+        label = rng.integers(0, 2, (6, 1)).astype(float)
+        yield Case({"label": label, "x": rng.uniform(0.1, 0.9, (6, 1))})
+
+    def reference(self, inputs, attrs):
+        label, x = inputs["label"], inputs["x"]
+        return {"out": np.array([-(label * np.log(x) + (1 - label) * np.log(1 - x)).sum()])}
+
+    def test_weights(self):
+        label, x = np.array([[1.0], [0.0]]), np.array([[0.25], [0.5]])
+        case = Case({"label": label, "x": x, "weight": np.array([[1.0], [3.0]])})
+        wanted = -2 * (np.log(0.25) + 3 * np.log(0.5)) / 4
+        assert self.output(case)["out"][0] == pytest.approx(wanted, rel=1e-6)
+
+
+class TestCosDistance(OpTest):
+    type = "cntk.cos_distance"
+    grad = ("x", "y")
+
+    def cases(self, rng):
+        inputs = {"x": rng.normal(size=(5, 4)), "y": rng.normal(size=(5, 4))}
+        yield Case(inputs)
+        yield Case(inputs, {"shift": 2, "negatives": 3})
+
+    def reference(self, inputs, attrs):
+        x, y = (a / np.linalg.norm(a, axis=1, keepdims=True) for a in inputs.values())
+        columns = [(x * y).sum(1)]
+        for m in range(attrs["negatives"]):
+            columns.append((x * np.roll(y, -(attrs["shift"] + m), 0)).sum(1))
+        return {"out": np.stack(columns, 1)}
