@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...framework.desc import make_op
 from ..network.node import Node
 from .emitter import Emitter, size
 from .table import lowers
@@ -59,3 +60,48 @@ def _(e: Emitter, node: Node) -> str:
     factors = e.op("add", {"x": weights, "y": norms})
     joint = e.op("add", {"x": normed, "y": factors})
     return e.op("logsumexp", {"x": joint}, {"axes": (1,), "keepdims": True})
+
+
+@lowers("CRF")
+def _(e: Emitter, node: Node) -> str:
+    label, scores, pairs = node.inputs
+    e.sequences(label.axis)
+    reads = {"label": e.flat(label), "x": e.flat(scores)}
+    reads["pairs"] = e.shaped(pairs, (size(scores), size(scores)))
+    slots = ("out", "start", "by_x", "by_pairs")
+    writes = {slot: e.temporary() for slot in slots}
+    e.append(make_op("cntk.crf", reads, writes))
+    return e.op("add", {"x": writes["out"], "y": writes["start"]})
+
+
+@lowers("SequenceDecoderNode")
+def _(e: Emitter, node: Node) -> str:
+    label, scores, pairs = node.inputs
+    e.sequences(label.axis)
+    reads = {"label": e.flat(label), "x": e.flat(scores)}
+    reads["pairs"] = e.shaped(pairs, (size(scores), size(scores)))
+    return e.unflat(e.op("cntk.best_path", reads), node)
+
+
+@lowers("EditDistanceError")
+def _(e: Emitter, node: Node) -> str:
+    x, y = node.inputs
+    values = node.attributes
+    e.sequences(x.axis)
+    attrs = {
+        "substitution": values["subPen"],
+        "deletion": values["delPen"],
+        "insertion": values["insPen"],
+        "squash": values["squashInputs"],
+        "ignore": tuple(values["samplesToIgnore"]),
+    }
+    return e.op("cntk.edit_error", {"x": e.flat(x), "y": e.flat(y)}, attrs)
+
+
+@lowers("LambdaRank", "NDCG1Eval")
+def _(e: Emitter, node: Node) -> str:
+    gain, score, query = (e.flat(child) for child in node.inputs)
+    reads = {"gain": gain, "x": score, "query": query}
+    if node.operation == "LambdaRank":
+        return e.op("cntk.lambda_rank", reads, out=("out", "slope"))
+    return e.op("cntk.first_gain", reads)
