@@ -99,7 +99,7 @@ def gather(k: Any, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -> Call:
     if len(missing) == len(index):
         return partial(out.fill, empty)
     begin = int(index[0])
-    if np.array_equal(index, np.arange(begin, begin + len(index))):
+    if begin >= 0 and np.array_equal(index, np.arange(begin, begin + len(index))):
         return copying(k.xp, x[begin : begin + len(index)], out) or nothing
     x, load = packed(k, x)
     take = taker(k, x, k.xp.asarray(np.maximum(index, 0)), 0, out)

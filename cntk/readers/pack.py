@@ -55,9 +55,11 @@ class Packer(ABC):
 
     Attributes:
         streams: what a minibatch consists of.
+        parallel: slots, where their number is given and not found from the sequences; else 1.
     """
 
     streams: list[Stream]
+    parallel = 1
 
     @abstractmethod
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
@@ -80,12 +82,7 @@ class SequencePacker(Packer):
     Args:
         order: gives the sequences.
         streams: what they consist of.
-
-    Attributes:
-        parallel: slots, where their number is given and not found from the sequences; else 1.
     """
-
-    parallel = 1
 
     def __init__(self, order: Enumerator, streams: Sequence[Stream]) -> None:
         self.order, self.streams = order, list(streams)

@@ -117,6 +117,8 @@ class TestSequenceShift(OpTest):
                     boundary = rng.normal(size=(count, 2))
                     yield Case({"x": x, "boundary": boundary}, {"by": by}, offsets=offsets)
             yield Case({"x": values(rng, RAGGED)}, {"by": by}, offsets={"x": RAGGED})
+            single = ((0, 4),)
+            yield Case({"x": values(rng, single)}, {"by": by}, offsets={"x": single})
             levels, x = wide_batch(rng)
             boundary = rng.normal(size=(40, 30))
             yield Case({"x": x, "boundary": boundary}, {"by": by}, offsets={"x": levels})
