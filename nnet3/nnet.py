@@ -53,6 +53,7 @@ class Nnet:
         self.nodes = []
         self.components = {}
         self._as_read: tuple[str, list[str]] | None = None  # text of the nodes, its lines as ours
+        self._topology: Topology | None = None  # the last one that was made
 
     # Building
 
@@ -349,9 +350,9 @@ class Nnet:
         return simple_context(self.topology(), self.modulus())
 
     def topology(self) -> Topology:
-        """The nodes as the compiler sees them."""
+        """The nodes as the compiler sees them; the same object as long as nothing changes."""
         dims, numbers = self.node_dims(), {node.name: i for i, node in enumerate(self.nodes)}
-        return Topology(
+        made = Topology(
             [
                 TopologyNode(
                     name=node.name,
@@ -366,6 +367,9 @@ class Nnet:
                 for node in self.nodes
             ]
         )
+        if self._topology is None or not made.equals(self._topology):
+            self._topology = made
+        return self._topology
 
     def check(self) -> None:
         """Refuse networks whose parts do not go together.

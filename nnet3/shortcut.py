@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .computation import Command, Computation, MatrixInfo
+from .computation import Command, Computation, MatrixInfo, SubMatrix
 from .compute.time_grid import precompute_indexes
 from .request import ComputationRequest, IoSpecification
 
@@ -130,7 +130,7 @@ class _Expander:
             before,
             matrices=[before.matrices[0], *map(self._matrix, before.matrices[1:])],
             submatrices=[
-                s._replace(row=row, rows=rows)
+                SubMatrix(s.matrix, row, rows, s.col, s.cols)
                 for s, row, rows in zip(
                     before.submatrices, self.new_row.tolist(), self.new_rows.tolist(), strict=True
                 )
@@ -144,7 +144,10 @@ class _Expander:
 
     def _matrix(self, matrix: MatrixInfo) -> MatrixInfo:
         indexes = self._list(matrix.indexes)[1]
-        return replace(matrix, rows=len(indexes), indexes=indexes)
+        of = matrix
+        return MatrixInfo(
+            len(indexes), of.cols, of.contiguous, of.is_deriv, of.node, indexes=indexes
+        )
 
     def _precompute(self, result: Computation) -> None:
         for command in result.commands:
@@ -173,7 +176,7 @@ class _Expander:
             there = known & (rows >= 0)
             rows = self._moved(command.source, rows, n, there)
         rows[~there] = -1
-        return replace(command, rows=rows.astype(np.int32))
+        return command.changed(rows=rows.astype(np.int32))
 
     def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """For the new rows of a sub-matrix: the old row with n = 0, their n, and if it is there."""

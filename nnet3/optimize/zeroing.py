@@ -34,7 +34,7 @@ def _needed(analysis: Analysis, matrix: int) -> bool:
     """Whether something reads what the first access of a matrix has set."""
     computation = analysis.computation
     listed = analysis.of_matrix[matrix][1:]
-    if listed and computation.is_whole(listed[0][1]):
+    if listed and (listed[0][2] & READ or computation.is_whole(listed[0][1])):
         return bool(listed[0][2] & READ)
     info = computation.matrices[matrix]
     parts = [computation.submatrices[s] for _, s, _ in listed]
