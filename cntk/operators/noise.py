@@ -200,8 +200,8 @@ epoch_mean = operator(
         Slot("count", "of them, float64 [1]"),
     ],
     outputs=[
-        Slot("mean_out", "the variable of mean", inplace="mean"),
-        Slot("count_out", "the variable of count", inplace="count"),
+        Slot("mean_out", "the variable of mean"),
+        Slot("count_out", "the variable of count"),
     ],
     source="CNTK: EpochAccumulatorNode, Source/ComputationNetworkLib/LinearAlgebraNodes.cpp",
     no_gradient="it evaluates",

@@ -37,9 +37,9 @@ batch_norm = operator(
     ],
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True),
-        Slot("mean_out", "the variable of mean", inplace="mean", not_in_gradient=True),
-        Slot("variance_out", "that of variance", inplace="variance", not_in_gradient=True),
-        Slot("seen_out", "that of seen", inplace="seen", not_in_gradient=True),
+        Slot("mean_out", "the variable of mean", not_in_gradient=True),
+        Slot("variance_out", "that of variance", not_in_gradient=True),
+        Slot("seen_out", "that of seen", not_in_gradient=True),
         Slot("used_mean", "m, [C]", intermediate=True),
         Slot("used_scale", "s, [C]", intermediate=True),
         Slot("own_weight", "weight of this minibatch in m and s, float64 [1]", intermediate=True),
@@ -61,7 +61,7 @@ def _(s: ShapeArgs) -> None:
         s.set(f"{slot}_out", (s[slot], dtype))
     for slot in ("used_mean", "used_scale"):
         s.set(slot, ((features,), dtype))
-    s.set("seen_out", ((1,), _DOUBLE))
+    s.set("seen_out", ((1,), s.dtype("seen")))
     s.set("own_weight", ((1,), _DOUBLE))
 
 

@@ -1,0 +1,175 @@
+"""Operators along sequences: states of delays, gathering, scattering, dropout, sampling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from op_test import Case, OpTest
+from opscope.cntk import operators as _operators  # noqa: F401  registers them
+from opscope.framework.context import OpContext
+from opscope.framework.errors import RunError
+from opscope.framework.plain_net import PlainNet
+from opscope.framework.scope import Scope
+
+OFFSETS = (np.array([0, 3, 3, 4, 8]),)
+
+
+class TestInitialState(OpTest):
+    type = "cntk.initial_state"
+    grad = ("x",)
+    empty = False
+
+    def cases(self, rng):
+        like = {"like": rng.normal(size=(8, 2))}
+        offsets = {"like": OFFSETS}
+        yield Case({"x": rng.normal(size=(2, 3)), **like}, offsets=offsets)
+        carried = {
+            "fresh": np.array([True, False, True, False]),
+            "carried": rng.normal(size=(4, 2, 3)),
+        }
+        yield Case({"x": rng.normal(size=(2, 3)), **like, **carried}, offsets=offsets)
+
+    def reference(self, inputs, attrs):
+        out = np.broadcast_to(inputs["x"], (4, 2, 3)).copy()
+        if "fresh" in inputs:
+            out[~inputs["fresh"]] = inputs["carried"][~inputs["fresh"]]
+        return {"out": out}
+
+
+class TestExpandRows(OpTest):
+    type = "cntk.expand_rows"
+    grad = ("x",)
+    empty = False
+
+    def cases(self, rng):
+        yield Case({"x": rng.normal(size=(2, 3)), "like": rng.normal(size=(5, 1))})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.broadcast_to(inputs["x"], (5, 2, 3)).copy()}
+
+
+class TestWithSequences(OpTest):
+    type = "cntk.with_sequences"
+    grad = ("x",)
+    empty = False
+
+    def cases(self, rng):
+        inputs = {"x": rng.normal(size=(8, 2)), "like": rng.normal(size=(8, 1))}
+        yield Case(inputs, offsets={"x": OFFSETS, "like": OFFSETS})
+
+    def reference(self, inputs, attrs):
+        return {"out": inputs["x"]}
+
+    def test_other_lengths(self):
+        other = (np.array([0, 2, 3, 4, 8]),)
+        inputs = {"x": np.ones((8, 2)), "like": np.ones((8, 1))}
+        self.refuses("differ in length", inputs, offsets={"x": OFFSETS, "like": other})
+
+
+INDEX = (np.array([0, 1, 1, 2, 5]),)
+
+
+class TestPackedIndex(OpTest):
+    type = "cntk.packed_index"
+    empty = False
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        x = np.array([[2.0], [0], [3], [0], [3]])
+        source = rng.normal(size=(8, 2))
+        yield Case({"x": x, "source": source}, offsets={"x": INDEX, "source": OFFSETS})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.array([[2], [3], [7], [4], [7]])}
+
+    def test_outside(self):
+        x = np.array([[3.0], [0], [3], [0], [3]])
+        offsets = {"x": INDEX, "source": OFFSETS}
+        with pytest.raises(RunError, match="does not lie within its sequence"):
+            self.output(Case({"x": x, "source": np.ones((8, 1))}, offsets=offsets))
+
+
+class TestGatherRows(OpTest):
+    type = "cntk.gather_rows"
+    grad = ("x",)
+    empty = False
+
+    def cases(self, rng):
+        index = np.array([[2.0], [3], [7], [2], [7]])
+        yield Case({"x": rng.normal(size=(8, 2, 3)), "index": index}, offsets={"index": INDEX})
+
+    def reference(self, inputs, attrs):
+        return {"out": inputs["x"][inputs["index"][:, 0].astype(int)]}
+
+
+class TestScatterRows(OpTest):
+    type = "cntk.scatter_rows"
+    grad = ("x",)
+    empty = False
+
+    def cases(self, rng):
+        index = np.array([[2.0], [3], [7], [2], [4]])
+        inputs = {"x": rng.normal(size=(5, 2)), "index": index, "like": np.ones((8, 1))}
+        yield Case(inputs, offsets={"x": INDEX, "index": INDEX, "like": OFFSETS})
+
+    def reference(self, inputs, attrs):
+        out = np.zeros((8, 2))
+        np.add.at(out, inputs["index"][:, 0].astype(int), inputs["x"])
+        return {"out": out}
+
+
+def run_dropout(rate, train, x):
+    net, scope = PlainNet(), Scope()
+    net.add_op("cntk.dropout", {"x": "x", "rate": "rate"}, {"out": "out", "mask": "mask"})
+    gradient = net.add_backward_ops("out", ["x"])["x"]
+    scope.feed({"x": x, "rate": np.array([rate])})
+    net.run(scope, OpContext(train=train, seed=5, keep=("out", gradient)))
+    return scope.numpy("out"), scope.numpy(gradient)
+
+
+def test_dropout():
+    x = np.random.default_rng(0).uniform(1, 2, (200, 50))
+    out, gradient = run_dropout(0.25, True, x)
+    kept = out != 0
+    assert abs(kept.mean() - 0.75) < 0.02
+    np.testing.assert_allclose(out[kept], x[kept] / 0.75)
+    np.testing.assert_allclose(gradient, kept / 0.75)
+    for rate, train in ((0.0, True), (0.25, False)):
+        out, gradient = run_dropout(rate, train, x)
+        np.testing.assert_array_equal(out, x)
+        np.testing.assert_array_equal(gradient, np.ones_like(x))
+
+
+@pytest.mark.parametrize("duplicates", [True, False])
+def test_random_sample(duplicates):
+    net, scope = PlainNet(), Scope()
+    weights, count = np.array([4.0, 2, 1, 1, 0]), 3
+    attrs = {"count": count, "duplicates": duplicates}
+    net.add_op("cntk.random_sample", {"weights": "w"}, {"out": "out"}, attrs)
+    net.add_op("cntk.inclusion_frequency", {"weights": "w"}, {"out": "often"}, attrs)
+    scope.feed({"w": weights})
+    context, total, runs = OpContext(seed=1, keep=("out", "often")), np.zeros(5), 2000
+    for _ in range(runs):
+        net.run(scope, context)
+        drawn = scope.numpy("out")
+        assert drawn.shape == (3, 5) and (drawn.sum(1) == 1).all()
+        assert duplicates or drawn.sum(0).max() == 1
+        total += drawn.sum(0)
+    often = scope.numpy("often")
+    assert often.sum() == pytest.approx(count) and often[4] == 0
+    # Without duplicates CNTK's number is that of draws until there are enough on average.
+    np.testing.assert_allclose(total / runs, often, atol=0.05 if duplicates else 0.15)
+
+
+def test_epoch_mean():
+    net, scope = PlainNet(), Scope()
+    state = {"mean": "mean", "count": "count"}
+    net.add_op("cntk.epoch_mean", {"x": "x", **state}, {f"{k}_out": v for k, v in state.items()})
+    rows = np.random.default_rng(2).normal(size=(7, 3))
+    scope.feed({"mean": np.full(3, 9.0), "count": np.array([0.0])})
+    for part in (rows[:2], rows[2:2], rows[2:]):
+        scope.feed({"x": part})
+        net.run(scope)
+    np.testing.assert_allclose(scope.numpy("mean"), rows.mean(0))
+    assert scope.numpy("count")[0] == 7
