@@ -126,3 +126,34 @@ def test_composite_reader_truncates(monkeypatch):
             assert all(batch.columns == 12 for batch in batches)
     with reader_of(case, "Write", monkeypatch) as reader:
         assert [(b.samples, len(b.sequences)) for b in epoch(reader, 100)] == [(20, 6)]
+
+
+def test_language_model_order(monkeypatch):
+    case = "17_lm_class_rnn"
+    found, counts = [], logged_counts(case)
+    with reader_of(case, "Train", monkeypatch) as reader:
+        for number in range(3):
+            batches = epoch(reader, 30, number)
+            assert [batch.samples for batch in batches] == counts[number]
+            for place, batch in enumerate(batches, 1):
+                lines = " ".join(str(line) for line in batch.sequences[:, 1])
+                last = batch.layouts["labels"].steps - 1
+                found.append(
+                    f"epoch {number + 1} minibatch {place}: lines {lines}, words 0 to {last} "
+                    f"({batch.samples} samples)"
+                )
+    expected = need(case, "order.txt").read_text().splitlines()
+    assert found == [line for line in expected if "minibatch" in line]
+
+
+def test_tagged_sentences(monkeypatch):
+    case = "19_lu_reader_lstm"
+    counts = logged_counts(case)
+    with reader_of(case, "Train", monkeypatch) as reader:
+        for number in range(9):
+            batches = epoch(reader, 20, number, 1000000)
+            assert [batch.samples for batch in batches] == counts[number]
+    with reader_of(case, "Write", monkeypatch) as reader:
+        lengths = [batch.samples for batch in epoch(reader, 100, 0, 1000000)]
+    tags = need(case, "tags.txt").read_text().splitlines()
+    assert lengths == [len(line.split()) for line in tags]
