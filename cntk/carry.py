@@ -87,7 +87,7 @@ class Carrier:
         count = len(delayed.states)
         shape = dims(delayed.node)
         held = np.zeros((layout.parallel, count, *shape), values.dtype)
-        before = [self._scope.get(name).numpy() for name in delayed.states]
+        before = [self._scope.get(name).numpy() for name in delayed.before]
         for number in range(count):
             row = offsets[on + 1] - 1 - number
             inside = row >= offsets[on]

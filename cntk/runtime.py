@@ -88,7 +88,8 @@ class Program:
         self.gradients = gradients
         self._keep = keep
         self._conditions = conditions
-        self._carrier = Carrier(scope, lowered) if lowered.delays else None
+        across = lowered.delays or lowered.backwards
+        self._carrier = Carrier(scope, lowered) if across else None
         self._layouts: dict[DynamicAxis, tuple[np.ndarray, Layout]] = {}
 
     def run(self, minibatch: Minibatch, context: OpContext | None = None) -> None:
@@ -329,7 +330,8 @@ class CntkNet:
             desc = extend(desc)
         keep = {lowered.values[node] for node in wanted} | set(gradients.values())
         keep |= set(map(rows_name, gradients.values()))
-        keep.update(lowered.values[delayed.node.inputs[0]] for delayed in lowered.delays)
+        for delayed in lowered.delays:
+            keep.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
         # In scopes of their own, as they may feed the same inputs in another form.
         conditions = {
             node: self._make(node.inputs[:1], None, None, carried, self.scope.new_scope())

@@ -30,13 +30,14 @@ def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
     shape = (-1, *dims(node))
     count = node.attributes["timeStep"]
     states = [e.var(f"{node.name}@BEFORE@{k + 1}", shape, INPUT) for k in range(count)]
-    delayed = Delayed(node, states)
+    delayed = Delayed(node, states, before=states)
     e.lowered.delays.append(delayed)
     if initial is None:
         return states
     delayed.fresh = e.var(f"{node.name}@FRESH", (-1,), INPUT, "bool")
     reads = {"x": value, "like": like, "fresh": delayed.fresh}
-    return [e.op("cntk.initial_state", {**reads, "carried": state}) for state in states]
+    delayed.before = [e.op("cntk.initial_state", {**reads, "carried": state}) for state in states]
+    return delayed.before
 
 
 def widened(e: Emitter, node: Node) -> str:

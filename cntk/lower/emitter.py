@@ -53,11 +53,13 @@ class Delayed:
             row first; one for each step of the delay.
         fresh: INPUT variable that tells which sequences begin here, [sequences], where a node gives
             the initial state; "" where that is the delay's own number.
+        before: variables with what the delay really took for these rows, initial states included.
     """
 
     node: Node
     states: list[str]
     fresh: str = ""
+    before: list[str] = field(default_factory=list)
 
 
 @dataclass

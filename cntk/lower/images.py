@@ -103,7 +103,8 @@ def _(e: Emitter, node: Node) -> str:
     windows = Windows(node, shape, result)
     maps, elements = math.prod(windows.maps), math.prod(windows.kernel)
     x = _chw(e, node, data)
-    if windows.flat and windows.kernel[0] == windows.shape[0] and all(windows.shared):
+    whole = windows.kernel[0] == windows.shape[0] and windows.counts[0] == 1
+    if windows.flat and whole and all(windows.shared):
         padding = windows.padding()
         if padding is not None and windows.maps[1:] == (1, 1):
             weight = _weights(e, node, (maps, *windows.kernel))

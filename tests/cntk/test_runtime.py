@@ -1,0 +1,407 @@
+"""Networks that run: loops, delays, truncation, sparse input, images; gradients by differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opscope.cntk.network.network import Network
+from opscope.cntk.readers.data import Samples
+from opscope.cntk.readers.layout import Layout, packed
+from opscope.cntk.readers.pack import Minibatch
+from opscope.cntk.runtime import CntkNet
+from opscope.framework.errors import RunError, ShapeError
+
+LENGTHS = np.array([3, 1, 4, 2])
+
+
+def minibatch(lengths=LENGTHS, **streams):
+    """A minibatch of whole sequences; streams are [samples, dim], or `Samples`."""
+    begin = np.append(0, np.cumsum(lengths))
+    held = {
+        name: rows if isinstance(rows, Samples) else Samples(begin, rows)
+        for name, rows in streams.items()
+    }
+    return Minibatch(held, dict.fromkeys(held, packed(lengths)), np.zeros((len(lengths), 2)))
+
+
+class Builder:
+    """A network in double precision whose parameters are drawn at random."""
+
+    def __init__(self, seed=0):
+        self.network = Network("test")
+        self.network.precision = "double"
+        self.rng = np.random.default_rng(seed)
+        self.values = {}
+
+    def add(self, operation, name, *inputs, **attributes):
+        return self.network.add(operation, name, inputs, attributes)
+
+    def parameter(self, name, *shape):
+        self.values[name] = self.rng.uniform(-0.7, 0.7, shape)
+        return self.add("LearnableParameter", name, shape=shape, init="fixedValue")
+
+    def constant(self, name, value):
+        return self.add(
+            "LearnableParameter",
+            name,
+            shape=(1,),
+            init="fixedValue",
+            value=value,
+            learningRateMultiplier=0,
+        )
+
+    def criterion(self, node):
+        """The sum of a node's elements, each with a weight of its own."""
+        shape = node.name + ".weights"
+        self.network.validate()
+        weights = self.parameter(shape, *node.shape)
+        return self.add("SumElements", "total", self.add("ElementTimes", "weighted", node, weights))
+
+    def net(self):
+        self.network.validate()
+        net = CntkNet(self.network)
+        for name, value in self.values.items():
+            net.set(name, value)
+        return net
+
+
+def check_gradients(net, batch, criterion="total", tolerance=1e-6):
+    """The gradient of each parameter against finite differences along a random direction."""
+    net.forward_backward(batch, criterion)
+    rng, step = np.random.default_rng(7), 1e-5
+    for name in net.parameters():
+        value, gradient = net.get(name), net.gradient(name)
+        direction = rng.normal(size=value.shape)
+        sides = []
+        for sign in (1, -1):
+            net.set(name, value + sign * step * direction)
+            sides.append(net.forward(batch, [criterion])[criterion].scalar)
+        net.set(name, value)
+        slope = (sides[0] - sides[1]) / (2 * step)
+        assert slope == pytest.approx((gradient * direction).sum(), rel=tolerance, abs=tolerance)
+
+
+def data(rng, dim, samples=10):
+    return rng.normal(size=(samples, dim))
+
+
+class TestLoops:
+    def two_delays(self):
+        """h depends on itself one and three steps before; the far one starts from a parameter."""
+        b = Builder()
+        x = b.add("InputValue", "x", shape=2)
+        near, far = b.add("PastValue", "near", shape=3, defaultHiddenActivation=0.2), None
+        far = b.add("PastValue", "far", shape=3, timeStep=3)
+        own = b.add("Times", "own", b.parameter("R", 3, 3), near)
+        both = b.add("Plus", "both", own, far)
+        up = b.add("Times", "up", b.parameter("W", 3, 2), x)
+        h = b.add("Tanh", "h", b.add("Plus", "z", up, both))
+        b.network.connect(near, [h])
+        b.network.connect(far, [h, b.parameter("start", 3)])
+        b.criterion(h)
+        return b
+
+    def reference(self, net, x):
+        """The values of h, sequence by sequence."""
+        found = []
+        for begin, length in zip(np.cumsum(LENGTHS) - LENGTHS, LENGTHS, strict=True):
+            h = []
+            for t in range(length):
+                near = h[t - 1] if t else np.full(3, 0.2)
+                far = h[t - 3] if t >= 3 else net.get("start")
+                h.append(np.tanh(net.get("W") @ x[begin + t] + net.get("R") @ near + far))
+            found += h
+        return np.array(found)
+
+    def test_values(self):
+        b = self.two_delays()
+        net, x = b.net(), data(b.rng, 2)
+        value = net.forward(minibatch(x=x), ["h"])["h"]
+        np.testing.assert_allclose(value.data, self.reference(net, x))
+        assert [len(rows) for rows in value.sequences()] == LENGTHS.tolist()
+        assert value.layout.parallel == 3 and value.shape == (3,)
+
+    @pytest.mark.parametrize("way", ["fast", "steps"])
+    def test_gradients(self, way, monkeypatch):
+        monkeypatch.setenv("OPSCOPE_RECURRENT", way)
+        b = self.two_delays()
+        check_gradients(b.net(), minibatch(x=data(b.rng, 2)))
+
+    def test_one_loop_feeds_another_backwards(self):
+        b = Builder()
+        x = b.add("InputValue", "x", shape=2)
+        loops = []
+        for name, delay, below in (("f", "PastValue", x), ("g", "FutureValue", None)):
+            below = below or loops[-1]
+            d = b.add(delay, f"{name}d", shape=2, timeStep=2, defaultHiddenActivation=0.3)
+            up = b.add("Times", f"{name}u", b.parameter(f"{name}W", 2, 2), below)
+            side = b.add("Times", f"{name}s", b.parameter(f"{name}R", 2, 2), d)
+            loops.append(b.add("Sigmoid", name, b.add("Plus", f"{name}z", up, side)))
+            b.network.connect(d, [loops[-1]])
+        b.criterion(loops[-1])
+        assert len(b.net().network.loops) == 2
+        check_gradients(b.net(), minibatch(x=data(b.rng, 2)))
+
+    def test_delays_outside_of_loops(self):
+        b = Builder()
+        x = b.add("InputValue", "x", shape=2)
+        h = b.add("Plus", "h", x, b.parameter("b", 2))
+        past = b.add("PastValue", "past", h, b.parameter("start", 2), timeStep=2)
+        future = b.add("FutureValue", "future", h, defaultHiddenActivation=0.5)
+        b.criterion(b.add("Plus", "sum", past, future))
+        net, rows = b.net(), data(b.rng, 2)
+        batch = minibatch(x=rows)
+        values = net.forward(batch, ["past", "future"])
+        shifted = rows + net.get("b")
+        np.testing.assert_allclose(
+            values["past"].data[:3, 0], [*[net.get("start")[0]] * 2, shifted[0, 0]]
+        )
+        np.testing.assert_allclose(
+            values["future"].data[:3, 1], [shifted[1, 1], shifted[2, 1], 0.5]
+        )
+        check_gradients(net, batch)
+
+
+class TestTruncation:
+    """The same sequences in pieces, in two slots: 6 and 3 then 4 steps, cut after every second."""
+
+    lengths = np.array([6, 3, 4])
+    # slot, begin and end of each sequence in a row of minibatches of two steps
+    places = [
+        [(0, 0, 6), (1, 0, 3)],
+        [(0, -2, 4), (1, -2, 1), (1, 1, 5)],
+        [(0, -4, 2), (1, -1, 3)],
+        [(1, -3, 1)],
+    ]
+    numbers = [[0, 1], [0, 1, 2], [0, 2], [2]]
+
+    def pieces(self, rows):
+        begins = np.cumsum(self.lengths) - self.lengths
+        for places, numbers in zip(self.places, self.numbers, strict=True):
+            layout = Layout(2, 2, *np.array(places).T)
+            taken = []
+            for number, (_, begin, end) in zip(numbers, places, strict=True):
+                first, last = max(begin, 0) - begin, min(end, 2) - begin
+                taken.append(np.arange(first, last) + begins[number])
+            lengths = [len(t) for t in taken]
+            samples = Samples(np.append(0, np.cumsum(lengths)), rows[np.concatenate(taken)])
+            batch = Minibatch({"x": samples}, {"x": layout}, np.zeros((len(numbers), 2)))
+            yield np.concatenate(taken), batch
+
+    @pytest.mark.parametrize("loop", [True, False])
+    def test_states_go_on(self, loop):
+        if loop:
+            b = TestLoops().two_delays()
+            name = "h"
+        else:
+            b, name = Builder(), "d"
+            b.add("PastValue", "d", b.add("InputValue", "x", shape=2), timeStep=3)
+        rows = data(b.rng, 2, 13)
+        whole = b.net().forward(minibatch(self.lengths, x=rows), [name])[name].data
+        net = b.net()
+        for taken, batch in self.pieces(rows):
+            found = net.forward(batch, [name])[name].data
+            np.testing.assert_allclose(found, whole[taken], err_msg=str(taken))
+
+    def test_gradients_stop_at_the_border(self):
+        b = TestLoops().two_delays()
+        net, rows = b.net(), data(b.rng, 2, 13)
+        start = np.zeros(3)
+        for _, batch in self.pieces(rows):
+            net.forward_backward(batch, "total")
+            start += np.abs(net.gradient("start"))
+        assert np.isfinite(start).all() and np.abs(net.gradient("start")).max() == 0
+
+    def test_a_sequence_without_its_beginning(self):
+        b = TestLoops().two_delays()
+        (_, batch) = list(self.pieces(data(b.rng, 2, 13)))[1]
+        with pytest.raises(RunError, match="began in an earlier one"):
+            b.net().forward(batch, ["h"])
+
+    def test_looking_beyond_the_end(self):
+        b = Builder()
+        b.add("FutureValue", "d", b.add("InputValue", "x", shape=2))
+        _, batch = next(self.pieces(data(b.rng, 2, 13)))
+        with pytest.raises(RunError, match="beyond the end of a truncated sequence"):
+            b.net().forward(batch, ["d"])
+
+
+class TestInputs:
+    sparse = Samples(
+        np.append(0, np.cumsum(LENGTHS)),
+        np.arange(1.0, 13.0),
+        np.array([4, 0, 1, 2, 3, 4, 4, 1, 0, 0, 2, 3]),
+        np.array([0, 1, 1, 3, 4, 5, 6, 8, 9, 10, 12]),
+    )
+
+    def network(self, operation):
+        b = Builder()
+        x = b.add(operation, "x", shape=5)
+        h = b.add("Times", "h", b.parameter("W", 3, 5), x)
+        d = b.add("PastValue", "d", shape=3)
+        s = b.add("Tanh", "s", b.add("Plus", "z", h, d))
+        b.network.connect(d, [s])
+        b.criterion(s)
+        return b.net()
+
+    def test_sparse_and_dense_are_the_same(self):
+        results = []
+        for operation in ("InputValue", "SparseInputValue"):
+            for samples in (self.sparse, self.sparse.dense(5)):
+                net = self.network(operation)
+                value = net.forward_backward(minibatch(x=samples), "total")["total"]
+                results.append((value, net.gradient("W")))
+        for value, gradient in results[1:]:
+            assert value == pytest.approx(results[0][0])
+            np.testing.assert_allclose(gradient, results[0][1], atol=1e-12)
+        check_gradients(self.network("SparseInputValue"), minibatch(x=self.sparse))
+
+    def test_missing_stream(self):
+        with pytest.raises(ShapeError, match=r"has no stream 'x' \(it has y\)"):
+            self.network("InputValue").forward(minibatch(y=np.zeros((10, 5))), ["h"])
+
+    def test_wrong_dimension(self):
+        with pytest.raises(ShapeError, match="gives samples of 4, not 5"):
+            self.network("InputValue").forward(minibatch(x=np.zeros((10, 4))), ["h"])
+
+    def test_inputs_of_other_lengths(self):
+        b = Builder()
+        b.add("Plus", "s", *(b.add("InputValue", name, shape=1) for name in "xy"))
+        batch = minibatch(x=np.zeros((10, 1)))
+        batch.streams["y"] = Samples(np.array([0, 5, 10]), np.zeros((10, 1)))
+        batch.layouts["y"] = packed(np.array([5, 5]))
+        with pytest.raises(ShapeError, match="give it an axis of its own"):
+            b.net().forward(batch, ["s"])
+
+
+def image_net(*build, shape=(5, 4, 2)):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=shape)
+    b.criterion(build[0](b, x))
+    return b.net(), minibatch(np.ones(3, int), x=b.rng.normal(size=(3, int(np.prod(shape)))))
+
+
+CONVOLUTIONS = {
+    "usual": ((3, 2, 2, 3), {"kernelShape": (3, 2, 2), "mapCount": (1, 1, 3)}),
+    "strides, padding on one side": (
+        (2, 3, 2, 3),
+        {
+            "kernelShape": (2, 3, 2),
+            "mapCount": (1, 1, 3),
+            "strideShape": (2, 1, 2),
+            "dimPadding": (False,),
+            "dimPadUpper": (1, 1, 0),
+            "dimPadLower": (0, 0, 0),
+        },
+    ),
+    "channels overlap": (
+        (3, 3, 1, 2),
+        {"kernelShape": (3, 3, 1), "mapCount": (1, 1, 2), "strideShape": (1, 1, 1)},
+    ),
+    "kernels of their own": (
+        (2, 2, 2, 12, 3),
+        {
+            "kernelShape": (2, 2, 2),
+            "mapCount": (1, 1, 3),
+            "strideShape": (1, 1, 2),
+            "dimSharing": (False, False, False),
+            "dimPadding": (False,),
+        },
+    ),
+    "transposed": (
+        (3, 2, 4, 2),
+        {
+            "kernelShape": (3, 2, 4),
+            "mapCount": (1, 1, 2),
+            "strideShape": (2, 2, 4),
+            "dimPadding": (False,),
+            "transpose": True,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("which", CONVOLUTIONS)
+def test_convolution(which):
+    shape, attributes = CONVOLUTIONS[which]
+
+    def build(b, x):
+        return b.add("Convolution", "c", b.parameter("W", *shape), x, **attributes)
+
+    check_gradients(*image_net(build))
+
+
+@pytest.mark.parametrize("pool", ["max", "average"])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernelShape": (2, 2), "strideShape": (2, 2), "dimPadding": (False,)},
+        {"kernelShape": (3, 2), "strideShape": (2, 1), "dimPadding": (True,)},
+        {"kernelShape": (2, 2, 2), "strideShape": (1, 2, 2), "dimPadding": (False,)},
+    ],
+)
+def test_pooling(pool, attributes):
+    def build(b, x):
+        scaled = b.add("ElementTimes", "scaled", x, b.parameter("s", 5, 4, 2))
+        return b.add("Pooling", "p", scaled, pool=pool, **attributes)
+
+    check_gradients(*image_net(build))
+
+
+def test_convolution_is_what_it_says():
+    """Against a sum over the kernel's elements."""
+
+    def build(b, x):
+        attributes = {"kernelShape": (3, 3, 2), "mapCount": (1, 1, 2), "strideShape": (1, 1, 2)}
+        return b.add("Convolution", "c", b.parameter("W", 3, 3, 2, 2), x, **attributes)
+
+    net, batch = image_net(build)
+    x = batch.streams["x"].values.reshape(3, 2, 4, 5)
+    wide = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    weight = net.get("W").transpose()  # [maps, channels, height, width]
+    wanted = sum(
+        np.einsum("nchw,mc->nmhw", wide[:, :, i : i + 4, j : j + 5], weight[:, :, i, j])
+        for i in range(3)
+        for j in range(3)
+    )
+    np.testing.assert_allclose(net.forward(batch, ["c"])["c"].data, wanted)
+
+
+def test_first_rows_of_sequences():
+    """Where, PackedIndex, GatherPacked and ScatterPacked, and a value sent back to all rows."""
+    b = Builder()
+    x = b.add("InputValue", "x", shape=2)
+    h = b.add("Plus", "h", x, b.parameter("b", 2))
+    past = b.add(
+        "PastValue", "past", b.add("InputValue", "one", shape=1), defaultHiddenActivation=0
+    )
+    first = b.add("Equal", "first", past, b.constant("zero", 0))
+    where = b.add("Where", "where", first)
+    index = b.add("PackedIndex", "index", h, where)
+    gathered = b.add("GatherPacked", "gathered", index, h)
+    squared = b.add("ElementTimes", "squared", gathered, gathered)
+    scattered = b.add("ScatterPacked", "scattered", x, index, squared)
+    b.criterion(scattered)
+    net, rows = b.net(), data(b.rng, 2)
+    batch = minibatch(x=rows, one=np.ones((10, 1)))
+    values = net.forward(batch, ["gathered", "scattered"])
+    begins = np.cumsum(LENGTHS) - LENGTHS
+    wanted = rows[begins] + net.get("b")
+    np.testing.assert_allclose(values["gathered"].data, wanted)
+    assert values["gathered"].offsets.tolist() == [0, 1, 2, 3, 4]
+    whole = np.zeros((10, 2))
+    whole[begins] = wanted**2
+    np.testing.assert_allclose(values["scattered"].data, whole)
+    check_gradients(net, batch)
+
+
+def test_parameters_go_back_to_the_network():
+    b = Builder()
+    b.add("Times", "h", b.parameter("W", 3, 2), b.add("InputValue", "x", shape=2))
+    net = b.net()
+    net.set("W", np.arange(6.0).reshape(3, 2))
+    net.store()
+    np.testing.assert_array_equal(b.network.find("W").value, np.arange(6.0).reshape(3, 2))
+    with pytest.raises(ShapeError, match="does not fit"):
+        net.set("W", np.zeros((2, 2)))
