@@ -10,6 +10,7 @@ from .errors import ShapeError, nearest
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 _TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
 _BY_NAME = {name: np.dtype(name) for name in _NAMES}
+_NAME_OF = {dtype: name for name, dtype in _BY_NAME.items()}
 _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
 
@@ -39,6 +40,11 @@ def to_dtype(value: object) -> np.dtype:
 def to_pb(value: object) -> int:
     """Wire value of a dtype; the inverse of `to_dtype`."""
     return _TO_PB[to_dtype(value)]
+
+
+def name_of(dtype: np.dtype) -> str:
+    """`dtype.name`, which NumPy works out anew every time."""
+    return _NAME_OF.get(dtype) or dtype.name
 
 
 def is_float(dtype: np.dtype) -> bool:

@@ -17,136 +17,17 @@ from typing import Any
 import numpy as np
 
 from . import compiler
-from .codegen import C_TYPES, COLUMN, FULL, ONE, ROW, Loop, Operand, gpu_source
+from .codegen import COLUMN, FULL, ONE, ROW, Loop, Operand, gpu_source
 from .executor import CannotFuseError, Frame
-from .expression import (
-    ExpressionError,
-    Tree,
-    cost,
-    names,
-    parse,
-    part_name,
-    replace_names,
-    written_out,
-)
+from .expression import Tree, replace_names
 from .operation import Operator
 from .plan import Plan, Step
-from .shape import Meta, Shape
+from .pointwise import ABSENT, Pointwise, pointwise
+from .shape import Meta
 from .team import Share, shared
-
-_ABSENT = {"grad_scale": 1.0}
-"""Optional input slots, and what an expression takes for them where they are left out."""
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
-
-_FLOATS = {"cpu": ("float32", "float64"), "gpu": ("float16", "float32", "float64")}
-
-
-@dataclass
-class Pointwise:
-    """An operator that can be part of a loop.
-
-    Attributes:
-        values: output slot -> tree, in the order of computation; also of outputs only mentioned.
-        operands: name in the trees -> input variable.
-        reads: input variable -> how it meets the loop, and its dtype.
-        columns: where rows or columns are among the operands, the width of a row; else 0.
-    """
-
-    op: Operator
-    shape: Shape
-    dtype: np.dtype
-    values: dict[str, Tree]
-    operands: dict[str, str]
-    reads: dict[str, Operand]
-    writes: list[str]
-    columns: int
-
-    def cost(self) -> int:
-        return sum(map(cost, self.values.values())) + 2 * (len(self.writes) - 1)
-
-
-def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise | None:
-    """What fusion needs to know of `op`; None where it cannot be part of a loop."""
-    scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
-    if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
-        return None
-    writes = [names[0] for names in op.outputs.values()]
-    if not writes or len({metas[name] for name in writes}) > 1:
-        return None
-    shape, dtype = metas[writes[0]]
-    if dtype.name not in _FLOATS[device]:
-        return None
-    try:
-        trees = {slot: parse(text) for slot, text in scalar.items()}
-    except ExpressionError:
-        return None
-    known = set().union(*map(names, trees.values()))
-    if any(slot not in known and not slots[slot].shape_only for slot in inputs):
-        return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
-    operands = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
-    for slot, own in inputs.items():
-        operands.update((part_name(slot, i), name) for i, name in enumerate(own))
-    counts = {slot: len(own) for slot, own in inputs.items()}
-    values = _needed(op, {slot: written_out(tree, counts) for slot, tree in trees.items()})
-    if values is None:
-        return None
-    reads: dict[str, Operand] = {}
-    widths = set()
-    for name in set().union(*map(names, values.values())) - values.keys():
-        if name not in operands:
-            if name not in _ABSENT and not isinstance(op.attrs.get(name), (int, float)):
-                return None
-            continue
-        variable = operands[name]
-        kind = _kind(metas[variable], shape, dtype)
-        if kind is None or (name in slots and slots[name].shape_only):
-            return None
-        reads[variable] = Operand(kind, metas[variable][1].name)
-        if kind == ROW:
-            widths.add(prod(metas[variable][0]))
-        elif kind == COLUMN:
-            widths.add(prod(shape) // max(prod(metas[variable][0]), 1))
-    if len(widths) > 1:
-        return None
-    columns = widths.pop() if widths else 0
-    return Pointwise(op, shape, dtype, values, operands, reads, writes, columns)
-
-
-def _needed(op: Operator, trees: Mapping[str, Tree]) -> dict[str, Tree] | None:
-    """The expressions of present outputs, and of those that they mention.
-
-    None where an expression mentions an output that is computed after it.
-    """
-    wanted = set(op.outputs)
-    for slot in reversed(trees):
-        if slot in wanted:
-            wanted |= names(trees[slot]) & trees.keys() - op.entry.input_slots.keys()
-    values = {slot: tree for slot, tree in trees.items() if slot in wanted}
-    slots = list(values)
-    late = (names(values[slot]) & set(slots[i:]) for i, slot in enumerate(slots))
-    return None if any(late) else values
-
-
-def _kind(meta: Meta, shape: Shape, dtype: np.dtype) -> str | None:
-    """How an operand meets a loop over `shape`; None where it does not."""
-    own, held = meta
-    rank = len(shape)
-    if len(own) > rank:
-        return None
-    if held != dtype:
-        return ONE if prod(own) == 1 and held.name in C_TYPES else None
-    if own == shape:
-        return FULL
-    if prod(own) == 1:
-        return ONE
-    own = (1,) * (rank - len(own)) + own
-    first = next(i for i, dim in enumerate(own) if dim != 1)
-    if own[first:] == shape[first:]:
-        return ROW
-    last = next(i for i in reversed(range(rank)) if own[i] != 1) + 1
-    return COLUMN if own[:last] == shape[:last] else None
 
 
 @dataclass
@@ -304,7 +185,7 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
             for name in p.op.attrs
             if isinstance(p.op.attrs[name], (int, float))
         }
-        known.update((name, ("num", value)) for name, value in _ABSENT.items())
+        known.update((name, ("num", value)) for name, value in ABSENT.items())
         for operand, name in p.operands.items():
             if name not in p.reads:
                 continue

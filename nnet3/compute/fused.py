@@ -9,7 +9,7 @@ tells the grammar). Nothing but the results is written to memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,36 +39,40 @@ def fused(
     dtype = next(iter(results.values())).dtype
     if k.xp is not np or dtype.name not in C_TYPES or not is_on("OPSCOPE_FUSE"):
         return None
-    operands: list[Operand] = []
+    kinds: list[str] = []
     words = list(shape)
-    known: dict[str, Tree] = {}
-
-    def add(array: Any) -> bool:
+    for array in (*arrays.values(), *results.values()):
         kind = ROW if array.ndim == 1 else COLUMN if array.shape[1] == 1 != shape[1] else FULL
         if kind != COLUMN and array.strides[-1] != array.itemsize and array.shape[-1] > 1:
-            return False
-        operands.append(Operand(kind, dtype.name))
-        words.extend((array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize))
-        return array.dtype == dtype and array.flags.aligned
-
-    for name, array in arrays.items():
-        known[name] = ("var", f"x{len(operands)}")
-        if not add(array):
             return None
-    values = []
-    for number, (name, formula) in enumerate(formulas.items()):
-        values.append(replace_names(parse(formula), known))
-        known[name] = ("var", f"v{number}")
-    stores = []
-    for name, array in results.items():
-        stores.append((len(operands), known[name][1]))
-        if not add(array):
+        if array.dtype != dtype or not array.flags.aligned:
             return None
-    loop = Loop(dtype.name, tuple(operands), tuple(values), tuple(stores))
-    compiled = compiler.functions([loop])
+        kinds.append(kind)
+        words += array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize
+    named = tuple(arrays), tuple(formulas.items()), tuple(results)
+    compiled = compiler.functions([_loop(dtype.name, tuple(kinds), *named)])
     if compiled is None:
         return None
     block = np.array(words, np.int64)
     call = partial(compiled[0].function, block.ctypes.data)
     call.memory = (block, dict(arrays), dict(results))  # type: ignore[attr-defined]  # kept alive
     return call
+
+
+@lru_cache(maxsize=1024)
+def _loop(
+    dtype: str,
+    kinds: tuple[str, ...],
+    arrays: tuple[str, ...],
+    formulas: tuple[tuple[str, str], ...],
+    results: tuple[str, ...],
+) -> Loop:
+    """The loop of formulas over arrays and results of these kinds, which are its operands."""
+    known: dict[str, Tree] = {name: ("var", f"x{i}") for i, name in enumerate(arrays)}
+    values = []
+    for number, (name, formula) in enumerate(formulas):
+        values.append(replace_names(parse(formula), known))
+        known[name] = ("var", f"v{number}")
+    stores = [(len(arrays) + i, known[name][1]) for i, name in enumerate(results)]
+    operands = tuple(Operand(kind, dtype) for kind in kinds)
+    return Loop(dtype, operands, tuple(values), tuple(stores))
