@@ -13,6 +13,7 @@ from . import (  # noqa: F401
     linear,
     parameters,
     reshaping,
+    rnn_stack,
     sequences,
     special_criteria,
     statistics,

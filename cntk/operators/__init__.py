@@ -12,5 +12,6 @@ from . import (  # noqa: F401
     ranking,
     sequences,
     sparse,
+    steps,
     windows,
 )

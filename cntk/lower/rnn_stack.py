@@ -1,0 +1,160 @@
+"""OptimizedRNNStack: layers of recurrent nets whose weights lie in one buffer, as cuDNN's.
+
+The buffer holds the matrices of all layers (of a layer's two directions the forward one first):
+the input's [gates, H, inputs], then the recurrent [gates, H, H]. After them come, in the same
+order, two biases [gates, H] each. Gates are i, f, g, o for an LSTM and r, z, n for a GRU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...framework.desc import INPUT, RECURRENT
+from ...framework.recurrent_net import recurrent_op
+from ...proto import net_pb2 as pb
+from ..network.node import Node
+from .emitter import Emitter, size
+from .table import lowers
+
+_GATES = {"lstm": 4, "gru": 3, "rnnTanh": 1, "rnnReLU": 1}
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Variables of one layer in one direction: matrices as [inputs, gates * H], biases."""
+
+    from_input: str
+    recurrent: str
+    input_bias: str
+    recurrent_bias: str
+
+
+class _Buffer:
+    """Takes matrices and biases from the buffer, one after the other."""
+
+    def __init__(self, e: Emitter, name: str) -> None:
+        self.e, self.name, self.at = e, name, 0
+
+    def vector(self, count: int) -> str:
+        self.at += count
+        return self.e.cut(self.name, 0, self.at - count, self.at)
+
+    def matrix(self, rows: int, columns: int) -> str:
+        """Of [rows, columns] in the buffer, turned."""
+        held = self.e.reshape(self.vector(rows * columns), (rows, columns))
+        return self.e.op("transpose", {"x": held}, {"perm": (1, 0)})
+
+
+def _layers(e: Emitter, node: Node, width: int) -> Iterator[list[_Layer]]:
+    """For each layer its directions."""
+    values, weights = node.attributes, node.inputs[0]
+    hidden = values["hiddenDims"]
+    wide = _GATES[values["recurrentOp"]] * hidden
+    directions = 2 if values["bidirectional"] else 1
+    buffer = _Buffer(e, e.shaped(weights, (size(weights),)))
+    widths = [width] + [directions * hidden] * (values["numLayers"] - 1)
+    matrices = [
+        (buffer.matrix(wide, inputs), buffer.matrix(wide, hidden))
+        for inputs in widths
+        for _ in range(directions)
+    ]
+    every = [_Layer(*pair, buffer.vector(wide), buffer.vector(wide)) for pair in matrices]
+    if buffer.at > size(weights):
+        raise node.error(f"its layers take {buffer.at} weights, {weights.name} has {size(weights)}")
+    for first in range(0, len(every), directions):
+        yield every[first : first + directions]
+
+
+class _Cell:
+    """The step net of a layer: rows of the input's products, and states before, to new states."""
+
+    def __init__(self, e: Emitter, operation: str, hidden: int, layer: _Layer, name: str) -> None:
+        self.step = Emitter(e.dtype, name=name)
+        self.operation, self.hidden, self.layer = operation, hidden, layer
+        self.desc = pb.NetDesc(type=RECURRENT, name=name)
+        self.held = self.desc.steps.add()
+
+    def before(self) -> str:
+        return self.step.var(self.step.temporary(), (-1, self.hidden), INPUT)
+
+    def remember(self, state: str, previous: str) -> None:
+        self.held.memories.add(state=state, previous=previous)
+
+    def gate(self, name: str, number: int) -> str:
+        return self.step.cut(name, 1, number * self.hidden, (number + 1) * self.hidden)
+
+    def both(self, op_type: str, x: str, y: str) -> str:
+        return self.step.op(op_type, {"x": x, "y": y})
+
+    def act(self, op_type: str, x: str) -> str:
+        return self.step.op(op_type, {"x": x})
+
+    def lstm(self, row: str) -> str:
+        h, c = self.before(), self.before()
+        sums = self.both("add", row, self.both("matmul", h, self.layer.recurrent))
+        enter, keep, show = (self.act("sigmoid", self.gate(sums, n)) for n in (0, 1, 3))
+        new = self.both("mul", enter, self.act("tanh", self.gate(sums, 2)))
+        cell = self.both("add", self.both("mul", keep, c), new)
+        state = self.both("mul", show, self.act("tanh", cell))
+        self.remember(cell, c)
+        self.remember(state, h)
+        return state
+
+    def gru(self, row: str) -> str:
+        h = self.before()
+        own = self.both("matmul", h, self.layer.recurrent)
+        own = self.both("add", own, self.layer.recurrent_bias)
+        reset, stay = (
+            self.act("sigmoid", self.both("add", self.gate(row, n), self.gate(own, n)))
+            for n in (0, 1)
+        )
+        past = self.both("mul", reset, self.gate(own, 2))
+        new = self.act("tanh", self.both("add", self.gate(row, 2), past))
+        state = self.both("add", new, self.both("mul", stay, self.both("sub", h, new)))
+        self.remember(state, h)
+        return state
+
+    def plain(self, row: str) -> str:
+        h = self.before()
+        sums = self.both("add", row, self.both("matmul", h, self.layer.recurrent))
+        state = self.act("tanh" if self.operation == "rnnTanh" else "relu", sums)
+        self.remember(state, h)
+        return state
+
+
+def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> str:
+    """States of a layer in one direction, [rows, H]."""
+    operation, hidden = node.attributes["recurrentOp"], node.attributes["hiddenDims"]
+    bias = layer.input_bias
+    if operation != "gru":  # whose reset gate acts on the other bias
+        bias = e.op("add", {"x": bias, "y": layer.recurrent_bias})
+    rows = e.op("matmul", {"x": x, "y": layer.from_input})
+    rows = e.op("add", {"x": rows, "y": bias})
+    out = e.temporary()
+    cell = _Cell(e, operation, hidden, layer, out)
+    step = {"lstm": cell.lstm, "gru": cell.gru}.get(operation, cell.plain)
+    state = step(rows)
+    cell.held.reverse = reverse
+    cell.held.in_links.add(outer=rows, inner=rows)
+    cell.held.out_links.add(outer=out, inner=state)
+    cell.held.net.CopyFrom(cell.step.lowered.desc)
+    e.append(recurrent_op(cell.desc))
+    return out
+
+
+@lowers("OptimizedRNNStack")
+def _(e: Emitter, node: Node) -> str:
+    data, values = node.inputs[1], node.attributes
+    within = values["axis"] >= 0  # along the second axis of each sample, not along time
+    x = e.value(data)
+    if within:
+        x = e.op("cntk.split_steps", {"x": x})
+    elif e.carried:
+        raise node.error("it takes whole sequences, not pieces of them")
+    else:
+        e.sequences(node.axis)
+    for directions in _layers(e, node, data.shape[0]):
+        parts = [_run_layer(e, node, x, layer, bool(n)) for n, layer in enumerate(directions)]
+        x = parts[0] if len(parts) == 1 else e.op("concat", {"x": parts}, {"axis": 1})
+    return e.op("cntk.join_steps", {"x": x, "like": e.value(data)}) if within else x
