@@ -44,6 +44,7 @@ _COMMANDS = {
     "nnet-get-feature-transform": (".cli_nnet3_stats", "An input transform from such statistics."),
     "nnet3-am-init": (".cli_nnet3_stats", "Make an acoustic model of a raw network."),
     "nnet3-am-adjust-priors": (".cli_nnet3_stats", "Set the priors of an acoustic model."),
+    "convert": (".cli_convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cli_cntk", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".cli_nnet3_recipe", "Train an nnet3 network from features in one command."),
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),

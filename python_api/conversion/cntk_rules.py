@@ -50,20 +50,21 @@ def _matrix(c: Conversion, node: Node) -> np.ndarray:
     return np.ascontiguousarray(array.reshape(rows, -1, order="F"), np.float32)
 
 
-def _is_affine(c: Conversion, product: Node, bias: Node) -> bool:
+def _is_affine(c: Conversion, node: Node, product: Node, bias: Node) -> bool:
     """Whether product and bias make one component, which is learned or not as a whole."""
-    if product.operation not in _PRODUCTS or product in c.fixed:
+    if product.operation not in _PRODUCTS or product in c.fixed or bias not in c.fixed:
         return False
     weights, data = product.inputs
-    if weights not in c.fixed or data in c.fixed or bias not in c.fixed:
+    if weights not in c.fixed or data in c.fixed or size(product) != size(node):
         return False
-    same = (_rate(weights) == 0) == (_rate(bias) == 0)
-    return same and _matrix(c, product).shape[1] == size(data)
+    rows, columns = _matrix(c, product).shape
+    once = columns == size(data) or size(bias) == bias.shape[0] == rows
+    return once and (_rate(weights) == 0) == (_rate(bias) == 0)
 
 
 def _absorbed_product(c: Conversion, node: Node) -> tuple[Node, ...]:
     for product, bias in (node.inputs, node.inputs[::-1]):
-        if _is_affine(c, product, bias) and size(product) == size(node):
+        if _is_affine(c, node, product, bias):
             return (product,)
     return ()
 
@@ -72,36 +73,29 @@ ABSORBS["Plus"] = _absorbed_product
 
 
 def _affine(c: Conversion, node: Node, product: Node, bias: Node | None) -> Value:
+    """A product, and a bias where there is one; the same for each column of a matrix."""
     weights, data = product.inputs
-    matrix = _matrix(c, product)
-    key, rate = (product.operation, weights, bias), _rate(weights)
-    dims = f"input-dim={matrix.shape[1]} output-dim={matrix.shape[0]}"
-    if not rate:
-        offset = np.zeros(len(matrix), np.float32) if bias is None else c.spread(bias, node)
-        arrays = {"linear_params": matrix, "bias_params": offset}
-        return c.component(node, key, c.values[data], "FixedAffineComponent", dims, **arrays)
-    dims += f" learning-rate-factor={rate:g} param-stddev=0"
-    if bias is None:
-        return c.component(node, key, c.values[data], "LinearComponent", dims, params=matrix)
-    arrays = {"linear_params": matrix, "bias_params": c.spread(bias, node)}
-    return c.component(node, key, c.values[data], "NaturalGradientAffineComponent", dims, **arrays)
-
-
-@converts("Times", "TransposeTimes")
-def _(c: Conversion, node: Node) -> Value:
-    weights, data = node.inputs
-    matrix = _matrix(c, node)
-    repeats = size(data) // matrix.shape[1]
-    if repeats == 1:
-        return _affine(c, node, node, None)
+    matrix, value = _matrix(c, product), c.values[data]
     rows, columns = matrix.shape
-    config = (
-        f"num-repeats={repeats} input-dim={repeats * columns} output-dim={repeats * rows}"
-        f" param-stddev=0 learning-rate-factor={_rate(weights):g}"
-    )
-    arrays = {"linear_params": matrix, "bias_params": np.zeros(rows, np.float32)}
-    key = (node.operation, weights)
-    return c.component(node, key, c.values[data], "RepeatedAffineComponent", config, **arrays)
+    key, rate = (product.operation, weights, bias), _rate(weights)
+    repeats = size(data) // columns
+    dims = f"input-dim={repeats * columns} output-dim={repeats * rows}"
+    offsets = np.zeros(rows, np.float32) if bias is None else c.spread(bias, node)[:rows]
+    arrays = {"linear_params": matrix, "bias_params": offsets}
+    learned = f"{dims} param-stddev=0 learning-rate-factor={rate:g}"
+    if repeats > 1:
+        config = f"{learned} num-repeats={repeats}"
+        return c.component(node, key, value, "RepeatedAffineComponent", config, **arrays)
+    if not rate:
+        return c.component(node, key, value, "FixedAffineComponent", dims, **arrays)
+    if bias is None:
+        return c.component(node, key, value, "LinearComponent", learned, params=matrix)
+    return c.component(node, key, value, "NaturalGradientAffineComponent", learned, **arrays)
+
+
+@converts(*_PRODUCTS)
+def _(c: Conversion, node: Node) -> Value:
+    return _affine(c, node, node, None)
 
 
 # Element by element

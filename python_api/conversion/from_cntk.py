@@ -18,10 +18,12 @@ import numpy as np
 from ...cntk.network.network import Network
 from ...cntk.network.node import Node
 from ...framework.errors import VariableError
+from ...nnet3.kaldi_io import Writer
 from ...nnet3.model import AmNnetSimple
 from ...nnet3.nnet import Nnet
+from ...nnet3.transition_model import TransitionModel
 from . import cntk_rules  # noqa: F401  fills the table of rules
-from .cntk_walk import Context, Conversion
+from .cntk_walk import Context, Conversion, size
 
 _LEAST_PRIOR = 1e-37  # CNTK's logarithm takes nothing smaller
 
@@ -47,17 +49,23 @@ def to_nnet3(network: Network, outputs: Sequence[str] = (), context: Context | N
 
 def to_acoustic_model(
     network: Network,
-    transition_model: AmNnetSimple,
+    transitions: TransitionModel,
     output: str = "",
     context: Context | None = None,
+    binary: bool = True,
 ) -> AmNnetSimple:
-    """An acoustic model of Kaldi with this network and the transition model of another one.
+    """An acoustic model of Kaldi: a transition model, and this network.
 
     Where the output is a node minus a constant, as CNTK's ScaledLogLikelihood is, the constant
     becomes the priors (as logarithms), which Kaldi's decoders subtract.
 
+    Args:
+        output: name of a node; by default the first of the network's output group.
+        binary: the form in which the model can be written.
+
     Raises:
-        UnknownOperatorError, ShapeError, VariableError: as `to_nnet3`.
+        UnknownOperatorError, ShapeError, VariableError: as `to_nnet3`, or the transition model has
+            other outputs than the network.
     """
     root = _roots(network, [output] if output else ())[0]
     conversion = Conversion(network, context or {})
@@ -66,8 +74,12 @@ def to_acoustic_model(
         root, logs = root.inputs
         values = np.exp(conversion.constants([logs])[logs].reshape(-1).astype(np.float64))
         priors = np.maximum(values, _LEAST_PRIOR).astype(np.float32)
-    nnet = conversion.nnet([root])
-    model = AmNnetSimple(nnet, transition_model.transition_model, transition_model.binary)
+    pdfs = int(transitions.tuples[:, 2:].max(initial=-1)) + 1
+    if size(root) != pdfs:
+        raise root.error(f"it has {size(root)} elements, the transition model {pdfs} outputs")
+    writer = Writer(binary, header=False)
+    transitions.write_to(writer)
+    model = AmNnetSimple(conversion.nnet([root]), writer.getvalue(), binary)
     model.set_context()
     model.set_priors(priors)
     return model

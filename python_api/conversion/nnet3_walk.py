@@ -145,7 +145,7 @@ class Unrolling:
             first, *others = sorted(loop)
             through = f", through {', '.join(others[:_SHOWN])}" if others else ""
             more = ", ..." if len(others) > _SHOWN else ""
-            why = f"it is computed from itself{through}{more}; only feed-forward networks are"
+            why = f"it is computed from itself{through}{more}; a feed-forward network is needed"
             refuse(self._shown(self._nodes[first]), why)
 
     @staticmethod

@@ -1,0 +1,112 @@
+"""Conversion between CNTK and nnet3 of networks that CNTK and Kaldi trained.
+
+Both programs recorded outputs: those are compared with what the other framework's network gives.
+Runs over the folders named by OPSCOPE_CNTK_CASES and OPSCOPE_KALDI_DATA.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cntk_data
+import kaldi_data
+from conversion_runs import run_cntk, run_nnet3, windows
+from opscope.cntk.models.v1 import read_model, write_model
+from opscope.cntk.readers.htk import HtkFile, read_script
+from opscope.framework.errors import UnknownOperatorError
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.tables import read_table
+from opscope.python_api.conversion.from_cntk import to_nnet3
+from opscope.python_api.conversion.from_nnet3 import to_cntk
+
+TOLERANCE = 1e-5
+TEXT = {  # cases on 2-d points, with nodes whose outputs are recorded
+    "01_simplebuilder_dnn": ("PosteriorProb", "ScaledLogLikelihood", "H1"),
+    "02_ndl_macros_dnn": ("L2.act", "post", "top.z"),
+}
+
+
+def relative(got, wanted):
+    """The largest difference, by the largest value."""
+    return float(np.abs(got - wanted).max() / np.abs(wanted).max())
+
+
+def points():
+    """The features of the file that these cases write outputs for."""
+    lines = cntk_data.need("data", "simple.test.ctf").read_text().splitlines()
+    fields = (line.split("|features")[1].split("|")[0].split() for line in lines)
+    return np.array([[float(x) for x in values] for values in fields], np.float32)
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_dnn_of_cntk(case, within):
+    network = read_model(cntk_data.need(case, "final.model"))
+    features, errors = points(), {}
+    for node in TEXT[case]:
+        wanted = np.loadtxt(cntk_data.need(case, f"outputs.{node}.txt"))
+        errors[node] = relative(run_nnet3(to_nnet3(network, [node]), features), wanted)
+    within(errors, TOLERANCE)
+
+
+def test_speech_dnn_of_cntk(within, tmp_path):
+    """Frames, of which CNTK's reader made windows of 11."""
+    case = "07_htk_frame_rolling"
+    network = read_model(cntk_data.need(case, "final.model"))
+    to_nnet3(network, context={"features": (5, 5)}).write(tmp_path / "a.raw")
+    nnet = Nnet.read(tmp_path / "a.raw")
+    assert nnet.input_dim("input") == 13 and nnet.context() == (5, 5)
+    wanted = np.loadtxt(cntk_data.need(case, "outputs.ScaledLogLikelihood.txt"))
+    script = cntk_data.need("data", "htk", "test.scp")
+    got = [run_nnet3(nnet, frames) for frames in utterances(script)]
+    network, context = to_cntk(nnet)
+    back = [
+        run_cntk(network, features=windows(x, *context["features"])) for x in utterances(script)
+    ]
+    errors = {"nnet3": relative(np.concatenate(got), wanted)}
+    within({**errors, "back": relative(np.concatenate(back), wanted)}, TOLERANCE)
+
+
+def utterances(script):
+    """The frames of all files that a script lists."""
+    for entry in read_script(script):
+        path = script.parent / "fea" / Path(entry.path).name
+        yield HtkFile.open(path).read(entry.first or 0, entry.last)
+
+
+@pytest.mark.parametrize("model", ["tdnn", "tdnnf"])
+def test_tdnn_of_kaldi(model, within, tmp_path):
+    nnet = Nnet.read(kaldi_data.need("trained", model, "model.raw"))
+    network, context = to_cntk(nnet)
+    assert context == {"features": nnet.context()}
+    assert network.parameter_count() == nnet.num_parameters
+    write_model(network, tmp_path / "a.dnn")
+    network = read_model(tmp_path / "a.dnn")
+    again = to_nnet3(network, context=context)
+    assert again.num_parameters == nnet.num_parameters and again.context() == nnet.context()
+    wanted = dict(read_table(f"ark:{kaldi_data.need('trained', model, 'output.ark')}", "matrix"))
+    errors = {}
+    for key, frames in read_table(f"ark:{kaldi_data.need('trained', 'feats.ark')}", "matrix"):
+        got = run_cntk(network, features=windows(frames, *context["features"]))
+        errors[key] = relative(got, wanted[key])
+        errors[f"{key} back"] = relative(run_nnet3(again, frames), wanted[key])
+    within(errors, TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("lstmp", r"component-node 'lstm2.c\d?_t' .* computed from itself"),
+        ("stats", r"'stats-extraction-30-30' \(StatisticsExtractionComponent\)"),
+    ],
+)
+def test_what_is_not_feed_forward_is_refused(model, expected):
+    nnet = Nnet.read(kaldi_data.need("trained", model, "model.raw"))
+    with pytest.raises(UnknownOperatorError, match=expected):
+        to_cntk(nnet)
+
+
+def test_recurrent_networks_of_cntk_are_refused():
+    network = read_model(cntk_data.need("09_htk_lstm_truncated_ndl", "final.model"))
+    with pytest.raises(UnknownOperatorError, match="PastValue operation.*closes a loop"):
+        to_nnet3(network)
