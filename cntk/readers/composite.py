@@ -42,6 +42,8 @@ _OWN = {  # type: module of this package and the function that makes the deseria
     "CNTKTextFormatDeserializer": ("text_reader", "text_source"),
     _HTK_FEATURES: ("composite", "htk_features"),
     "HTKMLFDeserializer": ("composite", "htk_labels"),
+    "ImageDeserializer": ("image_reader", "image_source"),
+    "Base64ImageDeserializer": ("image_reader", "base64_image_source"),
 }
 
 

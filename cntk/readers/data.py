@@ -158,6 +158,13 @@ class Deserializer(ABC):
             FormatError: the file does not hold what it should.
         """
 
+    def read_chunks(self, numbers: Sequence[int]) -> list[list[Samples]]:
+        """Several chunks; a source that can read them at the same time does so."""
+        return [self.read_chunk(number) for number in numbers]
+
+    def start_epoch(self, epoch: int) -> None:  # noqa: B027  few sources change
+        """Told at the beginning of an epoch to sources that give other samples in each."""
+
     @property
     def samples(self) -> int:
         """Samples in all chunks: the length of a sweep."""

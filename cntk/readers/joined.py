@@ -122,6 +122,11 @@ class Joined(Deserializer):
                 raise FormatError(text)
             _log.warning("%s; left out", text)
 
+    def start_epoch(self, epoch: int) -> None:
+        """See `Deserializer.start_epoch`."""
+        for source in (self._first, *(index.source for index in self._others)):
+            source.start_epoch(epoch)
+
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""
         original, kept, others = self._parts[number]

@@ -58,6 +58,7 @@ class Enumerator(ABC):
             size: of every epoch, in samples; None: a sweep.
         """
         size = self.sweep_size if size is None else size
+        self.source.start_epoch(epoch)
         self._epoch_end = size * (epoch + 1)
         self.seek(size * epoch)
 
@@ -96,8 +97,8 @@ class Enumerator(ABC):
         kept = set(np.unique(sequences[:, 0]).tolist())
         needed = kept | self._needed()
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
-        for number in sorted(kept - self._loaded.keys()):
-            self._loaded[number] = self.source.read_chunk(number)
+        missing = sorted(kept - self._loaded.keys())
+        self._loaded |= zip(missing, self.source.read_chunks(missing), strict=True)
         return gather(self._loaded, sequences)
 
 

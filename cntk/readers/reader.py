@@ -29,6 +29,7 @@ _OWN = {  # reader type: module of this package and the function that makes the 
     "CompositeDataReader": ("composite", "composite_reader"),
     "HTKDeserializers": ("composite", "htk_deserializers_reader"),
     "HTKMLFReader": ("htk_reader", "htk_mlf_reader"),
+    "ImageReader": ("image_reader", "image_reader"),
     "LMSequenceReader": ("lm_reader", "lm_sequence_reader"),
     "LUSequenceReader": ("lu_reader", "lu_sequence_reader"),
     "UCIFastReader": ("uci_reader", "uci_fast_reader"),
