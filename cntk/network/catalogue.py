@@ -1,13 +1,27 @@
 """The catalogue of all kinds of nodes that CNTK 2.0 beta 9 knows, with its older names.
 
+Kinds of your own are found by an entry point of the group `opscope.nodes`, which names the module
+that registers them.
 Source: ComputationNetworkBuilder.cpp (operation names), NetworkDescriptionLanguage.cpp (NDL names).
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.metadata import entry_points
+
 from ...framework.errors import UnknownOperatorError, nearest
 from . import kinds as _kinds  # noqa: F401  fills the tables
 from .kind import KINDS, NDL, Kind, NdlFunction
+
+GROUP = "opscope.nodes"
+
+
+@cache
+def load_plugins() -> None:
+    """Import the modules that register kinds of other packages."""
+    for point in entry_points(group=GROUP):
+        point.load()
 
 
 def kind(operation: str) -> Kind:
@@ -16,6 +30,8 @@ def kind(operation: str) -> Kind:
     Raises:
         UnknownOperatorError: there is none.
     """
+    if operation not in KINDS:
+        load_plugins()
     try:
         return KINDS[operation]
     except KeyError:
@@ -26,6 +42,8 @@ def kind(operation: str) -> Kind:
 
 def ndl_function(name: str) -> NdlFunction | None:
     """The node function that NDL calls `name` (in any case), or None."""
+    if name.lower() not in NDL:
+        load_plugins()
     return NDL.get(name.lower())
 
 
