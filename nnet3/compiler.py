@@ -247,6 +247,10 @@ class Compiler:
             self._add(Command("SetConst", part.value, alpha=part.facts.constant))
         values = self._values
         for terms in part.terms:
+            if terms.whole:
+                source = self.infos[terms.single].value
+                self._add(Command("MatrixAdd", part.value, source, terms.alpha))
+                continue
             if terms.single >= 0:
                 self._add_rows(part.value, self.infos[terms.single].value, terms.alpha, terms.row)
                 continue
@@ -318,7 +322,7 @@ class Compiler:
         for terms in part.terms:
             if terms.single >= 0:
                 source = self.infos[terms.single].deriv
-                if source and self._is_identity(source, terms.row):
+                if source and (terms.whole or self._is_identity(source, terms.row)):
                     self._add(Command("MatrixAdd", source, part.deriv, terms.alpha))
                 elif source:
                     for rows in ensure_contiguous(terms.row):

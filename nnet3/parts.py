@@ -25,6 +25,7 @@ class Terms:
         alpha: the scale.
         single: the step that every row takes its one term from; -1 where it is not so simple.
         row: the row in that step, int32 [rows]; else int [rows, terms], -1 where there is none.
+        whole: these are all rows of the one step, in order.
         step: where `single` is -1: the step of every term, as `row`.
     """
 
@@ -32,6 +33,7 @@ class Terms:
     single: int
     row: np.ndarray
     step: np.ndarray | None = None
+    whole: bool = False
 
 
 @dataclass
@@ -69,16 +71,24 @@ def locate(steps: Steps, number: int) -> list[Part]:
     step = steps.steps[number]
     topology, columns = steps.topology, step.columns
     fixed, places = topology.steps[step.node], []
-    if fixed is not None:
-        found = [steps.find(source, columns, t, x) for source, t, x in fixed]
-    else:
+    if fixed is None:
         places = topology.dependencies(step.node, columns.t, columns.x)
-        found = [steps.find_places(node, Columns(columns.n, t, x)) for node, t, x in places]
-    if columns.real is not None:
-        found = [np.where(columns.real, rows, -1) for rows in found]
+
+    def find(leaf: int) -> np.ndarray:
+        if fixed is not None:
+            rows = steps.find(fixed[leaf][0], columns, *fixed[leaf][1:])
+        else:
+            node, t, x = places[leaf]
+            rows = steps.find_places(node, Columns(columns.n, t, x))
+        return rows if columns.real is None else np.where(columns.real, rows, -1)
+
     parts = []
     for facts in topology.sums[step.node]:
-        mine = [found[leaf] for leaf in facts.leaves]
+        whole = _whole_step(steps, facts, columns)
+        if whole is not None:
+            parts.append(Part(facts, [whole]))
+            continue
+        mine = [find(leaf) for leaf in facts.leaves]
         if not facts.needs_all:
             used: list[np.ndarray] = []
             facts.sums.combine(iter([rows >= 0 for rows in mine]), used)
@@ -96,6 +106,16 @@ def locate(steps: Steps, number: int) -> list[Part]:
             terms = _terms_by_scale(steps, facts, _sorted_terms(mine, chosen))
         parts.append(Part(facts, terms))
     return parts
+
+
+def _whole_step(steps: Steps, facts: SumFacts, columns: Columns) -> Terms | None:
+    """The one term of a part that is a node without any offset; None where it is not so easy."""
+    if facts.alone < 0 or facts.groups is None:
+        return None
+    single = steps.whole(facts.alone, columns)
+    if single < 0:
+        return None
+    return Terms(facts.groups[0][0], single, np.arange(len(columns), dtype=np.int32), whole=True)
 
 
 def _terms(steps: Steps, alpha: float, leaves: list[np.ndarray]) -> Terms:

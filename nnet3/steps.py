@@ -67,6 +67,7 @@ class Steps:
         self._tables: dict[int, RowTable] = {}
         self._ranges: dict[tuple[int, int], int] = {}
         self._expanded: dict[bytes, Columns] = {}
+        self._of_columns: dict[tuple[int, int], int] = {}  # node, id of the columns -> step
         self._segment = 0
         for self._segment, request in enumerate(graph.requests):
             self._add_phases(request)
@@ -90,6 +91,10 @@ class Steps:
         if table is None:
             return np.full(len(columns), -1, np.int32)
         return table.find(columns, t, x)
+
+    def whole(self, node: int, columns: Columns) -> int:
+        """The step of `node` that has just these rows, if that is known at once; else -1."""
+        return self._of_columns.get((node, id(columns)), -1)
 
     def find_places(self, node: int | np.ndarray, columns: Columns) -> np.ndarray:
         """As `find`, of a node for each index."""
@@ -156,9 +161,10 @@ class Steps:
                 levels = segment.levels[node]
                 order = np.argsort(levels, kind="stable")
                 values, starts = np.unique(levels[order], return_index=True)
-                parts = np.split(segment.rows[node][order], starts[1:])
-                for level, keys in zip(values.tolist(), parts, strict=True):
-                    by_level.setdefault(level, {}).setdefault(node, []).append((group, keys))
+                rows, bounds = segment.rows[node][order], [*starts.tolist(), len(order)]
+                for level, begin, end in zip(values.tolist(), bounds, bounds[1:], strict=False):
+                    part = group, rows[begin:end]
+                    by_level.setdefault(level, {}).setdefault(node, []).append(part)
         for level in sorted(by_level):
             self._add_phase(by_level[level])
 
@@ -211,6 +217,8 @@ class Steps:
         self.starts.append(start + len(step))
         if len(step) and self.topology.nodes[step.node].kind != "descriptor":
             self._table(step).set(step.columns, start)
+            if step.columns.real is None:
+                self._of_columns[step.node, id(step.columns)] = number
         return number
 
     def _table(self, step: Step) -> RowTable:
@@ -270,8 +278,11 @@ class Steps:
         return group, wanted[there[place] == wanted]
 
     def _add_dim_range(self, node: int, columns: Columns) -> None:
-        rows = self.find(self.topology.nodes[node].source, columns)
-        sources = [self.step_of_all(rows)]
+        of = self.topology.nodes[node].source
+        sources = [self.whole(of, columns)]
+        if sources[0] < 0:
+            rows = self.find(of, columns)
+            sources = [self.step_of_all(rows)]
         if sources[0] < 0:
             numbers = np.searchsorted(self.starts, rows, side="right") - 1
             _, first = np.unique(numbers, return_index=True)

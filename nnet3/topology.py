@@ -46,6 +46,7 @@ class SumFacts:
         scales: scale of every node that is read, by the node's number.
         groups: for every scale, in their order, the leaves with it in the order of node, t and x;
             None where leaves are more than offsets of nodes.
+        alone: the node that the part is, if it is one without offset; else -1.
     """
 
     sums: SumDescriptor
@@ -55,6 +56,7 @@ class SumFacts:
     needs_all: bool
     scales: dict[int, float]
     groups: list[tuple[float, list[int]]] | None
+    alone: int
 
 
 @dataclass
@@ -236,8 +238,12 @@ class Topology:
                     (scale, [leaf for leaf in ordered if scales[steps[leaf][0]] == scale])
                     for scale in sorted(set(scales.values()))
                 ]
+            needs_all, alone = part.needs_all(), -1
+            if steps is not None and needs_all and len(leaves) == 1:
+                source, *offsets = steps[leaves[0]]
+                alone = -1 if any(offsets) else source
             dim, constant = part.dim(self.dims), part.constant()
-            yield SumFacts(part, leaves, dim, constant, part.needs_all(), scales, groups)
+            yield SumFacts(part, leaves, dim, constant, needs_all, scales, groups, alone)
 
     def combine(self, node: int, present: Sequence[Any], t: Any) -> tuple[Any, list[Any]]:
         """(computable, for each candidate: used) of rows of `node`; see `Reads.combine`."""
