@@ -47,73 +47,123 @@ class Windows:
         names = ("shape", "kernel", "stride", "lower", "counts")
         return {name: getattr(self, name) for name in names}
 
+    def padding(self, first: int) -> tuple[list[int], list[int]] | None:
+        """Padding before and behind the axes from `first` on, negative behind where elements are
+        left out; None where some are left out in front."""
+        before, after = list(self.lower[first:]), []
+        for axis in range(first, len(self.shape)):
+            covered = (self.counts[axis] - 1) * self.stride[axis] + self.kernel[axis]
+            after.append(covered - self.lower[axis] - self.shape[axis])
+        return None if min(before, default=0) < 0 else (before, after)
+
     @property
-    def flat(self) -> bool:
-        """Whether it is over images of two axes, with whole or with single channels."""
-        return len(self.shape) == 3 and self.lower[0] == 0
-
-    def padding(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
-        """Padding before and behind both axes of an image; None where elements in front are left
-        out."""
-        found = []
-        for axis in (1, 2):
-            steps = (self.counts[axis] - 1) * self.stride[axis] + self.kernel[axis]
-            after = steps - self.lower[axis] - self.shape[axis]
-            if self.lower[axis] < 0 or after <= -self.stride[axis]:
-                return None
-            found.append((self.lower[axis], max(after, 0)))
-        return tuple(found)
+    def usual(self) -> tuple[list[int], list[int]] | None:
+        """The padding, where this is a convolution over one to three axes of all channels, whose
+        maps are the channels of the result; else None."""
+        whole = self.kernel[0] == self.shape[0] and self.lower[0] == 0 and self.counts[0] == 1
+        maps = all(self.shared) and set(self.maps[1:]) <= {1}
+        return self.padding(1) if whole and maps and 2 <= len(self.shape) <= 4 else None
 
 
-def _chw(e: Emitter, node: Node, child: Node) -> str:
-    """A node's value, from the layout HWC to [rows, C, H, W] where it is in that."""
-    if geometry.is_chw(node) or len(dims(child)) != 3:
-        return e.value(child)
-    return e.op("transpose", {"x": e.value(child)}, {"perm": (0, 3, 1, 2)})
+def _convolve(
+    e: Emitter,
+    x: str,
+    weight: str,
+    stride: Sequence[int],
+    padding: tuple[Sequence[int], Sequence[int]],
+    transpose: bool,
+) -> str:
+    """[rows, channels, ...] with weights [maps, channels, ...]; or with `transpose`, back."""
+    before, after = padding
+    attrs = {"stride": tuple(stride), "padding": (*before, *(max(n, 0) for n in after))}
+    if not transpose:
+        return e.op(f"conv{len(stride)}d", {"x": x, "w": weight}, attrs)
+    attrs["output_padding"] = tuple(max(-n, 0) for n in after)
+    return e.op(f"conv_transpose{len(stride)}d", {"x": x, "w": weight}, attrs)
 
 
-def _back(e: Emitter, node: Node, name: str) -> str:
-    """[rows, C, H, W] in the layout of the node."""
-    if geometry.is_chw(node) or len(dims(node)) != 3:
-        return name
-    return e.op("transpose", {"x": name}, {"perm": (0, 2, 3, 1)})
+def _rows(e: Emitter, node: Node, shape: Sequence[int]) -> str:
+    """A node's value as rows, one for a node without samples, of a shape."""
+    if node.axis is not None:
+        return e.shaped(node, tuple(shape))
+    return e.reshape(e.value(node), (1, *shape))
 
 
-def _weights(e: Emitter, node: Node, shape: tuple[int, ...]) -> str:
-    """The weight as an array [maps, kernel]. That of the layout HWC is a matrix [maps x kernel]
-    with channels fastest; all others are read as their elements stand."""
-    weight = node.inputs[0]
-    if geometry.is_chw(node) or len(dims(weight)) != 2:
-        return e.shaped(weight, shape)
-    kernel = node.attributes["kernelShape"]
-    turned = e.op("transpose", {"x": e.value(weight)}, {"perm": (1, 0)})
-    channels_last = e.reshape(turned, (shape[0], kernel[1], kernel[0], kernel[2]))
-    ordered = e.op("transpose", {"x": channels_last}, {"perm": (0, 3, 1, 2)})
-    return e.reshape(ordered, shape)
+def _whole(e: Emitter, node: Node, name: str) -> str:
+    """Rows as a node's value."""
+    return e.reshape(name, (0, *dims(node)) if node.axis is not None else dims(node))
+
+
+class Legacy:
+    """An image of the layout HWC, which CNTK's old engine takes in an order of its own: channels
+    fastest, then the height, then the width, whatever the shape says.
+
+    Args:
+        size: width, height and channels.
+    """
+
+    def __init__(self, e: Emitter, child: Node, size: Sequence[int]) -> None:
+        self.e = e
+        image = _rows(e, child, size)
+        self.value = e.op("transpose", {"x": image}, {"perm": (0, 3, 1, 2)})
+
+    def weights(self, node: Node, channels: int) -> str:
+        """[maps, channels, width, height] of a matrix [maps x kernel], the height fastest."""
+        width, height = node.attributes["kernelShape"][:2]
+        elements = channels * width * height
+        shape = (channels, width, height, size(node.inputs[0]) // elements)
+        held = self.e.shaped(node.inputs[0], shape)
+        return self.e.op("transpose", {"x": held}, {"perm": (3, 0, 1, 2)})
+
+    def back(self, name: str, node: Node) -> str:
+        """[rows, channels, width, height] as a node's value."""
+        return _whole(self.e, node, self.e.op("transpose", {"x": name}, {"perm": (0, 2, 3, 1)}))
+
+
+def _legacy_convolution(e: Emitter, node: Node) -> str:
+    """Padding, where there is any, begins with half of the kernel."""
+    data, values = node.inputs[1], node.attributes
+    given = geometry.to_chw(data.shape, node) if values["convolution2D"] else data.shape
+    result = geometry.to_chw(node.shape, node)
+    large, small = (result, given) if values["transpose"] else (given, result)
+    kernel, stride = values["kernelShape"], values["strideShape"]
+    before = [kernel[axis] // 2 if values["dimPadding"][0] else 0 for axis in range(2)]
+    after = [
+        (small[axis] - 1) * stride[axis] + kernel[axis] - before[axis] - large[axis]
+        for axis in range(2)
+    ]
+    image = Legacy(e, data, given)
+    weight = image.weights(node, large[2])
+    padding = before, after
+    out = _convolve(e, image.value, weight, stride[:2], padding, values["transpose"])
+    return image.back(out, node)
 
 
 @lowers("Convolution")
 def _(e: Emitter, node: Node) -> str:
-    data = node.inputs[1]
-    shape, result = data.shape, node.shape
-    if not geometry.is_chw(node) and len(shape) == 3:
-        shape, result = geometry.to_chw(shape, node), geometry.to_chw(result, node)
-    if node.attributes["transpose"]:
-        return _transposed(e, node, Windows(node, result, shape))
-    windows = Windows(node, shape, result)
-    maps, elements = math.prod(windows.maps), math.prod(windows.kernel)
-    x = _chw(e, node, data)
-    whole = windows.kernel[0] == windows.shape[0] and windows.counts[0] == 1
-    if windows.flat and whole and all(windows.shared):
-        padding = windows.padding()
-        if padding is not None and windows.maps[1:] == (1, 1):
-            weight = _weights(e, node, (maps, *windows.kernel))
-            return _back(e, node, _convolution_2d(e, x, weight, windows, padding))
-    flat = e.reshape(x, (0, math.prod(windows.shape)))
+    data, values = node.inputs[1], node.attributes
+    if not geometry.is_chw(node):
+        return _legacy_convolution(e, node)
+    shapes = (data.shape, node.shape)
+    windows = Windows(node, *(shapes[::-1] if values["transpose"] else shapes))
+    maps, padding = math.prod(windows.maps), windows.usual
+    if padding is not None:
+        weight = e.shaped(node.inputs[0], (maps, *windows.kernel))
+        x = _rows(e, data, dims(data))
+        out = _convolve(e, x, weight, windows.stride[1:], padding, values["transpose"])
+    elif values["transpose"]:
+        out = _transposed(e, node, windows)
+    else:
+        out = _unfolded(e, node, windows)
+    return _whole(e, node, out)
+
+
+def _unfolded(e: Emitter, node: Node, windows: Windows) -> str:
+    """Products of all windows and the kernels."""
+    flat = _rows(e, node.inputs[1], (math.prod(windows.shape),))
     columns = e.op("cntk.unfold", {"x": flat}, windows.attrs)
-    count = math.prod(windows.counts)
     if all(windows.shared):
-        weight = _weights(e, node, (maps, elements))
+        weight = e.shaped(node.inputs[0], (math.prod(windows.maps), math.prod(windows.kernel)))
         out = e.op("matmul", {"x": columns, "y": weight}, {"transpose_y": True})
         out = e.op("transpose", {"x": out}, {"perm": (0, 2, 1)})  # [rows, maps, windows]
     else:
@@ -121,10 +171,10 @@ def _(e: Emitter, node: Node) -> str:
         left = e.op("transpose", {"x": columns}, {"perm": (1, 0, 2)})
         out = e.op("matmul", {"x": left, "y": weight}, {"transpose_y": True})
         out = e.op("transpose", {"x": out}, {"perm": (1, 2, 0)})
-    return _back(e, node, _interleave(e, out, windows, count))
+    return _interleave(e, out, windows)
 
 
-def _interleave(e: Emitter, out: str, windows: Windows, count: int) -> str:
+def _interleave(e: Emitter, out: str, windows: Windows) -> str:
     """[rows, maps, windows] as the tensor in which each axis holds its maps and windows."""
     rank = len(windows.counts)
     whole = tuple(m * c for m, c in zip(windows.maps, windows.counts, strict=True))
@@ -154,93 +204,74 @@ def _own_weights(e: Emitter, node: Node, windows: Windows) -> str:
     return e.reshape(weight, (math.prod(windows.counts), math.prod(windows.maps), elements))
 
 
-def _convolution_2d(e: Emitter, x: str, weight: str, windows: Windows, padding: Any) -> str:
-    (top, bottom), (left, right) = padding
-    attrs = {"stride": windows.stride[1:], "padding": (top, left)}
-    if (bottom, right) != (top, left):
-        around = ((0, 0), (0, 0), (top, bottom), (left, right))
-        x = e.op("pad", {"x": x}, {"paddings": tuple(n for pair in around for n in pair)})
-        attrs["padding"] = (0, 0)
-    return e.op("conv2d", {"x": x, "w": weight}, attrs)
-
-
 def _transposed(e: Emitter, node: Node, windows: Windows) -> str:
     """Each element of the input is spread over its window of the result."""
     maps, count = math.prod(windows.maps), math.prod(windows.counts)
-    weight = _weights(e, node, (maps, math.prod(windows.kernel)))
     rank = len(windows.counts)
-    x = _chw(e, node, node.inputs[1])
-    if windows.maps[1:] != (1,) * (rank - 1):
-        pairs = [n for pair in zip(windows.maps, windows.counts, strict=True) for n in pair]
-        x = e.reshape(x, (0, *pairs))
-        order = [1 + 2 * axis for axis in range(rank)] + [2 + 2 * axis for axis in range(rank)]
-        x = e.op("transpose", {"x": x}, {"perm": (0, *order)})
-    x = e.reshape(x, (0, maps, count))
+    pairs = [n for pair in zip(windows.maps, windows.counts, strict=True) for n in pair]
+    order = [1 + 2 * axis for axis in range(rank)] + [2 + 2 * axis for axis in range(rank)]
+    x = _rows(e, node.inputs[1], pairs)
+    x = e.reshape(e.op("transpose", {"x": x}, {"perm": (0, *order)}), (0, maps, count))
     x = e.op("transpose", {"x": x}, {"perm": (0, 2, 1)})
-    columns = e.op("matmul", {"x": x, "y": weight})
-    out = e.op("cntk.fold", {"x": columns}, windows.attrs)
-    return _back(e, node, e.reshape(out, (0, *windows.shape)))
+    elements = math.prod(windows.kernel)
+    if all(windows.shared):
+        weight = e.shaped(node.inputs[0], (maps, elements))
+        columns = e.op("matmul", {"x": x, "y": weight})
+    else:
+        weight = _own_weights(e, node, windows)
+        left = e.op("transpose", {"x": x}, {"perm": (1, 0, 2)})
+        columns = e.op("matmul", {"x": left, "y": weight})
+        columns = e.op("transpose", {"x": columns}, {"perm": (1, 0, 2)})
+    return e.op("cntk.fold", {"x": columns}, windows.attrs)
 
 
 @lowers("Pooling")
 def _(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     windows = Windows(node, child.shape, node.shape)
-    return _pooled(e, node, windows, node.attributes["pool"] == "max", e.value(child))
+    return _whole(e, node, _pooled(e, child, windows, node.attributes["pool"] == "max"))
 
 
-def _pooled(e: Emitter, node: Node, windows: Windows, largest: bool, x: str) -> str:
-    """Padding neither counts as an element of a mean nor is a maximum."""
-    single = windows.flat and windows.kernel[0] == windows.stride[0] == 1
-    padding = windows.padding() if single else None
-    if padding is not None and all(
-        after <= before < kernel
-        for (before, after), kernel in zip(padding, windows.kernel[1:], strict=True)
-    ):
-        attrs = {
-            "kernel": windows.kernel[1:],
-            "stride": windows.stride[1:],
-            "padding": tuple(before for before, _ in padding),
-        }
-        if _windows_of(windows, padding) == windows.counts[1:]:
-            if largest:
-                return e.op("max_pool2d", {"x": x}, attrs, out=("out", "index"))
-            return e.op("avg_pool2d", {"x": x}, {**attrs, "count_include_pad": False})
-    flat = e.reshape(x, (0, math.prod(windows.shape)))
+def _pool(e: Emitter, x: str, rank: int, attrs: dict[str, Any], largest: bool) -> str:
+    """[rows, channels, ...]. Padding neither counts as an element of a mean nor is a maximum."""
     if largest:
-        fill = {"fill": -math.inf}
-        columns = e.op("cntk.unfold", {"x": flat}, {**windows.attrs, **fill})
-        out = e.op("reduce_max", {"x": columns}, {"axes": (2,)})
-    else:
-        columns = e.op("cntk.unfold", {"x": flat}, windows.attrs)
-        total = e.op("reduce_sum", {"x": columns}, {"axes": (2,)})
-        ones = e.op("cntk.unfold", {"x": e.constant(1.0, flat)}, windows.attrs)
-        held = e.op("reduce_sum", {"x": ones}, {"axes": (2,)})
-        out = e.op("div", {"x": total, "y": held})
-    return e.reshape(out, (0, *windows.counts))
+        return e.op(f"max_pool{rank}d", {"x": x}, attrs, out=("out", "index"))
+    return e.op(f"avg_pool{rank}d", {"x": x}, {**attrs, "count_include_pad": False})
 
 
-def _windows_of(windows: Windows, padding: Any) -> tuple[int, ...]:
-    """Windows along both axes of an image with the padding before it on both sides."""
-    return tuple(
-        (size + 2 * before - kernel) // stride + 1
-        for size, (before, _), kernel, stride in zip(
-            windows.shape[1:], padding, windows.kernel[1:], windows.stride[1:], strict=True
-        )
-    )
+def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> str:
+    """Axes in front that are not pooled count as channels."""
+    axes = zip(windows.kernel, windows.stride, windows.lower, strict=True)
+    pooled = [number for number, axis in enumerate(axes) if axis != (1, 1, 0)]
+    rank, first = len(windows.shape), min(pooled, default=len(windows.shape) - 1)
+    padding = windows.padding(first) if rank - first <= 3 else None
+    if padding is not None:
+        before, after = padding
+        x = _rows(e, child, (math.prod(windows.shape[:first]), *windows.shape[first:]))
+        attrs = {"kernel": windows.kernel[first:], "stride": windows.stride[first:]}
+        attrs["padding"] = (*before, *(max(n, 0) for n in after))
+        return _pool(e, x, rank - first, attrs, largest)
+    flat = _rows(e, child, (math.prod(windows.shape),))
+    if largest:
+        columns = e.op("cntk.unfold", {"x": flat}, {**windows.attrs, "fill": -math.inf})
+        return e.op("reduce_max", {"x": columns}, {"axes": (2,)})
+    columns = e.op("cntk.unfold", {"x": flat}, windows.attrs)
+    total = e.op("reduce_sum", {"x": columns}, {"axes": (2,)})
+    ones = e.op("cntk.unfold", {"x": e.constant(1.0, flat)}, windows.attrs)
+    return e.op("div", {"x": total, "y": e.op("reduce_sum", {"x": ones}, {"axes": (2,)})})
 
 
 @lowers("MaxPooling", "AveragePooling")
 def _(e: Emitter, node: Node) -> str:
     (child,), values = node.inputs, node.attributes
-    attrs = {
-        "kernel": (values["windowHeight"], values["windowWidth"]),
-        "stride": (values["verticalSubsample"], values["horizontalSubsample"]),
-    }
-    x = {"x": _chw(e, node, child)}
-    if node.operation == "MaxPooling":
-        return _back(e, node, e.op("max_pool2d", x, attrs, out=("out", "index")))
-    return _back(e, node, e.op("avg_pool2d", x, attrs))
+    kernel = values["windowWidth"], values["windowHeight"]
+    stride = values["horizontalSubsample"], values["verticalSubsample"]
+    largest = node.operation == "MaxPooling"
+    if geometry.is_chw(node):
+        attrs = {"kernel": kernel[::-1], "stride": stride[::-1]}
+        return _whole(e, node, _pool(e, _rows(e, child, dims(child)), 2, attrs, largest))
+    image = Legacy(e, child, geometry.to_chw(child.shape, node))
+    return image.back(_pool(e, image.value, 2, {"kernel": kernel, "stride": stride}, largest), node)
 
 
 @lowers("MaxUnpooling")
