@@ -76,6 +76,44 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return u.add("Plus", place.name, [out, bias])
 
 
+@converts("TimeHeightConvolutionComponent")
+def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+    """Frames become an image [time x height x filters], for which CNTK has its fast engines; the
+    kernel covers all times. Offsets between the least and the greatest height that the component
+    does not have are zeros in the kernel."""
+    if c.required_time_offsets != c.all_time_offsets:
+        refuse(place.node, "frames of its convolution may be missing at the edges")
+    times, step, name = c.all_time_offsets, c.height_subsample_out, place.name
+    least = min(0, *(height for _, height in c.offsets))
+    tall = max(height for _, height in c.offsets) - least + 1
+    above = (c.height_out - 1) * step + tall + least - c.height_in
+    if above <= -step:  # heights that nothing reads
+        tall, above = tall - above, 0
+    filters, maps = c.num_filters_in, c.num_filters_out
+    kernel = np.zeros((len(times), tall, filters, maps), np.float32)
+    taps = c.linear_params.reshape(maps, len(c.offsets), filters)
+    for number, (time, height) in enumerate(c.offsets):
+        kernel[times.index(time), height - least] = taps[:, number].T
+    image = u.add("Reshape", f"{name}.frames", [x], shape=(filters, c.height_in, len(times)))
+    image = u.add("TransposeDimensions", f"{name}.image", [image], axis1=1, axis2=3)
+    image = u.add(
+        "Convolution",
+        f"{name}.maps",
+        [u.parameter(f"{place.owner}.W", kernel, _rate(c)), image],
+        kernelShape=kernel.shape[:3],
+        mapCount=(maps,),
+        strideShape=(1, step, filters),
+        dimPadding=(False,) * 3,
+        dimPadLower=(0, -least, 0),
+        dimPadUpper=(0, max(above, 0), 0),
+    )
+    image = u.add("TransposeDimensions", f"{name}.rows", [image], axis1=1, axis2=3)
+    out = u.add("Reshape", f"{name}.blocks", [image], shape=(maps, c.height_out))
+    bias = u.parameter(f"{place.owner}.b", c.bias_params, _rate(c))
+    out = u.add("Plus", f"{name}.biased", [out, bias])
+    return u.add("Reshape", name, [out], shape=(c.output_dim,))
+
+
 def _fixed_product(u: Unrolling, place: Place, name: str, matrix: np.ndarray, x: Node) -> Node:
     return u.add("Times", name, [u.constant(f"{place.owner}.M", matrix), x])
 

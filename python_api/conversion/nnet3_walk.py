@@ -310,7 +310,8 @@ def _at(offset: int) -> str:
 
 def _time_offsets(component: Component) -> Sequence[int]:
     """The frames that a component puts side by side."""
-    return getattr(component, "time_offsets", (0,))
+    offsets = getattr(component, "time_offsets", None)
+    return offsets or getattr(component, "all_time_offsets", (0,))
 
 
 def _parts(

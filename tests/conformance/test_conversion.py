@@ -74,22 +74,26 @@ def utterances(script):
         yield HtkFile.open(path).read(entry.first or 0, entry.last)
 
 
-@pytest.mark.parametrize("model", ["tdnn", "tdnnf"])
-def test_tdnn_of_kaldi(model, within, tmp_path):
+@pytest.mark.parametrize("model", ["tdnn", "tdnnf", "cnn"])
+def test_network_of_kaldi(model, within, tmp_path):
     nnet = Nnet.read(kaldi_data.need("trained", model, "model.raw"))
     network, context = to_cntk(nnet)
     assert context == {"features": nnet.context()}
     assert network.parameter_count() == nnet.num_parameters
     write_model(network, tmp_path / "a.dnn")
     network = read_model(tmp_path / "a.dnn")
-    again = to_nnet3(network, context=context)
-    assert again.num_parameters == nnet.num_parameters and again.context() == nnet.context()
+    again = None
+    if model != "cnn":
+        again = to_nnet3(network, context=context)
+        assert again.num_parameters == nnet.num_parameters and again.context() == nnet.context()
+        assert again.config_lines()[:6] == nnet.config_lines()[:6]
     wanted = dict(read_table(f"ark:{kaldi_data.need('trained', model, 'output.ark')}", "matrix"))
     errors = {}
     for key, frames in read_table(f"ark:{kaldi_data.need('trained', 'feats.ark')}", "matrix"):
         got = run_cntk(network, features=windows(frames, *context["features"]))
         errors[key] = relative(got, wanted[key])
-        errors[f"{key} back"] = relative(run_nnet3(again, frames), wanted[key])
+        if again is not None:
+            errors[f"{key} back"] = relative(run_nnet3(again, frames), wanted[key])
     within(errors, TOLERANCE)
 
 

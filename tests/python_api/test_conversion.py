@@ -167,6 +167,29 @@ def test_unrolled_layers_are_rolled_up_again(tmp_path):
     np.testing.assert_allclose(run_nnet3(again, frames), run_nnet3(nnet, frames), 0, TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    "heights",
+    [
+        "height-in=7 height-out=7 height-offsets=-1,0,1",
+        "height-in=7 height-out=4 height-subsample-out=2 height-offsets=-2,0,1",
+        "height-in=7 height-out=3 height-subsample-out=2 height-offsets=0,1",
+        "height-in=7 height-out=3 height-offsets=1,2",
+    ],
+)
+def test_convolution_over_time_and_height(heights):
+    nnet = tdnn(f"""
+        input-node name=input dim=14
+        component name=c type=TimeHeightConvolutionComponent num-filters-in=2 num-filters-out=3 \\
+            time-offsets=-2,0,1 bias-stddev=1 {heights}
+        component-node name=c component=c input=input
+        output-node name=output input=c
+    """)
+    frames = np.random.default_rng(3).normal(size=(6, 14)).astype(np.float32)
+    network, context = to_cntk(nnet)
+    got = run_cntk(network, features=windows(frames, *context["features"]))
+    np.testing.assert_allclose(got, run_nnet3(nnet, frames), TOLERANCE, TOLERANCE)
+
+
 def test_one_vector_for_all_frames():
     text = """
         input-node name=input dim=3
