@@ -39,6 +39,7 @@ _HTK_FEATURES = "HTKFeatureDeserializer"
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
 
 _OWN = {  # type: module of this package and the function that makes the deserializer of a config
+    "CNTKBinaryFormatDeserializer": ("binary_format", "binary_source"),
     "CNTKTextFormatDeserializer": ("text_reader", "text_source"),
     _HTK_FEATURES: ("composite", "htk_features"),
     "HTKMLFDeserializer": ("composite", "htk_labels"),

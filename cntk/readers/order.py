@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...framework.errors import FormatError
 from ..mersenne import Mersenne64, Random, numbers_of, shuffled
 from .data import Deserializer, Samples, gather
 
@@ -41,11 +42,16 @@ class Enumerator(ABC):
 
     Args:
         source: the data. Chunks are read when they are needed, and kept as long as they are.
+
+    Raises:
+        FormatError: there are no samples.
     """
 
     def __init__(self, source: Deserializer) -> None:
         self.source = source
         self.sweep_size = source.samples
+        if not self.sweep_size:
+            raise FormatError("there are no samples to read")
         self.position = 0
         self._epoch_end = 0
         self._loaded: dict[int, list[Samples]] = {}

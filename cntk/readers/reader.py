@@ -25,6 +25,7 @@ Factory: TypeAlias = Callable[[ConfigParameters], "DataReader"]
 GROUP = "opscope.readers"
 
 _OWN = {  # reader type: module of this package and the function that makes the reader of a config
+    "CNTKBinaryReader": ("binary_format", "cntk_binary_reader"),
     "CNTKTextFormatReader": ("text_reader", "text_format_reader"),
     "CompositeDataReader": ("composite", "composite_reader"),
     "HTKDeserializers": ("composite", "htk_deserializers_reader"),
