@@ -80,7 +80,7 @@ class ConfigParameters:
     def _insert(self, key: Text, value: Text) -> None:
         lower = key.string.lower()
         name, first, old = self._entries.get(lower, (key.string, key, Text("")))
-        if old.string.startswith("["):
+        if old.string and value.string.startswith("["):
             value = join([old, " ", value])
         self._entries[lower] = (name, first, value)
         self._empty.discard(lower)
