@@ -271,6 +271,9 @@ class CntkNet:
             held = self.scope.find(node.name)
             if held is not None and (node.is_parameter or node.kind.precompute):
                 node.value = np.asfortranarray(held.numpy().transpose())
+            seen = self.scope.find(f"{node.name}@SEEN")
+            if seen is not None and "samplesSeen" in node.attributes:
+                node.attributes["samplesSeen"] = int(seen.numpy()[0])
 
     # -- running -------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ from ...framework.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
 from ..network.node import Node
+from ..readers.reader import DataReader
 from ..runtime import CntkNet
 from ..sgd.evaluate import evaluation_nodes
+from ..sgd.schedules import set_attribute
 from .common import Run, build_or_load, net_of, reader_of
 
 
@@ -35,26 +37,25 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
     nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
     net = net_of(section, network)
     for node in nodes:
-        _set(node, -1.0, 0.0)  # an average of all samples
-        net.reset_statistics(node)
+        _set(net, node, -1.0, 0.0)  # an average of all samples
+        set_attribute(net, node, "samplesSeen", 0)
     with reader_of(section) as reader:
         reader.start_minibatch_loop(size, 0, len(nodes) * size * rounds)
         for node in nodes:
             run.say(f"Estimating Statistics --> {node.name}\n")
-            net.forget()  # operators hold the time constants
             _average(net, node, reader, rounds)
-            _set(node, math.inf, math.inf)
+            _set(net, node, math.inf, math.inf)
     net.store()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_model(network, path)
 
 
-def _set(node: Node, time: float, blend: float) -> None:
-    node.attributes["normalizationTimeConstant"] = time
-    node.attributes["blendTimeConstant"] = blend
+def _set(net: CntkNet, node: Node, time: float, blend: float) -> None:
+    set_attribute(net, node, "normalizationTimeConstant", time)
+    set_attribute(net, node, "blendTimeConstant", blend)
 
 
-def _average(net: CntkNet, node: Node, reader, rounds: int) -> None:
+def _average(net: CntkNet, node: Node, reader: DataReader, rounds: int) -> None:
     program = net.program([node])
     for _ in range(rounds):
         minibatch = reader.get_minibatch()

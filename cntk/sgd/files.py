@@ -15,6 +15,7 @@ from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
 from ..runtime import CntkNet
+from .schedules import set_attribute
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,9 @@ def take_values(net: CntkNet, network: Network) -> None:
                 net.set(node.name, other.value)
                 if node.kind.precompute:
                     node.attributes["hasComputed"] = other.attributes["hasComputed"]
+        elif node.operation == "BatchNormalization":
+            seen = network.find(node.name).attributes["samplesSeen"]
+            set_attribute(net, node, "samplesSeen", seen)
 
 
 def _up_to_date(path: Path, before: Path) -> bool:

@@ -14,6 +14,19 @@ from ..runtime import CntkNet
 from .options import SgdOptions
 from .report import Say, general
 
+_STATES = {  # attributes that operators read from a variable
+    "dropoutRate": "RATE",
+    "normalizationTimeConstant": "TIME",
+    "blendTimeConstant": "BLEND",
+    "samplesSeen": "SEEN",
+}
+
+
+def set_attribute(net: CntkNet, node: Node, name: str, value: float) -> None:
+    """Set an attribute of a node, also for the programs that are there already."""
+    node.attributes[name] = value
+    net.scope.var(f"{node.name}@{_STATES[name]}").set(np.full(1, float(value)))
+
 
 class Schedules:
     """Sets dropout rates and time constants of the nodes below a criterion."""
@@ -23,36 +36,35 @@ class Schedules:
         below = net.network.below([criterion])
         self._dropout = [node for node in below if node.operation == "Dropout"]
         self._norm = [node for node in below if node.operation == "BatchNormalization"]
-        self._last = (0.0, 0.0, 0.0)
+        self._rate = self._time = self._blend = 0.0
 
     def set(self, epoch: int) -> None:
-        """Set what holds in an epoch, counted from 0."""
+        """Set what holds in an epoch, counted from 0. What does not change stays as the network
+        has it."""
         options = self.options
-        values = (options.dropout[epoch], options.norm_time[epoch], options.norm_blend[epoch])
-        before, self._last = self._last, values
-        if values == before:
-            return
-        rate, constant, blend = values
-        if rate != before[0]:
+        rate = options.dropout[epoch]
+        time, blend = options.norm_time[epoch], options.norm_blend[epoch]
+        if rate != self._rate:
             self.say(f"Setting dropout rate to {general(rate)}.\n")
             if rate > 0 and not self._dropout:
                 self.say(
                     "WARNING: Attempting to set dropout rate, but there is no dropout node in the "
                     "network.\n"
                 )
-            for node in self._dropout:
-                node.attributes["dropoutRate"] = rate
-                self.net.scope.var(f"{node.name}@RATE").set(np.full(1, rate))
-        if (constant, blend) != before[1:]:
-            if constant != before[1]:
-                self.say(f"Setting batch normalization time constant to {general(constant)}.\n")
-            if blend != before[2]:
-                self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
-            if not self._norm:
-                self.say("WARNING: there is no batch normalization node.\n")
-            for node in self._norm:  # what does not change stays as the network has it
-                if constant != before[1]:
-                    node.attributes["normalizationTimeConstant"] = constant
-                if blend != before[2]:
-                    node.attributes["blendTimeConstant"] = blend
-            self.net.forget()  # operators hold these numbers
+            self._set(self._dropout, "dropoutRate", rate)
+        if time != self._time:
+            self.say(f"Setting batch normalization time constant to {general(time)}.\n")
+            self._set_norm("normalizationTimeConstant", time)
+        if blend != self._blend:
+            self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
+            self._set_norm("blendTimeConstant", blend)
+        self._rate, self._time, self._blend = rate, time, blend
+
+    def _set_norm(self, name: str, value: float) -> None:
+        if not self._norm:
+            self.say("WARNING: there is no batch normalization node.\n")
+        self._set(self._norm, name, value)
+
+    def _set(self, nodes: list[Node], name: str, value: float) -> None:
+        for node in nodes:
+            set_attribute(self.net, node, name, value)

@@ -11,10 +11,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from .epoch import EpochResult, EpochRunner
 from .report import Total, general, joined
 
 _GOLDEN = 0.618
+_FACTOR = np.sqrt(np.float32(2))  # in float32, as sizes are
 
 
 @dataclass
@@ -138,7 +141,7 @@ def _search_minibatch(trials: Trials, epoch: int, rate: float, least: int, most:
     head = f" AdaptiveMinibatchSearch Epoch[{epoch + 1}]:"
     span = f"{_rounded(least)}..{_rounded(most)}"
     runner.say(f"{head} Evaluating minibatchSizes {span}\n")
-    size, good, good_value, base = float(least), 0, 0.0, math.nan
+    size, good, good_value, base = np.float32(least), 0, 0.0, math.nan
     while size <= most:
         trial = _rounded(size)
         if trace:
@@ -153,7 +156,7 @@ def _search_minibatch(trials: Trials, epoch: int, rate: float, least: int, most:
         elif not math.isnan(value) and value > base * (1 + margin / 100):
             break
         good, good_value = trial, value
-        size *= math.sqrt(2)
+        size *= _FACTOR
         if trace and not first and size <= most:
             runner.say(
                 f"{head} Keep searching... epochCriterion = {value:.8f} vs. baseCriterion = "
@@ -169,4 +172,4 @@ def _search_minibatch(trials: Trials, epoch: int, rate: float, least: int, most:
 
 def _rounded(size: float) -> int:
     """A multiple of 64, at least that."""
-    return max(64 * (int(size + 32) // 64), 64)
+    return max(64 * int((float(size) + 32) / 64), 64)

@@ -419,11 +419,10 @@ class Trainer:
         scope = self.net.scope
         state = Checkpoint(0, 0.0, 0.0, None)
         self.updates.save(scope, state)
-        values = {
-            node.name: scope.numpy(node.name).copy()
-            for node in self.net.network.nodes.values()
-            if node.is_parameter and scope.find(node.name) is not None
-        }
+        nodes = self.net.network.nodes.values()
+        names = [node.name for node in nodes if node.is_parameter]
+        names += [f"{n.name}@SEEN" for n in nodes if n.operation == "BatchNormalization"]
+        values = {name: scope.numpy(name).copy() for name in names if scope.find(name) is not None}
 
         def back() -> None:
             self.updates.load(scope, state)
