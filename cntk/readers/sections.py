@@ -27,7 +27,7 @@ def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, Conf
     """The sections inside, sorted by name, that have one of these parameters themselves."""
     found = []
     for name in config.names():
-        if not config.given(name) or not str(config[name]).startswith("["):
+        if not config.given(name) or not str(config[name]).startswith(("[", "{")):
             continue
         part = config.section(name)
         if any(part.has(wanted) for wanted in names):
