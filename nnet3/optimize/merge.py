@@ -70,13 +70,14 @@ class _Merger:
 
         What was refused stays so until one of its matrices is merged with another.
         """
-        submatrices, changed, dirty = self.computation.submatrices, self.changed, self.dirty
+        submatrices, is_whole = self.computation.submatrices, self.computation.is_whole
+        changed, dirty = self.changed, self.dirty
         left = []
         for candidate in self.candidates:
             number, source, target = candidate
             a, b = submatrices[source].matrix, submatrices[target].matrix
-            if a == b:
-                continue
+            if a == b or not (is_whole(source) or is_whole(target)):
+                continue  # nor will it ever be possible
             if a in changed or b in changed or a in dirty or b in dirty:
                 into_source, into_target = self.allowed(number, source, target)
                 if into_source or into_target:
@@ -108,9 +109,9 @@ class _Merger:
         """Whether the target may become part of the source's matrix, and the other way round."""
         computation, analysis, never = self.computation, self.analysis, (False, False)
         a, b = computation.submatrices[source], computation.submatrices[target]
-        whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
-        if not (whole_a or whole_b) or self._is_dirty(a) or self._is_dirty(b):
+        if self._is_dirty(a) or self._is_dirty(b):
             return never
+        whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
         given, taken = analysis.given, analysis.taken  # each is a matrix of its own
         if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
             return never
