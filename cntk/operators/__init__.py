@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     noise,
     normalize,
     ranking,
+    regions,
     sequences,
     sparse,
     steps,

@@ -95,35 +95,6 @@ class TestMaxUnpool(OpTest):
         return {"out": out}
 
 
-class TestRegionPool(OpTest):
-    type = "cntk.region_pool"
-    grad = ("x",)
-    empty = False
-
-    def cases(self, rng):
-        x = rng.permutation(2 * 3 * 6 * 8).reshape(2, 3, 6, 8) / 10
-        regions = np.array(
-            [[[0, 0, 1, 1], [0.25, 0.5, 0.5, 0.5]], [[0.5, 0, 0.25, 0.34], [0, 0.5, 1, 0.5]]]
-        )
-        yield Case({"x": x, "regions": regions}, {"rows": 2, "cols": 2})
-
-    def reference(self, inputs, attrs):
-        x, regions = inputs["x"], inputs["regions"]
-        out = np.zeros((2, 2, 3, 2, 2))
-        for image, region, row, col in np.ndindex(2, 2, 2, 2):
-            left, top, wide, high = regions[image, region]
-            begin_x, begin_y = round(left * 8), round(top * 6)
-            step_x, step_y = max(round(wide * 8), 1) / 2, max(round(high * 6), 1) / 2
-            part = x[
-                image,
-                :,
-                begin_y + int(row * step_y) : begin_y + int(np.ceil((row + 1) * step_y)),
-                begin_x + int(col * step_x) : begin_x + int(np.ceil((col + 1) * step_x)),
-            ]
-            out[image, region, :, row, col] = part.max((1, 2))
-        return {"out": out}
-
-
 SHARED = {"mean_out": "mean", "variance_out": "variance", "seen_out": "seen"}
 
 
