@@ -45,10 +45,33 @@ def test_a_list_of_commands(call):
 
 
 def test_errors_show_the_line_and_a_caret(call):
-    code, _, err = call("configFile=a.cntk", "dim=three")
+    code, _, err = call("networks", "configFile=a.cntk", "dim=three")
     assert code == 1
     assert "\n    dim=three\n" in err or "\n    Net = [" in err
     assert any(line.strip() == "^" for line in err.splitlines())
+
+
+RUN = """Train = [ action = "train" ; modelPath = "m" ; deviceId = -1
+  NDLNetworkBuilder = [ run = Net ]
+  SGD = [ maxEpochs = 2 ; minibatchSize = 2 ; learningRatesPerSample = 0.1 ]
+  reader = [ readerType = CNTKTextFormatReader ; file = data ; input = [
+    x = [ dim = 2 ; format = dense ] ; y = [ dim = 1 ; format = dense ] ] ] ]
+Net = [ x = Input(2, tag=feature) ; y = Input(1, tag=label)
+  W = Parameter(1, 2) ; e = SquareError(y, Times(W, x), tag=criterion) ]
+"""
+
+
+def test_a_config_runs(call, tmp_path):
+    (tmp_path / "run.cntk").write_text(RUN + "command = Train")
+    (tmp_path / "data").write_text("|x 1 2 |y 1\n|x 0 1 |y 0\n")
+    code, _, err = call("configFile=run.cntk", "Train=[SGD=[maxEpochs=3]]")
+    assert code == 0
+    assert err.count("[Training] e = ") == 3
+    assert err.endswith("COMPLETED.\n")
+    assert (tmp_path / "m").exists()
+    code, _, err = call("run", "configFile=run.cntk", "command=Train:Tset")
+    assert code == 1
+    assert "did you mean Train" in err or "Tset" in err
 
 
 def test_check(call, tmp_path):
