@@ -70,6 +70,7 @@ class HtkWriter(DataWriter):
         self.names = list(names)
         self._dims = dict(zip(names, dims, strict=True))
         self._files = dict(zip(names, files, strict=True))
+        self.files = [path for paths in files for path in paths]
         self._next = 0
 
     def save_data(self, values: Mapping[str, Samples]) -> None:

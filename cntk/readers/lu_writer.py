@@ -63,6 +63,7 @@ class LabelWriter(DataWriter):
     ) -> None:
         self.names = list(names)
         self._parts = dict(zip(names, zip(files, labels, counts, strict=True), strict=True))
+        self.files = list(files)
         self._lines: dict[str, list[str]] = {}
         for path in files:
             try:

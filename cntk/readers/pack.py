@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from .data import Samples, Stream, join
+from ...framework.errors import RunError, ShapeError
+from .data import Samples, Stream, gather, join
 from .layout import Layout, frames, packed
 from .order import Enumerator
 
@@ -75,6 +75,14 @@ class Packer(ABC):
     def read(self) -> Minibatch:
         """The next minibatch; an empty one where the epoch has no more samples."""
 
+    def records(self, stream: int, first: int, count: int) -> Samples:
+        """Sequences of the stream with this number, in the order of the files.
+
+        Raises:
+            RunError: there are fewer; or sequences cannot be given by number.
+        """
+        raise RunError("this reader cannot give sequences by number")
+
 
 class SequencePacker(Packer):
     """Whole sequences, packed into as few slots as hold them.
@@ -105,6 +113,19 @@ class SequencePacker(Packer):
             batch.sequences,
             batch.end_of_epoch,
         )
+
+    def records(self, stream: int, first: int, count: int) -> Samples:
+        """See `Packer.records`."""
+        source = self.order.source
+        begin = np.cumsum([0] + [len(chunk.lengths) for chunk in source.chunks])
+        if first < 0 or count < 1 or first + count > begin[-1]:
+            raise RunError(f"sequences {first} to {first + count} are wanted of {begin[-1]}")
+        numbers = np.arange(first, first + count)
+        chunk = np.searchsorted(begin, numbers, side="right") - 1
+        needed = np.unique(chunk).tolist()
+        chunks = dict(zip(needed, source.read_chunks(needed), strict=True))
+        places = np.stack([chunk, numbers - begin[chunk]], axis=1)
+        return gather(chunks, places)[stream]
 
     def _layouts(self, streams: Sequence[Samples]) -> list[Layout]:
         """Streams whose sequences have the same lengths share a layout."""

@@ -15,9 +15,12 @@ from importlib.metadata import entry_points
 from types import TracebackType
 from typing import TypeAlias
 
-from ...framework.errors import nearest
+import numpy as np
+
+from ...framework.errors import RunError, nearest
 from ..config.parameters import ConfigParameters
-from .data import Stream
+from .data import Samples, Stream
+from .layout import Layout
 from .pack import Minibatch, Packer
 
 Factory: TypeAlias = Callable[[ConfigParameters], "DataReader"]
@@ -74,9 +77,35 @@ class DataReader(ABC):
         """Whether all sequences of the last minibatch ended with it (CNTK's `endDataSentence`)."""
         return True
 
+    @property
+    def parallel_sequences(self) -> int:
+        """Slots of the last minibatch; 1 before the first one."""
+        return 1
+
+    def sentence_ends(self) -> np.ndarray:
+        """Whether what each slot held ended within the last minibatch, bool, [slots]."""
+        return np.ones(self.parallel_sequences, bool)
+
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """The labels of a stream by their numbers; empty where they have no names."""
         return {}
+
+    def set_label_mapping(self, stream: str, mapping: Mapping[int, str]) -> None:
+        """Give the labels of a stream other names; their numbers stay.
+
+        Raises:
+            RunError: the reader has no labels with names in this stream.
+        """
+        raise RunError(f"the labels of {stream!r} have no names")
+
+    def get_data(self, stream: str, first: int, count: int) -> Samples:
+        """Sequences of a stream by their numbers, in the order of the files.
+
+        Raises:
+            RunError: there is no such stream, there are fewer sequences, or the reader cannot give
+                sequences by number.
+        """
+        raise RunError(f"this reader cannot give sequences of {stream!r} by number")
 
     def close(self) -> None:  # noqa: B027  many readers have nothing to let go of
         """Let go of files and threads."""
@@ -144,9 +173,50 @@ class PackedReader(DataReader):
             bool((layout.end <= layout.steps).all()) for layout in self._last.layouts.values()
         )
 
+    def _layout(self) -> Layout | None:
+        """The layout with the most columns of the last minibatch."""
+        return max(self._last.layouts.values(), key=lambda layout: layout.columns, default=None)
+
+    @property
+    def parallel_sequences(self) -> int:
+        """See `DataReader.parallel_sequences`."""
+        layout = self._layout()
+        return 1 if layout is None else layout.parallel
+
+    def sentence_ends(self) -> np.ndarray:
+        """See `DataReader.sentence_ends`."""
+        layout = self._layout()
+        if layout is None:
+            return np.ones(1, bool)
+        ended = np.ones(layout.parallel, bool)
+        ended[layout.slot[layout.end > layout.steps]] = False
+        return ended
+
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """See `DataReader.label_mapping`."""
         return self._labels.get(stream, {})
+
+    def set_label_mapping(self, stream: str, mapping: Mapping[int, str]) -> None:
+        """See `DataReader.set_label_mapping`.
+
+        Raises:
+            RunError: the numbers are others than before, or two labels have one name.
+        """
+        known = self._labels.get(stream)
+        if known is None:
+            super().set_label_mapping(stream, mapping)
+        elif set(mapping) != set(known) or len(set(mapping.values())) != len(mapping):
+            raise RunError(f"the labels of {stream!r} need {len(known)} names, each once")
+        else:
+            self._labels[stream] = dict(mapping)
+
+    def get_data(self, stream: str, first: int, count: int) -> Samples:
+        """See `DataReader.get_data`."""
+        names = [known.name for known in self.streams]
+        if stream not in names:
+            raise RunError(f"there is no stream {stream!r}{nearest(stream, names)}")
+        self._wait()
+        return self._packer.records(names.index(stream), first, count)
 
     def close(self) -> None:
         """See `DataReader.close`."""

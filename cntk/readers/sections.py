@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import numpy as np
 
-from ...framework.errors import FormatError, OpscopeError
+from ...framework.errors import FormatError, OpscopeError, SaveError
 from ..config.parameters import ConfigParameters
 from ..text import located
+from .htk import read_script
 
 
 def complaint(config: ConfigParameters, message: str) -> OpscopeError:
@@ -54,3 +58,44 @@ def file_sections(
         elif part.has("dim"):
             features.append((name, part))
     return features, labels
+
+
+def named_files(config: ConfigParameters) -> dict[Path, str]:
+    """The files that a section names, whole paths, each with the parameter that does.
+
+    Files that are named in a list (scpFile) count, too; names of what is no file do not.
+    """
+    found: dict[Path, str] = {}
+    for name in config.names():
+        if not config.given(name):
+            continue
+        value = config[name]
+        text = str(value)
+        if text[:1] in ("[", "("):
+            for part in value.array() if text[0] == "(" else [value]:
+                found |= named_files(part.section()) if str(part).startswith("[") else {}
+            continue
+        path = Path(text)
+        if text and path.is_file():
+            found[path.resolve()] = value.path
+            if name.lower() == "scpfile":
+                for entry in read_script(text, config.string("prefixPathInSCP", "")):
+                    found[Path(entry.path).resolve()] = f"{value.path} ({text})"
+    return found
+
+
+def check_not_read(reader: ConfigParameters, written: Iterable[str]) -> None:
+    """That no file is written which the reader reads.
+
+    Args:
+        reader: its section.
+        written: the paths of files that will be written.
+
+    Raises:
+        SaveError: one is; it and the parameter that names it are told.
+    """
+    read = named_files(reader)
+    for path in written:
+        where = read.get(Path(path).resolve())
+        if where is not None:
+            raise SaveError(f"{path} would be overwritten while it is read: {where} names it")

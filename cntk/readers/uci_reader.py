@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.atomic import write_atomically
-from ...framework.errors import FormatError
+from ...framework.errors import FormatError, RunError
 from ..config import load_array
 from ..config.parameters import ConfigParameters
 from .crand import nearby_order
@@ -188,6 +188,12 @@ class TableMinibatches(Packer):
             np.stack([np.zeros(count, np.int64), rows], axis=1),
             self._position >= self._end,
         )
+
+    def records(self, stream: int, first: int, count: int) -> Samples:
+        """See `Packer.records`."""
+        if first < 0 or count < 1 or first + count > self._count:
+            raise RunError(f"records {first} to {first + count} are wanted of {self._count}")
+        return self._data[stream].take(np.arange(first, first + count))
 
     def _rows(self, count: int) -> np.ndarray:
         """The records of the next minibatch."""

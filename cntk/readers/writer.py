@@ -7,7 +7,7 @@ A writer from elsewhere plugs in by an entry point of the group `opscope.writers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import TypeAlias
 from ...framework.errors import nearest
 from ..config.parameters import ConfigParameters
 from .data import Samples
+from .sections import check_not_read
 
 Factory: TypeAlias = Callable[[ConfigParameters], "DataWriter"]
 
@@ -32,9 +33,11 @@ class DataWriter(ABC):
 
     Attributes:
         names: of the nodes that it writes.
+        files: paths of the files that it writes.
     """
 
     names: list[str]
+    files: Sequence[str] = ()
 
     @abstractmethod
     def save_data(self, values: Mapping[str, Samples]) -> None:
@@ -71,13 +74,25 @@ def writer_types() -> list[str]:
     return sorted({*_OWN, *(point.name for point in entry_points(group=GROUP))})
 
 
-def create_writer(config: ConfigParameters) -> DataWriter:
+def create_writer(config: ConfigParameters, reader: ConfigParameters | None = None) -> DataWriter:
     """The writer that a writer section asks for.
+
+    Args:
+        config: the section.
+        reader: the section of the reader that is used at the same time.
 
     Raises:
         FormatError: the section has no `writerType`, or there is no such writer; and what the
             writer itself does not like.
+        SaveError: it would write a file that the reader reads.
     """
+    writer = _create(config)
+    if reader is not None:
+        check_not_read(reader, writer.files)
+    return writer
+
+
+def _create(config: ConfigParameters) -> DataWriter:
     value = config["writerType"]
     name = str(value)
     for known, (module, function) in _OWN.items():
