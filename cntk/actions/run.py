@@ -6,7 +6,7 @@ Source: CNTK's `CNTK/CNTK.cpp` (DoCommands).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,8 @@ def log_file(path: str) -> Iterator[Say]:
 
 
 def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
-    """Run the commands of a config in order. The log goes to standard error, or to the file
-    `stderr` of the config; `run` says otherwise.
+    """Run the commands of a config in order, in the folder `currentDirectory` if it names one. The
+    log goes to standard error, or to the file `stderr` of the config; `run` says otherwise.
 
     Raises:
         OpscopeError: a command fails; what it was to write stays as it was.
@@ -68,6 +68,9 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
         path = config.string("stderr", "")
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
+        if "currentDirectory" in config:
+            config.folders = [folder.absolute() for folder in config.folders]
+            stack.enter_context(chdir(config.string("currentDirectory")))
         _run(config, run)
 
 
