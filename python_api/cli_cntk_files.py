@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..cntk.brainscript.formatter import format_text as format_brainscript
 from ..cntk.check import ERROR, check_file
@@ -41,19 +41,23 @@ def model_desc(path: str) -> pb.NetDesc:
     """
     if kind_of_file(path) != "script":
         return to_desc(open_model(path).network)
-    networks = _networks(path)
+    networks = networks_of(path)
     if len(networks) != 1:
         raise FormatError(f"{path}: describes {len(networks)} networks, one is needed")
     return to_desc(next(iter(networks.values())))
 
 
-def _networks(path: str) -> dict[str, Network]:
-    """The networks that a script describes.
+def networks_of(path: str, extra: Sequence[str] = ()) -> dict[str, Network]:
+    """The networks of a model, or those that a script describes, by section.
+
+    `extra` holds further `name=value` of a config's command line.
 
     Raises:
         FormatError: with the first of its errors.
     """
-    report = check_file(path)
+    if kind_of_file(path) in ("model", "v2 model"):
+        return {os.path.basename(path): open_model(path).network}
+    report = check_file(path, extra=extra)
     for severity, text in report.problems:
         if severity == ERROR:
             raise FormatError(text)
@@ -67,7 +71,7 @@ def listing(path: str, kind: str) -> Iterator[str]:
 
 def _script_lines(path: str) -> Iterator[str]:
     """The networks of a config or an NDL file; of what has none, its own text in one layout."""
-    networks = _networks(path)
+    networks = networks_of(path)
     for number, (name, network) in enumerate(networks.items()):
         if number:
             yield ""
@@ -76,6 +80,38 @@ def _script_lines(path: str) -> Iterator[str]:
         yield net_text(to_desc(network)).rstrip("\n")
     if not networks:
         yield formatted(path).rstrip("\n")
+
+
+def python_code(
+    path: str, extra: Sequence[str] = (), section: str | None = None, params: str | None = None
+) -> str:
+    """NetBuilder code that builds the network of a script or model.
+
+    Args:
+        extra: further `name=value` of a config's command line.
+        section: which network, where there are several; without regard to case.
+        params: the file to write the parameters' values to; the code then loads it.
+
+    Raises:
+        FormatError: the file is damaged, or describes no network, or no single one.
+        OpscopeError: the network does not fit together, or cannot be run.
+    """
+    from .cntk_to_python import to_python, write_values
+
+    networks = networks_of(path, extra)
+    if section is not None:
+        chosen = {name: n for name, n in networks.items() if name.lower() == section.lower()}
+    else:
+        chosen = networks
+    if len(chosen) != 1:
+        known = ", ".join(networks) or "no network"
+        wanted = f"no network {section!r}" if section else "not one network"
+        raise FormatError(f"{path}: {wanted}; it has {known}")
+    (network,) = chosen.values()
+    code = to_python(network, os.path.basename(path), params or "")
+    if params:
+        write_values(code, params)
+    return code.text
 
 
 def formatted(path: str) -> str:

@@ -70,6 +70,28 @@ def _bilinear(node: Node, dtype: np.dtype) -> np.ndarray:
     return kernels.reshape(-1).astype(dtype).reshape(shape, order="F")
 
 
+def is_random(node: Node) -> bool:
+    """Whether a parameter starts from random numbers."""
+    return kind_of_values(node) in _RANDOM
+
+
+def spread(node: Node, dtype: np.dtype) -> tuple[bool, float]:
+    """Whether the random numbers of a parameter are uniform, and their range to both sides of 0 or
+    else their standard deviation.
+
+    Raises:
+        ShapeError: filter and output ranks do not fit its shape.
+    """
+    values, shape = node.attributes, node.shape or ()
+    is_uniform, scale = _RANDOM[kind_of_values(node)]
+    try:
+        fan_in, fan_out = fans(shape, values["initFilterRank"], values["initOutputRank"])
+    except ValueError as error:
+        raise node.error(str(error), ShapeError) from None
+    scalar = np.dtype(dtype).type
+    return is_uniform, scalar(scale(fan_in, fan_out)) * scalar(values["initValueScale"])
+
+
 def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
     """The initial value of a parameter whose shape is known.
 
@@ -91,23 +113,17 @@ def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
             return np.full(shape, float(constant[kind]), dtype, order="F")
         except (TypeError, ValueError):
             raise node.error(f"initValue {constant[kind]!r} is no number", FormatError) from None
-    is_uniform, scale = _RANDOM[kind]
-    try:
-        fan_in, fan_out = fans(shape, values["initFilterRank"], values["initOutputRank"])
-    except ValueError as error:
-        raise node.error(str(error), ShapeError) from None
-    scalar = np.dtype(dtype).type
-    spread = scalar(scale(fan_in, fan_out)) * scalar(values["initValueScale"])
+    is_uniform, width = spread(node, dtype)
     seed = max(values["randomSeed"], 0)
     count = math.prod(shape)
-    if spread < 0 or (spread == 0 and not is_uniform):
+    if width < 0 or (width == 0 and not is_uniform):
         raise node.error(f"initValueScale must be positive, not {values['initValueScale']}")
-    if spread == 0:
+    if width == 0:
         return np.zeros(shape, dtype, order="F")
     if is_uniform:
-        flat = uniform(seed, count, -spread, spread, np.dtype(dtype))
+        flat = uniform(seed, count, -width, width, np.dtype(dtype))
     else:
-        flat = normal(seed, count, 0.0, spread, np.dtype(dtype))
+        flat = normal(seed, count, 0.0, width, np.dtype(dtype))
     return np.array(flat.reshape(shape, order="F"), order="F")
 
 
