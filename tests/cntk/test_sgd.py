@@ -16,7 +16,7 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.sgd.files import ModelFiles
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.report import Total, number_text, percent_digits
-from opscope.framework.errors import FormatError, GradientError, OpscopeError, RunError
+from opscope.framework.errors import FormatError, GradientError, OpscopeError, RunError, SaveError
 
 NETWORK = """
         features = Input {2}
@@ -163,6 +163,55 @@ class TestRuns:
         assert "Starting from checkpoint. Loading network from 'm.dnn.1'" in log
         assert Path("m.dnn").read_bytes() == whole
         assert "No further training is necessary" in train(sgd, makeMode="true")
+
+    @pytest.mark.parametrize("crash", range(6))
+    def test_a_crash_at_any_write_loses_one_epoch_at_most(self, train, monkeypatch, crash):
+        """Model and checkpoint of an epoch are two files: it may end before, between, or after."""
+        sgd = f"{BASIC} ; epochSize = 50"
+        train(sgd)
+        whole = Path("m.dnn").read_bytes()
+        for file in Path().glob("m.dnn*"):
+            file.unlink()
+
+        class Crash(BaseException):
+            pass
+
+        from opscope.cntk.sgd import files
+
+        written = []
+
+        def counting(write):
+            def either(*given):
+                if len(written) == crash:
+                    raise Crash
+                written.append(write)
+                write(*given)
+
+            return either
+
+        with monkeypatch.context() as patch:
+            for name in ("write_model", "write_checkpoint"):
+                patch.setattr(files, name, counting(getattr(files, name)))
+            with pytest.raises(Crash):
+                train(sgd)
+        log = train(sgd, makeMode="true")
+        done = max(crash - 1, 0) // 2  # the first write is the initial model
+        assert len(averages(log)) == 3 - done
+        assert Path("m.dnn").read_bytes() == whole
+
+    def test_a_full_disk_leaves_the_last_epoch(self, train, monkeypatch):
+        from opscope.cntk.models import checkpoint
+
+        def full(path):
+            raise SaveError(f"{path}: cannot be written: No space left on device")
+
+        train(f"{BASIC} ; keepCheckPointFiles = true")
+        os.unlink("m.dnn")
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint, "atomic_file", full)
+            with pytest.raises(SaveError, match=r"m\.dnn\.ckp.*No space"):
+                train(BASIC, makeMode="true")
+        assert len(averages(train(BASIC, makeMode="true"))) == 1
 
     def test_a_lost_checkpoint_is_told(self, train):
         train(BASIC)
