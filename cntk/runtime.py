@@ -275,6 +275,13 @@ class CntkNet:
             if seen is not None and "samplesSeen" in node.attributes:
                 node.attributes["samplesSeen"] = int(seen.numpy()[0])
 
+    def start_epoch(self) -> None:
+        """Let nodes that gather values over an epoch begin anew."""
+        for node in self.network.nodes.values():
+            count = self.scope.find(f"{node.name}@COUNT")
+            if node.operation == "EpochAccumulator" and count is not None:
+                count.set(np.zeros(1))
+
     # -- running -------------------------------------------------------------------------------
 
     def program(

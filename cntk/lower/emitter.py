@@ -270,6 +270,8 @@ class Emitter:
     def _named(self, name: str, node: Node, first: int) -> str:
         """Call a variable that the operators from `first` on write after its node."""
         ops = self.lowered.desc.ops
+        if name in self._vars:
+            return name
         made = any(name in slot.vars for op in ops[first:] for slot in op.outputs)
         if not made:
             return name
