@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...framework.atomic import write_atomically
 from ...framework.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.errors import FormatError
 from ..build import Seeds, build_section_network, builder_of
 from ..config.parameters import ConfigParameters
+from ..config.value import ConfigValue
 from ..models.open_model import open_model
 from ..network.network import Network
 from ..readers.reader import DataReader, create_reader
 from ..runtime import CntkNet
 from ..sgd.report import Say, to_stderr
+
+_LONGEST_PATH = 4096
 
 
 @dataclass
@@ -69,15 +74,23 @@ def build(run: Run, section: ConfigParameters) -> Network:
     for warning in built.warnings:
         run.say(f"WARNING: {warning}\n")
     built.network.precision = precision_of(section)
+    _tell(run, section, built.network)
     return built.network
 
 
-def load(section: ConfigParameters, path: str | Path) -> Network:
+def load(run: Run, section: ConfigParameters, path: str | Path) -> Network:
     """The network of a model file, validated."""
     precision = precision_of(section)
     network = open_model(path, precision).network
     network.precision = precision
+    _tell(run, section, network)
     return network
+
+
+def _tell(run: Run, section: ConfigParameters, network: Network) -> None:
+    """Log how the network was validated."""
+    if section.int("traceLevel", 0) > 0:
+        network.validate(lambda line: run.say(f"{line}\n"))
 
 
 def build_or_load(run: Run, section: ConfigParameters) -> Network:
@@ -86,7 +99,7 @@ def build_or_load(run: Run, section: ConfigParameters) -> Network:
         return build(run, section)
     value = section["modelPath"]
     try:
-        return load(section, str(value))
+        return load(run, section, str(value))
     except FormatError as error:
         if getattr(error, "location", None) is not None:
             raise
@@ -113,6 +126,35 @@ def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str 
     return create_reader(part)
 
 
+def refuse_overwriting(section: ConfigParameters, paths: Iterable[str | Path]) -> None:
+    """Refuse to write files that a reader's section names: they are read meanwhile.
+
+    Raises:
+        FormatError: a path is one of them, however it is written.
+    """
+    targets = [Path(path) for path in paths]
+    targets = [path for path in targets if path.is_file()]
+    if not targets:
+        return
+    for name, value in _values(section):
+        read = Path(str(value))
+        for path in targets:
+            if read.is_file() and read.samefile(path):
+                raise value.error(f"{path} would be overwritten while {name!r} is read from it")
+
+
+def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
+    """The values of a section and those inside of it, sections aside."""
+    for name in section:
+        if not section.given(name):
+            continue
+        raw = section.raw(name).string
+        if raw.startswith("["):
+            yield from _values(section.section(name))
+        elif 0 < len(raw) < _LONGEST_PATH and "\n" not in raw:
+            yield name, section[name]
+
+
 def whole(size: int) -> int | None:
     """The epoch size that a config means: 0 = all the data."""
     return size or None
@@ -120,7 +162,5 @@ def whole(size: int) -> int | None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file, with the folders it needs."""
-    from ...framework.atomic import write_atomically
-
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text.encode())

@@ -84,7 +84,7 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
                     continue
                 model, final = path, True
             run.say(f"Model {model} --> \n")
-            network = load(section, model)
+            network = load(run, section, model)
             results.append((str(model), _evaluate(run, section, network, names, reader)))
             time.sleep(pause)
     if not results:

@@ -23,7 +23,7 @@ from ..readers.writer import create_writer
 from ..runtime import CntkNet, Program, goes_on
 from ..sgd.measure import columns_of
 from ..text import located
-from .common import Run, build_or_load, net_of, reader_of, whole
+from .common import Run, build_or_load, net_of, reader_of, refuse_overwriting, whole
 from .formatting import NodeWriter, WriteFormat
 
 _STDOUT = "-"
@@ -41,6 +41,9 @@ def write(run: Run, section: ConfigParameters) -> None:
     epoch_size = whole(section.int("epochSize", 0))
     if section.bool("nodeUnitTest", False):
         raise section["nodeUnitTest"].error("write gives values of nodes, not gradients")
+    if "outputPath" in section:
+        path = section.string("outputPath")
+        refuse_overwriting(section.section("reader"), [f"{path}.{node.name}" for node in nodes])
     net = net_of(section, network)
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)

@@ -19,7 +19,7 @@ from ..runtime import CntkNet
 from ..sgd.files import ModelFiles
 from ..sgd.options import SgdOptions
 from ..sgd.trainer import Trainer
-from .common import Run, build, load, net_of, reader_of
+from .common import Run, build, load, net_of, reader_of, refuse_overwriting
 
 
 def train(run: Run, section: ConfigParameters, network: Network | None = None) -> CntkNet | None:
@@ -37,7 +37,7 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
         return None
     if start >= 0:
         run.say(f"\nStarting from checkpoint. Loading network from '{files.model(start)}'.\n")
-        network = load(section, files.model(start))
+        network = load(run, section, files.model(start))
     else:
         if section.int("traceLevel", 0) > 0:
             run.say("\nCreating virgin network.\n")
@@ -61,6 +61,10 @@ def _train(
     start: int,
     reference: _Reference | None = None,
 ) -> CntkNet:
+    written = [files.path, *(files.model(done) for done in range(options.epochs))]
+    for name in ("reader", "cvReader"):
+        if name in section and section.string(name, ""):
+            refuse_overwriting(section.section(name), written)
     with ExitStack() as stack:
         net = net_of(section, network)
         run.say(f"\nModel has {len(network)} nodes. Using {_device(net)}.\n")
@@ -132,7 +136,7 @@ def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
     else:
         path = original
         run.say(f"Load Network From the original model file {path}.\n")
-    network = load(section, path)
+    network = load(run, section, path)
     reference = None
     if options.adaptation > 0:
         reference = _reference(run, section, original, options.adaptation)
@@ -146,7 +150,7 @@ def _reference(run: Run, section: ConfigParameters, path: str, weight: float) ->
         raise VariableError(
             "refNodeName does not exist and is needed when adaptationRegType is KL."
         )
-    network = load(section, path)
+    network = load(run, section, path)
     labels = network.groups["label"]
     if not labels:
         raise VariableError(f"{path}: the network has no label node")

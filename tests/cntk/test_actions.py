@@ -150,6 +150,19 @@ class TestWrite:
         with pytest.raises(FormatError, match="no precision"):
             trained(command("write", f"{READER} outputPath = o ; format = [ precisionFormat = x ]"))
 
+    def test_data_are_not_overwritten(self, trained):
+        os.rename("data.ctf", "data.out")
+        reader = READER.replace("data.ctf", "../" + Path.cwd().name + "/data.out")
+        before = Path("data.out").read_text()
+        with pytest.raises(
+            FormatError, match=r"data\.out would be overwritten while 'file' is read"
+        ):
+            trained(command("write", f"{reader} outputPath = data"))
+        text = f"BrainScriptNetworkBuilder = {{ {NETWORK} }}\n{reader}\n{SGD}"
+        with pytest.raises(FormatError, match="would be overwritten"):
+            trained(command("train", text), modelPath="data.out", makeMode="false")
+        assert Path("data.out").read_text() == before
+
     def test_labels_of_a_file(self, tmp_path):
         path = tmp_path / "labels"
         path.write_text("a\nb\n")
