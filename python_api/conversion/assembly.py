@@ -96,12 +96,13 @@ class Assembly:
     """A network that grows node by node."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._nodes: dict[str, tuple[str, Value]] = {}  # config line, what it reads
         self._components: dict[str, Component] = {}
         self._names: set[str] = set()
         self._component_names: dict[Hashable, str] = {}
         self._made: dict[Hashable, str] = {}
         self._ranges: dict[str, tuple[str, int]] = {}  # dim-range node -> source, first column
+        self._permuted: dict[str, tuple[Value, Sequence[int]]] = {}  # node -> source, its columns
 
     def name(self, wanted: str) -> str:
         """A name that Kaldi allows and that no node has, as near to `wanted` as can be."""
@@ -122,7 +123,7 @@ class Assembly:
 
     def input(self, name: str, dim: int, frames: range = range(1)) -> Value:
         """An input node with a name of `reserve`, of which these frames stand side by side."""
-        self._lines.append(f"input-node name={name} dim={dim}")
+        self._nodes[name] = f"input-node name={name} dim={dim}", ()
         return tuple(Block((Term(name, offset),), dim) for offset in frames)
 
     def component(
@@ -145,9 +146,8 @@ class Assembly:
                 self._component_names[owner] = node
                 self._components[node] = make()
             component = self._component_names[owner]
-            self._lines.append(
-                f"component-node name={node} component={component} input={_text(value)}"
-            )
+            line = f"component-node name={node} component={component} input={_text(value)}"
+            self._nodes[node] = line, value
         component = self._component_names[owner]
         return (Block((Term(node, middle),), self._components[component].output_dim),)
 
@@ -156,6 +156,22 @@ class Assembly:
         dim = width(value)
         make = partial(make_component, "NoOpComponent", f"dim={dim}")
         return self.component(name, "copy", value, make, shared=False)
+
+    def permute(self, name: str, value: Value, order: Sequence[int]) -> Value:
+        """Columns in another order: column i of the result is column `order[i]`. Of a permutation
+        and another one in a row one is made."""
+        first = value[0].terms[0]
+        if len(value) == len(value[0].terms) == first.scale == 1 and first.node in self._permuted:
+            source, before = self._permuted[first.node]
+            value, order = shifted(source, first.offset), [before[i] for i in order]
+        if list(order) == list(range(len(order))):
+            return value
+        config = f"column-map={','.join(map(str, order))}"
+        make = partial(make_component, "PermuteComponent", config)
+        result = self.component(name, ("permute", tuple(order)), value, make, shared=False)
+        (term,) = result[0].terms
+        self._permuted[term.node] = shifted(value, -term.offset), order
+        return result
 
     def columns(self, value: Value, begin: int, count: int) -> Value:
         """Some columns of a value."""
@@ -179,9 +195,9 @@ class Assembly:
         if node is None:
             node = self._made[key] = self.name(f"{source}.columns{begin}-{begin + count - 1}")
             self._ranges[node] = source, begin
-            self._lines.append(
-                f"dim-range-node name={node} input-node={source} dim-offset={begin} dim={count}"
-            )
+            line = f"dim-range-node name={node} input-node={source}"
+            line = f"{line} dim-offset={begin} dim={count}"
+            self._nodes[node] = line, (Block((Term(source),), count),)
         return replace(term, node=node)
 
     def sum(self, name: str, values: Sequence[Value]) -> Value:
@@ -203,15 +219,23 @@ class Assembly:
         return value if len(value) == 1 else self.copy(name, value)
 
     def network(self, outputs: Sequence[tuple[str, Value]]) -> Nnet:
-        """The network, with these values as its output nodes.
+        """The network of what these values, its output nodes, need.
 
         Raises:
             FormatError, ShapeError: its parts do not go together.
         """
-        lines = [*self._lines, *(f"output-node name={n} input={_text(v)}" for n, v in outputs)]
+        needed, waiting = set(), [value for _, value in outputs]
+        while waiting:
+            for block in waiting.pop():
+                new = {term.node for term in block.terms} - needed
+                needed |= new
+                waiting += [self._nodes[node][1] for node in new]
+        lines = [line for node, (line, _) in self._nodes.items() if node in needed]
+        lines += [f"output-node name={name} input={_text(value)}" for name, value in outputs]
         nnet = Nnet()
         nnet.nodes = nodes_from_lines(split_lines("\n".join(lines)))
-        nnet.components = dict(self._components)
+        used = {node.component for node in nnet.nodes}
+        nnet.components = {k: c for k, c in self._components.items() if k in used}
         nnet.check()
         return nnet
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ...cntk.network import geometry
 from ...cntk.network.node import Node
 from .assembly import Value, scaled, width
 from .cntk_walk import ABSORBS, Conversion, converts, refuse, size
@@ -106,13 +107,14 @@ def _offset(
 ) -> Value:
     """The value plus or minus a constant, element by element."""
     offsets = sign * c.spread(child, node)
-    key, rate = (child, sign), _rate(child)
+    key, rate, config = (child, sign), _rate(child), f"dim={offsets.size}"
     if not rate:
-        return c.component(
-            node, key, value, "FixedBiasComponent", f"dim={offsets.size}", part, bias=offsets
-        )
-    config = f"dim={offsets.size} learning-rate-factor={rate:g}"
-    return c.component(node, key, value, "PerElementOffsetComponent", config, part, offsets=offsets)
+        return c.component(node, key, value, "FixedBiasComponent", config, part, bias=offsets)
+    if child.shape == node.shape[: len(child.shape)]:  # what repeats stays one parameter
+        offsets = offsets[: size(child)]
+    config += f" block-dim={offsets.size} learning-rate-factor={rate:g}"
+    type = "PerElementOffsetComponent"
+    return c.component(node, key, value, type, config, part, offsets=offsets)
 
 
 def _scale(c: Conversion, node: Node, value: Value, child: Node) -> Value:
@@ -314,14 +316,56 @@ def _(c: Conversion, node: Node) -> Value:
     """A permutation of columns."""
     (child,) = node.inputs
     first, second = node.attributes["axis1"] - 1, node.attributes["axis2"] - 1
-    numbers = np.arange(size(child)).reshape(child.shape, order="F")
-    numbers = numbers.reshape(child.shape + (1,) * (len(node.shape) - numbers.ndim))
-    order = numbers.swapaxes(first, second).reshape(-1, order="F").tolist()
-    value = c.values[child]
-    if order == sorted(order):
-        return value
-    config = f"column-map={','.join(map(str, order))}"
-    return c.component(node, (), value, "PermuteComponent", config)
+    shape = child.shape + (1,) * (len(node.shape) - len(child.shape))
+    numbers = np.arange(size(child)).reshape(shape, order="F").swapaxes(first, second)
+    return c.permute(node, "", c.values[child], numbers.reshape(-1, order="F").tolist())
+
+
+@converts("Convolution")
+def _(c: Conversion, node: Node) -> Value:
+    """Over the height of an image [width x height x channels], which is the one axis that nnet3's
+    convolution has besides time; its rows hold for each height the channels."""
+    weight, data = node.inputs
+    values, maps, rank = node.attributes, math.prod(node.attributes["mapCount"]), len(data.shape)
+    if weight not in c.fixed:
+        refuse(node, f"its kernel {weight.name} varies from sample to sample")
+    if values["transpose"] or not all(values["dimSharing"]) or not geometry.is_chw(node):
+        refuse(node, "it is transposed, does not share its kernel, or has images in the layout HWC")
+    if not 2 <= rank <= 3 or len(values["kernelShape"]) != rank:
+        refuse(node, "only images of a height, or of a width and a height, can be convolved")
+    counts = (*node.shape[:-1], node.shape[-1] // maps)
+    lower = [geometry.lower_padding(node, k, data.shape, counts) for k in range(rank)]
+    others = [k for k in range(rank) if k != rank - 2]
+    if any(values["kernelShape"][k] != data.shape[k] or lower[k] for k in others):
+        refuse(node, "its kernel moves along other axes than the last but one")
+    shape = (1,) * (3 - rank) + data.shape
+    tall, step, count = values["kernelShape"][-2], values["strideShape"][-2], counts[-2]
+    offsets = {k: k - lower[-2] for k in range(tall)}
+    used = [k for k, offset in offsets.items() if _reads(shape[1], offset, step, count)]
+    kernel = c.fixed[weight].reshape(-1, order="F")
+    kernel = kernel.reshape((shape[0], tall, shape[2], maps), order="F").transpose(3, 1, 2, 0)
+    config = (
+        f"num-filters-in={shape[0] * shape[2]} num-filters-out={maps} height-in={shape[1]}"
+        f" height-out={count} height-subsample-out={step} param-stddev=0"
+        f" offsets={';'.join(f'0,{offsets[k]}' for k in used)}"
+        f" learning-rate-factor={_rate(weight):g}"
+    )
+    arrays = {
+        "linear_params": kernel[:, used].reshape(maps, -1).astype(np.float32),
+        "bias_params": np.zeros(maps, np.float32),
+    }
+    image = np.arange(size(data)).reshape(shape, order="F").transpose(1, 2, 0)
+    value = c.permute(node, "rows", c.values[data], image.reshape(-1).tolist())
+    type = "TimeHeightConvolutionComponent"
+    value = c.component(node, (weight,), value, type, config, **arrays)
+    back = np.arange(count * maps).reshape(count, maps).reshape(-1, order="F").tolist()
+    return c.permute(node, "image", value, back)
+
+
+def _reads(height: int, offset: int, step: int, count: int) -> bool:
+    """Whether one of `count` outputs reads within an image at an offset."""
+    first = max(0, -(offset // step))
+    return first < count and first * step + offset < height
 
 
 @converts("Slice")

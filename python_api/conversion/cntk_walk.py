@@ -23,7 +23,9 @@ from ...framework.errors import UnknownOperatorError, VariableError
 from ...nnet3.nnet import Nnet
 from .assembly import Assembly, Value, make_component
 
-_FRAME = re.compile(r"\.[mp]\d+\Z")  # what `from_nnet3` adds to names of nodes at other frames
+_FRAME = re.compile(
+    r"\.[mp]\d+(?=\.|\Z)"
+)  # what `from_nnet3` adds to names of nodes at other frames
 
 Context = Mapping[str, tuple[int, int]]
 Rule: TypeAlias = "Callable[[Conversion, Node], Value]"
@@ -54,6 +56,10 @@ def refuse(node: Node, why: str) -> NoReturn:
 def size(node: Node) -> int:
     """Elements of a sample, or of a value without samples."""
     return math.prod(node.shape)
+
+
+def _part_name(node: Node, part: str) -> str:
+    return _FRAME.sub("", node.name) + (f".{part}" if part else "")
 
 
 class Conversion:
@@ -164,10 +170,14 @@ class Conversion:
     ) -> Value:
         """A component named after a node, and after the `part` of it that it is. The same key, type
         and config stand for the same component; an empty key for one of the node's own."""
-        name = _FRAME.sub("", node.name) + (f".{part}" if part else "")
+        name = _part_name(node, part)
         make = partial(make_component, type, config, **values)
         owner = (type, config, *key)
         return self.assembly.component(name, owner, value, make, shared=bool(key))
+
+    def permute(self, node: Node, part: str, value: Value, order: Sequence[int]) -> Value:
+        """Columns in another order; see `Assembly.permute`."""
+        return self.assembly.permute(_part_name(node, part), value, order)
 
     def spread(self, child: Node, node: Node) -> np.ndarray:
         """A constant as `node`, which computes element by element, sees it: a row of columns."""

@@ -186,8 +186,32 @@ def test_convolution_over_time_and_height(heights):
     """)
     frames = np.random.default_rng(3).normal(size=(6, 14)).astype(np.float32)
     network, context = to_cntk(nnet)
-    got = run_cntk(network, features=windows(frames, *context["features"]))
-    np.testing.assert_allclose(got, run_nnet3(nnet, frames), TOLERANCE, TOLERANCE)
+    got, wanted = run_cntk(network, features=windows(frames, 2, 1)), run_nnet3(nnet, frames)
+    assert context == {"features": (2, 1)}
+    np.testing.assert_allclose(got, wanted, TOLERANCE, TOLERANCE)
+    again = to_nnet3(network, context=context)
+    np.testing.assert_allclose(run_nnet3(again, frames), wanted, TOLERANCE, TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "given"),
+    [
+        ((4, 3), (3, 3), {}),
+        ((5, 6, 2), (5, 3, 2), {"strideShape": (1, 2, 1), "dimPadding": (False, True, False)}),
+        ((1, 6, 2), (1, 4, 2), {"dimPadding": (False,), "dimPadLower": (0, 2, 0)}),
+    ],
+)
+def test_convolution_of_images(shape, kernel, given):
+    size = int(np.prod(shape))
+    net = Layers(4, size)
+    image = net.op("Reshape", net.x, shape=shape)
+    attributes = {"kernelShape": kernel, "mapCount": (4,), "dimPadding": (True, False), **given}
+    x = net.op("Convolution", net.parameter((*kernel, 4)), image, **attributes)
+    bias = net.parameter((1,) * (len(shape) - 1) + (4,))
+    network = net.finish(net.op("RectifiedLinear", net.op("Plus", x, bias)))
+    frames = np.random.default_rng(5).normal(size=(3, size)).astype(np.float32)
+    got = run_nnet3(to_nnet3(network), frames)
+    np.testing.assert_allclose(got, run_cntk(network, features=frames), TOLERANCE, TOLERANCE)
 
 
 def test_one_vector_for_all_frames():
