@@ -13,6 +13,7 @@ import numpy as np
 from ..framework.errors import RunError
 from ..framework.scope import Scope
 from .lower import Delayed, Lowered
+from .lower.delays import delay_start
 from .lower.emitter import dims
 from .network.node import DynamicAxis
 from .readers.layout import Layout
@@ -58,7 +59,7 @@ class Carrier:
             raise node.error(
                 "a sequence of this minibatch began in an earlier one, which was not seen", RunError
             )
-        initial = 0.0 if delayed.fresh else node.attributes["defaultHiddenActivation"]
+        initial = 0.0 if delayed.fresh else delay_start(node)
         shape = (len(layout.slot), *dims(node))
         for number, name in enumerate(delayed.states):
             variable = self._scope.var(name)

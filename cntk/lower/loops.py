@@ -15,7 +15,7 @@ from ...framework.recurrent_net import recurrent_op
 from ...proto import net_pb2 as pb
 from ..network.analysis import Loop
 from ..network.node import Node
-from .delays import delay_states, widened
+from .delays import delay_start, delay_states, delay_steps, widened
 from .emitter import Emitter, Sparse, dims
 
 
@@ -106,10 +106,10 @@ def _some_rows(e: Emitter, loop: Loop) -> str:
 
 def _remember(e: Emitter, step: StepEmitter, held: pb.StepDesc, node: Node) -> None:
     """The memory that a delay is; in a chain of them each has its own state before the start."""
-    state, count = step.written(widened(step, node)), node.attributes["timeStep"]
+    state, count = step.written(widened(step, node)), delay_steps(node)
     boots = delay_states(e, node, next(iter(step.links)))
     if not boots:
-        value = node.attributes["defaultHiddenActivation"]
+        value = delay_start(node)
         held.memories.add(state=state, previous=node.name, boot_value=value, delay=count)
         return
     if len(boots) == 1:

@@ -331,3 +331,84 @@ def test_parameters_go_back_to_the_network():
     np.testing.assert_array_equal(b.network.find("W").value, np.arange(6.0).reshape(3, 2))
     with pytest.raises(ShapeError, match="does not fit"):
         net.set("W", np.zeros((2, 2)))
+
+
+class TestShift:
+    def net(self, shape=3, boundary=None, **attributes):
+        b = Builder()
+        x = b.add("InputValue", "x", shape=shape)
+        h = b.add("Plus", "h", x, b.parameter("b", *np.atleast_1d(shape)))
+        second = b.parameter("start", 3) if boundary is None else boundary(b)
+        b.criterion(b.add("Shift", "node", h, second, **attributes))
+        return b.net()
+
+    def check(self, net, reference, dim=3, **streams):
+        rows = data(np.random.default_rng(5), dim)
+        batch = minibatch(x=rows, **streams)
+        found = net.forward(batch, ["node"])["node"].sequences()
+        begin = 0
+        for part, length in zip(found, LENGTHS, strict=True):
+            h = rows[begin : begin + length].reshape(part.shape) + net.get("b").transpose()
+            np.testing.assert_allclose(part, reference(h, begin))
+            begin += length
+        check_gradients(net, batch)
+
+    @pytest.mark.parametrize("offset", [-2, 1])
+    def test_across_the_edge(self, offset):
+        net = self.net(fromOffset=offset)
+        edge = net.get("start")
+
+        def reference(h, begin):
+            steps = np.arange(len(h)) + offset
+            inside = (steps >= 0) & (steps < len(h))
+            return np.where(inside[:, None], h[np.clip(steps, 0, len(h) - 1)], edge)
+
+        self.check(net, reference)
+
+    @pytest.mark.parametrize("offset", [-2, 1])
+    def test_copies_of_the_edge(self, offset):
+        net = self.net(fromOffset=offset, boundaryMode=0)
+        self.check(net, lambda h, _: h[np.clip(np.arange(len(h)) + offset, 0, len(h) - 1)])
+
+    def test_from_the_last_row_of_another_sequence(self):
+        other = data(np.random.default_rng(6), 3)
+
+        def boundary(b):
+            return b.add("Plus", "q", b.add("InputValue", "y", shape=3), b.parameter("c", 3))
+
+        net = self.net(boundary=boundary, fromOffset=-1)
+
+        def reference(h, begin):
+            last = other[begin + len(h) - 1] + net.get("c")
+            return np.concatenate([last[None], h[:-1]])
+
+        self.check(net, reference, y=other)
+
+    @pytest.mark.parametrize(("offset", "mode"), [(-1, -1), (2, 0)])
+    def test_along_an_axis(self, offset, mode):
+        net = self.net((3, 4), fromOffset=offset, boundaryMode=mode, dim=2)
+
+        def reference(h, _):
+            if mode == 0:
+                return h[:, np.clip(np.arange(4) + offset, 0, 3)]
+            edge = np.broadcast_to(net.get("start"), (len(h), 1, 3))
+            return np.concatenate([edge, h[:, :-1]], 1)
+
+        self.check(net, reference, 12)
+
+    def test_in_a_loop(self):
+        """As a PastValue that starts from a parameter."""
+        results = []
+        for operation in ("PastValue", "Shift"):
+            b = Builder()
+            x = b.add("InputValue", "x", shape=3)
+            options = {"fromOffset": -2} if operation == "Shift" else {"timeStep": 2}
+            d = b.add(operation, "d", **options)
+            h = b.add("Tanh", "h", b.add("Plus", "z", x, d))
+            b.network.connect(d, [h, b.parameter("start", 3)])
+            b.criterion(h)
+            net, rows = b.net(), data(np.random.default_rng(8), 3)
+            value = net.forward_backward(minibatch(x=rows), "total")["total"]
+            results.append((value, net.gradient("start")))
+        assert results[0][0] == pytest.approx(results[1][0])
+        np.testing.assert_allclose(results[0][1], results[1][1])
