@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...framework.desc import make_op
+from ...framework.desc import INPUT, make_op
+from ..lattice import PARTS, lattice_variable
 from ..network.node import Node
 from .emitter import Emitter, size
 from .table import lowers
@@ -105,3 +106,29 @@ def _(e: Emitter, node: Node) -> str:
     if node.operation == "LambdaRank":
         return e.op("cntk.lambda_rank", reads, out=("out", "slope"))
     return e.op("cntk.first_gain", reads)
+
+
+# What SGD's section says of the sequence criterion: name, attribute of the operator, default.
+_SEQUENCE = {
+    "seqGammarAMF": ("acoustic", 14.0),
+    "seqGammarLMF": ("language", 14.0),
+    "seqGammarWordPen": ("penalty", 0.0),
+    "seqGammarBMMIFactor": ("boost", 0.0),
+    "hSmoothingWeight": ("smoothing", 0.95),
+    "frameDropThresh": ("drop", 1e-10),
+}
+
+
+@lowers("SequenceWithSoftmax")
+def _(e: Emitter, node: Node) -> str:
+    """The lattices are variables, which `feed_lattices` sets. As with CNTK on a GPU; its CPU code
+    drops all frames."""
+    reads = dict(zip(("label", "x", "likelihoods"), map(e.flat, node.inputs), strict=True))
+    shapes = {"NODES": (-1,), "FIRSTS": (-1,), "EDGES": (-1, 2), "SCORES": (-1,), "STATES": (-1,)}
+    slots = ("nodes", "firsts", "edges", "lm", "states")
+    for part, slot in zip(PARTS, slots, strict=True):
+        dtype = "float64" if part == "SCORES" else "int64"
+        reads[slot] = e.var(lattice_variable(node.name, part), shapes[part], INPUT, dtype)
+    values = node.attributes
+    attrs = {name: values.get(key, default) for key, (name, default) in _SEQUENCE.items()}
+    return e.op("cntk.lattice_criterion", reads, attrs, out=("out", "slope"))

@@ -6,6 +6,7 @@ from . import (  # noqa: F401
     elementwise,
     label_paths,
     large_outputs,
+    lattices,
     learners,
     noise,
     normalize,
