@@ -120,7 +120,8 @@ class Lowering:
         for number, matrix in enumerate(computation.matrices[1:], 1):
             name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
             bases.append(name)
-            self.net.vars.append(make_var(name, (matrix.rows, matrix.cols), "float32", kind))
+            dims = matrix.rows, matrix.cols
+            self.net.vars.add(name=name, kind=kind, dtype=pb.FLOAT32, dims=dims, has_dims=True)
         for number, s in enumerate(computation.submatrices[1:], 1):
             self._declare_part(number, bases[s.matrix])
 
@@ -150,21 +151,19 @@ class Lowering:
 
     def _declare_part(self, number: int, base: str) -> None:
         """The variable of a sub-matrix: that of its matrix, or a view of it."""
-        s = self.computation.submatrices[number]
         if self.computation.is_whole(number):
             self.names[number] = base
             return
+        _, row, rows, col, cols = self.computation.submatrices[number]
         name = self.names[number] = f"{base}.s{number}"
         view = {
             "base": base,
-            "row_begin": s.row,
-            "row_end": s.row + s.rows,
-            "col_begin": s.col,
-            "col_end": s.col + s.cols,
+            "row_begin": row,
+            "row_end": row + rows,
+            "col_begin": col,
+            "col_end": col + cols,
         }
-        self.net.vars.add(
-            name=name, dtype=pb.FLOAT32, dims=(s.rows, s.cols), has_dims=True, view=view
-        )
+        self.net.vars.add(name=name, dtype=pb.FLOAT32, dims=(rows, cols), has_dims=True, view=view)
 
     def _lower(self, command: Command) -> None:
         """Operators of one command.

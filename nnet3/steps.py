@@ -259,7 +259,7 @@ class Steps:
         if not properties & FLAGS.SIMPLE:
             inputs = self._merge([self._component_input(node, *part) for part in parts])
         if properties & FLAGS.REORDERS_INDEXES:
-            before = (np.stack((c.n, c.t, c.x), axis=1) for c in (inputs, columns))
+            before = inputs.indexes, columns.indexes
             after = reorder_indexes(self.topology.nodes[node].component, *before)
             inputs, columns = map(as_columns, after)
         self._add(Step(node - 1, inputs))

@@ -67,8 +67,11 @@ class Step:
 
     def reads(self, name: str) -> bool:
         """Whether the operator reads the value of `name` (and not its shape alone)."""
+        read = [slot for slot, names in self.inputs.items() if name in names]
+        if not read:
+            return False
         slots = lookup(self.type).input_slots
-        return any(name in names and not slots[s].shape_only for s, names in self.inputs.items())
+        return not all(slots[slot].shape_only for slot in read)
 
     def writes(self, name: str) -> bool:
         return any(name in names for names in self.outputs.values())
@@ -80,10 +83,11 @@ class Step:
                 yield from names
 
     def renamed(self, names: Mapping[str, str]) -> Step:
-        return replace(
-            self,
-            inputs={s: tuple(names.get(v, v) for v in given) for s, given in self.inputs.items()},
-            outputs={s: tuple(names.get(v, v) for v in given) for s, given in self.outputs.items()},
+        return Step(
+            self.type,
+            {s: tuple([names.get(v, v) for v in given]) for s, given in self.inputs.items()},
+            {s: tuple([names.get(v, v) for v in given]) for s, given in self.outputs.items()},
+            self.attrs,
         )
 
 
