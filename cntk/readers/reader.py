@@ -28,6 +28,7 @@ Factory: TypeAlias = Callable[[ConfigParameters], "DataReader"]
 GROUP = "opscope.readers"
 
 _OWN = {  # reader type: module of this package and the function that makes the reader of a config
+    "BinaryReader": ("binary_reader", "binary_reader"),
     "CNTKBinaryReader": ("binary_format", "cntk_binary_reader"),
     "CNTKTextFormatReader": ("text_reader", "text_format_reader"),
     "CompositeDataReader": ("composite", "composite_reader"),
