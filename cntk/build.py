@@ -77,7 +77,13 @@ def build_section_network(
     elif name == "SimpleNetworkBuilder":
         network = _simple(section.section(name))
     else:
-        network = build_section(section, load_model=load_model, seeds=seeds.brainscript, say=say)
+        network = build_section(
+            section,
+            load_model=load_model,
+            seeds=seeds.brainscript,
+            say=say,
+            warn=warnings.append,
+        )
         network.validate()
     return Built(network, name, warnings)
 

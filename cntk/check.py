@@ -51,6 +51,8 @@ class Report:
             yield
         except OpscopeError as error:
             self.add(ERROR, str(error))
+            for other in getattr(error, "others", ()):  # of other members, of the rest of a text
+                self.add(ERROR, str(other))
             network = getattr(error, "network", None)
             for other in network.problems() if network is not None else ():
                 if not str(error).startswith(str(other)):  # the first, perhaps with a longer chain
@@ -193,8 +195,9 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
                 else [network for _, network, _ in action.steps]
             )
             for network in networks:
-                network.validate()
-                report.networks[action.name] = network
+                with report.kept():
+                    network.validate()
+                    report.networks[action.name] = network
 
 
 def _check_model(path: Path, parse_only: bool, extra: Sequence[str], report: Report) -> None:

@@ -26,6 +26,7 @@ from .values import (
     Failure,
     Instance,
     Overload,
+    Partial,
     Path,
     Record,
     Thunk,
@@ -208,7 +209,8 @@ def _apply(expression: syntax.Apply) -> Code:
         if function.__class__ is Overload:
             function = function.choose(count)
         names = function.parameters
-        if len(names) != count:
+        partial = 0 < count < len(names) and scope.session.curried
+        if len(names) != count and not partial:
             raise Failure(
                 f"function expects {len(names)} positional parameters"
                 f"{' (' + ', '.join(names) + ')' if names else ''}, {count} were provided",
@@ -216,12 +218,14 @@ def _apply(expression: syntax.Apply) -> Code:
             )
         arguments = [
             Thunk(code, scope, (path, "." + name), argument)
-            for (code, argument), name in zip(codes, names, strict=True)
+            for (code, argument), name in zip(codes, names, strict=False)
         ]
         named = {
             name: Thunk(code, scope, (path, "." + name), member)
             for name, code, member in named_codes
         }
+        if partial:
+            return Partial(function, arguments, named)
         try:
             return function.call(arguments, named, path)
         except Failure as failure:

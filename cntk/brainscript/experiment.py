@@ -131,7 +131,8 @@ def read_experiment(
     for name, value in (overrides or {}).items():
         record = _with_member(record, name.split("."), _override(name, value))
     expression = New(record.source, record.at, "CNTK", record)
-    session = Session({**TYPES, **REDESIGNED_TYPES}, model_loader(folders, "float"))
+    types = {**TYPES, **REDESIGNED_TYPES}
+    session = Session(types, model_loader(folders, "float"), curried=True)
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}
     program = evaluate(expression, session, settings, "CNTK", REDESIGNED)
     with deep_calls():

@@ -12,13 +12,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...framework.errors import OpscopeError
+from ...framework.errors import OpscopeError, nearest
 from ..network.network import GROUPS, Network, group_of_tag
 from ..network.node import Node
 from .nodes import attach_late
 from .session import RuntimeType, Session
 from .syntax import Expression
 from .values import (
+    Array,
     Failure,
     Function,
     LimitFailure,
@@ -81,6 +82,12 @@ def computation_network(record: Record, path: Path, where: Expression) -> Networ
             if name not in special:
                 value.name = name
             roots.append(value)
+        elif isinstance(value, Array) and name not in special:
+            hint = nearest(name, special)
+            if hint and all(isinstance(node, Node) for node in flatten(value)):
+                record.session.warn(
+                    f"{record.place(name)}: {name!r} is no group of nodes of a network{hint}"
+                )
     if failures:
         raise _joined(failures)
     network = network_of(record.session, roots, {})

@@ -41,6 +41,8 @@ class Session:
             CNTK has one counter for all networks of a process.
         say: takes the lines of `Print` and `Debug`.
         warn: takes what is suspicious.
+        curried: whether a call with too few arguments gives a function of the others, as in the
+            redesigned language; in CNTK's own it is an error.
     """
 
     types: Mapping[str, RuntimeType]
@@ -48,6 +50,7 @@ class Session:
     say: Callable[[str], None] = log.info
     warn: Callable[[str], None] = log.warning
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
+    curried: bool = False
     calls: int = 0
     depth: int = 0
     waiting: list[Thunk] = field(default_factory=list)

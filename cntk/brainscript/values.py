@@ -313,6 +313,23 @@ class Overload(Function):
         return self.choose(len(arguments)).call(arguments, named, path)
 
 
+class Partial(Function):
+    """A function whose first arguments are given; it takes the others."""
+
+    __slots__ = ("arguments", "function", "named")
+
+    def __init__(self, function: Function, arguments: list[Value], named: dict[str, Value]):
+        optional = {k: thunk for k, thunk in function.optional.items() if k not in named}
+        super().__init__(function.parameters[len(arguments) :], optional)
+        self.function = function
+        self.arguments = arguments
+        self.named = named
+
+    def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
+        self.complete(named)  # refuses what is given already
+        return self.function.call([*self.arguments, *arguments], {**self.named, **named}, path)
+
+
 class Composition(Function):
     """`first >> second`: the second function of what the first returns."""
 

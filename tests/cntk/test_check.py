@@ -92,6 +92,42 @@ third = ErrorPrediction(x, second, tag=eval)
         assert "No variable found with the name dim" in problems(tmp_path, "n.ndl", text)[0][1]
         assert problems(tmp_path, "n.ndl", text, extra=["dim=3"]) == []
 
+    def test_every_member_of_a_brainscript_network_that_is_wrong_is_told(self, tmp_path):
+        text = """command = Train
+Train = [ action = train ; BrainScriptNetworkBuilder = {
+    x = Input {3}
+    a = Sigmiod (x)
+    b = Tanh (y)
+    c = Plus (x, 3, 4)
+    follows = Tanh (a)
+    f (u) = u + q
+    d = f (x)
+} ]
+"""
+        found = [text for _, text in problems(tmp_path, "a.cntk", text)]
+        assert [error.split("a.cntk:")[1].split(":")[0] for error in found] == ["4", "5", "6", "8"]
+        assert "did you mean Sigmoid?" in found[0]
+        assert "in f (...), called at" in found[3]
+
+    def test_a_misspelt_group_of_nodes_gets_a_suggestion(self, tmp_path):
+        text = """command = Train
+Train = [ action = train ; BrainScriptNetworkBuilder = {
+    x = Input {3} ; y = Tanh (x)
+    outputNods = (y)
+    outputNods2 = (x:y)
+} ]
+"""
+        ((severity, found),) = problems(tmp_path, "a.cntk", text)
+        assert severity == WARNING
+        assert "a.cntk:5" in found
+        assert "(did you mean outputNodes?)" in found
+
+    def test_every_syntax_error_of_brainscript_is_told(self, tmp_path):
+        text = "command=A\nA = [ BrainScriptNetworkBuilder = {\n a = * 2\n b = )\n } ]"
+        assert problems(tmp_path, "b.cntk", text)[0][0] == ERROR
+        text = text.replace("b = )", "b = 3 4\n c = 5")
+        assert len(problems(tmp_path, "b.cntk", text, parse_only=True)) == 2
+
     def test_parse_only_builds_nothing(self, tmp_path):
         text = CONFIG.replace("maxEpoch", "maxEpochs").replace("Tanh(features", "Foo(features")
         assert problems(tmp_path, "a.cntk", text, parse_only=True) == []

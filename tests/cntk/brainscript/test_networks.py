@@ -5,8 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.cntk.brainscript.build import build_network, build_section
+from opscope.cntk.brainscript.build import TYPES, build_network, build_section, evaluate
 from opscope.cntk.brainscript.experiment import is_redesigned, load_experiment, read_experiment
+from opscope.cntk.brainscript.parser import parse_expression
+from opscope.cntk.brainscript.session import Session
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.network.initialize import initialize
@@ -270,3 +272,17 @@ def test_wrong_top_levels(text, message):
 def test_wrong_command_lines(arguments):
     with pytest.raises(FormatError):
         load_experiment(arguments)
+
+
+def test_the_redesigned_language_has_partial_application():
+    head = "add (x, y, scale = 1) = scale * (x + y) ; twice (f) = f (f (1))"
+    values = {
+        "twice (add (2))": 5,
+        "add (2, scale = 10) (3)": 50,
+        "twice (add (1, scale = 2))": 10,
+    }
+    for expression, wanted in values.items():
+        parsed = parse_expression(Source("t", f"[{head} ; r = {expression}].r"))
+        assert evaluate(parsed, Session(TYPES, curried=True)) == wanted
+        with pytest.raises(FormatError, match="expects 2 positional parameters .x, y., 1 were"):
+            evaluate(parsed, Session(TYPES))
