@@ -169,3 +169,18 @@ def test_plugin_package(tmp_path: pathlib.Path) -> None:
         PYTHONPATH=os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]),
     )
     assert "3 passed" in out
+
+
+def test_cntk_config(tmp_path: pathlib.Path) -> None:
+    """The lines of the README: data, check, training and test, NetBuilder code."""
+    folder = ROOT / "examples/cntk"
+    config = folder / "rings.cntk"
+    run(folder / "make_data.py", tmp_path)
+    program = ("-m", "opscope.python_api.cli", "cntk")
+    assert "354 parameters, 0 problems" in run(*program, "check", config, cwd=tmp_path)
+    log = "stderr=log.txt"
+    run(*program, f"configFile={config}", log, cwd=tmp_path)
+    told = (tmp_path / "log.txt").read_text()
+    assert float(re.search(r"Final Results: .*?err = ([0-9.]+)", told)[1]) <= 0.03
+    assert (tmp_path / "rings.model").stat().st_size > 0
+    assert "b.fc(" in run(*program, "to-python", config, cwd=tmp_path)
