@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from ..runtime import CntkNet
 from ..sgd.report import Say, to_stderr
 
 _LONGEST_PATH = 4096
+_QUIET = ("SimpleNetworkBuilder", "NDLNetworkBuilder")  # builders that do not log validation
 
 
 @dataclass
@@ -74,36 +75,57 @@ def build(run: Run, section: ConfigParameters) -> Network:
     for warning in built.warnings:
         run.say(f"WARNING: {warning}\n")
     built.network.precision = precision_of(section)
-    _tell(run, section, built.network)
+    if built.builder not in _QUIET:
+        _tell(run, section, built.network)
     return built.network
 
 
-def load(run: Run, section: ConfigParameters, path: str | Path) -> Network:
+def load(section: ConfigParameters, path: str | Path) -> Network:
     """The network of a model file, validated."""
     precision = precision_of(section)
     network = open_model(path, precision).network
     network.precision = precision
-    _tell(run, section, network)
     return network
 
 
 def _tell(run: Run, section: ConfigParameters, network: Network) -> None:
-    """Log how the network was validated."""
+    """Log how a network is validated."""
     if section.int("traceLevel", 0) > 0:
+        run.say("\nPost-processing network...\n")
         network.validate(lambda line: run.say(f"{line}\n"))
+        run.say("\nPost-processing network complete.\n\n")
 
 
-def build_or_load(run: Run, section: ConfigParameters) -> Network:
-    """The network that a builder describes, or else that of `modelPath`."""
+def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = ()) -> Network:
+    """The network that a builder describes, or else that of `modelPath`; the nodes called `outputs`
+    are its output nodes, if there are any."""
     if builder_of(section) is not None:
-        return build(run, section)
+        network = build(run, section)
+        _set_outputs(run, network, outputs)
+        return network
     value = section["modelPath"]
     try:
-        return load(run, section, str(value))
+        network = load(section, str(value))
     except FormatError as error:
         if getattr(error, "location", None) is not None:
             raise
         raise value.error(str(error)) from None
+    _set_outputs(run, network, outputs)
+    _tell(run, section, network)
+    return network
+
+
+def _set_outputs(run: Run, network: Network, names: Sequence[str]) -> None:
+    if not names:
+        return
+    nodes = []
+    for name in names:
+        if name in network:
+            nodes.append(network.find(name))
+        else:
+            run.say(f"PatchOutputNodes: No node named '{name}'; skipping\n")
+    network.groups["output"] = list(dict.fromkeys(nodes))
+    network.validate()
 
 
 def net_of(section: ConfigParameters, network: Network) -> CntkNet:

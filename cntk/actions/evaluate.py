@@ -23,8 +23,8 @@ def evaluate(run: Run, section: ConfigParameters) -> list[Total]:
     Raises:
         OpscopeError: the config, the model or the data are wrong.
     """
-    network = build_or_load(run, section)
     names = section.array("evalNodeNames", "").strings()
+    network = build_or_load(run, section, names)
     with reader_of(section, in_order="default") as reader:
         return _evaluate(run, section, network, names, reader)
 
@@ -37,9 +37,6 @@ def _evaluate(
     reader: DataReader,
 ) -> list[Total]:
     known = [name for name in names if name in network]
-    for name in names:
-        if name not in network:
-            run.say(f"PatchOutputNodes: No node named '{name}'; skipping\n")
     if not known:
         run.say(
             "evalNodeNames are not specified, using all the default evalnodes and training "
@@ -84,7 +81,7 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
                     continue
                 model, final = path, True
             run.say(f"Model {model} --> \n")
-            network = load(run, section, model)
+            network = load(section, model)
             results.append((str(model), _evaluate(run, section, network, names, reader)))
             time.sleep(pause)
     if not results:

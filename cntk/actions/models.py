@@ -70,7 +70,7 @@ def dump_nodes(run: Run, section: ConfigParameters) -> None:
             "printValues and printMetadata: Since both are set to false, there will be nothing to "
             "dump"
         )
-    network = load(run, section, model)
+    network = load(section, model)
     nodes: list[Node] | None = None
     if pattern:
         matches = _pattern(section, "nodeNameRegex", pattern)
@@ -107,7 +107,7 @@ def decompose(run: Run, section: ConfigParameters) -> None:
         FormatError: the file `SVDConfig` is wrong.
     """
     groups = _groups(section)
-    network = load(run, section, section.string("modelPath"))
+    network = load(section, section.string("modelPath"))
     aligned = max(section.int("AlignedSize", 8), 1)
     for number, (pattern, share) in enumerate(groups):
         run.say(f"{'-' * 92}\nParameterSVD: start to process group {number} with ")

@@ -6,7 +6,7 @@ Source: CNTK's `SGDLib/SimpleOutputWriter.h`, `ActionsLib/EvalActions.cpp`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 from ...framework.atomic import atomic_file
 from ...framework.errors import FormatError, VariableError
 from ..config.parameters import ConfigParameters
-from ..network.network import Network
 from ..network.node import Node
 from ..readers.data import Samples
 from ..readers.pack import Minibatch
@@ -35,8 +34,10 @@ def write(run: Run, section: ConfigParameters) -> None:
     Raises:
         OpscopeError: the config, the model or the data are wrong, or a file cannot be written.
     """
-    network = build_or_load(run, section)
-    nodes = _nodes(run, network, section.array("outputNodeNames", "").strings())
+    network = build_or_load(run, section, section.array("outputNodeNames", "").strings())
+    nodes = list(network.groups["output"])
+    if not nodes:
+        raise VariableError("There is no default output node specified in the network.")
     size = section.array("minibatchSize", "2048").ints()[0]
     epoch_size = whole(section.int("epochSize", 0))
     if section.bool("nodeUnitTest", False):
@@ -58,18 +59,6 @@ def write(run: Run, section: ConfigParameters) -> None:
                 "write command: You must specify either 'writer'or 'outputPath'",
                 section.text.locate(),
             )
-
-
-def _nodes(run: Run, network: Network, names: Sequence[str]) -> list[Node]:
-    found = [network.find(name) for name in names if name in network]
-    for name in names:
-        if name not in network:
-            run.say(f"PatchOutputNodes: No node named '{name}'; skipping\n")
-    if not found:
-        found = network.groups["output"]
-    if not found:
-        raise VariableError("There is no default output node specified in the network.")
-    return list(dict.fromkeys(found))
 
 
 def _minibatches(

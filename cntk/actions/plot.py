@@ -42,7 +42,7 @@ def plot(run: Run, section: ConfigParameters) -> None:
         raise section["outputFile"].error(
             "plot: If you specify an outputFile, you also need a renderCmd."
         )
-    write_text(path, dot(load(run, section, model)))
+    write_text(path, dot(load(section, model)))
     run.say(f"Created network description in dot format: {path}\n")
     if command:
         words = [

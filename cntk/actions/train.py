@@ -37,7 +37,7 @@ def train(run: Run, section: ConfigParameters, network: Network | None = None) -
         return None
     if start >= 0:
         run.say(f"\nStarting from checkpoint. Loading network from '{files.model(start)}'.\n")
-        network = load(run, section, files.model(start))
+        network = load(section, files.model(start))
     else:
         if section.int("traceLevel", 0) > 0:
             run.say("\nCreating virgin network.\n")
@@ -136,7 +136,7 @@ def adapt(run: Run, section: ConfigParameters) -> CntkNet | None:
     else:
         path = original
         run.say(f"Load Network From the original model file {path}.\n")
-    network = load(run, section, path)
+    network = load(section, path)
     reference = None
     if options.adaptation > 0:
         reference = _reference(run, section, original, options.adaptation)
@@ -150,7 +150,7 @@ def _reference(run: Run, section: ConfigParameters, path: str, weight: float) ->
         raise VariableError(
             "refNodeName does not exist and is needed when adaptationRegType is KL."
         )
-    network = load(run, section, path)
+    network = load(section, path)
     labels = network.groups["label"]
     if not labels:
         raise VariableError(f"{path}: the network has no label node")

@@ -63,6 +63,7 @@ def write_word_and_class(run: Run, section: ConfigParameters) -> None:
         numbers = [0] * len(kept)
     if mapping:
         write_text(mapping, "".join(f"{word}\n" for word, _ in kept))
+        run.say(f"Created label-mapping file with {len(counts)} entries.\n")
     lines = [
         f"     {index}\t     {general(count, 6)}\t{word}\t{number}\n"
         for index, ((word, count), number) in enumerate(zip(kept, numbers, strict=True))
@@ -72,7 +73,9 @@ def write_word_and_class(run: Run, section: ConfigParameters) -> None:
     if maps:
         firsts = [numbers.index(n) if n in numbers else 0 for n in range(classes)]
         write_text(maps[0], "".join(f"{number}\n" for number in numbers))
+        run.say(f"Created word-to-class map with {len(numbers)} entries.\n")
         write_text(maps[1], "".join(f"{first}\n" for first in firsts))
+        run.say(f"Created class-to-index map with {len(firsts)} entries.\n")
 
 
 def count_words(path: str, begin: str, end: str) -> Counter[str]:

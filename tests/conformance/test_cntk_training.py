@@ -34,6 +34,8 @@ GIVEN = {
 GAPS = {
     "33_nodes": {"total", "oLogistic", "oWeightedLogistic", "oLogPlus.leftMatrix.PlusArgs[1]"},
 }
+# Cases whose readers or parameters tell more in CNTK's log, or whose runs begin in another way.
+MORE_TOLD = ("05", "07", "09", "12", "14", "16", "17", "19", "32", "33", "38", "41", "43")
 # Words of equal frequency have no order of their own: the reference's vocabulary is used.
 EXTRA = {"17_lm_class_rnn": ["command=Train:Test:dumpInit:dumpFinal"]}
 # Cases that rounding errors of float32 drive apart, and what is allowed to differ instead.
@@ -45,6 +47,21 @@ LINE = re.compile(r"(?:Minibatch\[[^]]*\]: (?!Actual)|\[Training\] |\[Validate\]
 PAIR = re.compile(r"([^\s;]+) = ([-+.\de]+%?)(?: \* (\d+))?(?=;|\s|$)")
 TIMES = {"time", "samplesPerSecond", "epochTime", "totalSamplesSeen"}
 RATES = re.compile(r"learningRatePerSample = (\S+?);?(?:\s|$)")
+
+
+NUMBER = re.compile(r"[-+]?\d+\.[\de+-]+|\d+e-\d+")
+LEFT_OUT = re.compile(r"CNTK \S+$|Allocating matrices|.* Using CPU|Load: Loading")
+
+
+def skeleton(log: str) -> list[str]:
+    """The lines of a log without numbers, times, and numbers of dynamic axes."""
+    found = []
+    for line in log.splitlines():
+        line = re.sub(r"(time = |epochTime=).*", "", line)
+        line = NUMBER.sub("#", re.sub(r"( x \*)\d*(?=\])", r"\1", line)).rstrip("; ")
+        if line and not LEFT_OUT.match(line):
+            found.append(line)
+    return found
 
 
 def criteria(log: str) -> list[list[tuple[str, float, str]]]:
@@ -64,8 +81,7 @@ def run_case(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     copy = folder / name
     shutil.copytree(need(name), copy)
     for model in copy.glob("*.model"):
-        if model.name != "init.model" or (copy / "final.params.txt").exists():
-            model.unlink()
+        model.unlink()
     monkeypatch.chdir(copy)
     log: list[str] = []
     for line in (copy / "command.txt").read_text().splitlines():
@@ -125,7 +141,10 @@ def test_case(name, tmp_path, monkeypatch, within, remark):
     )
     if reason:
         remark(reason)
-    ours, wanted = criteria(log), criteria((folder / "log.txt").read_text())
+    reference = (folder / "log.txt").read_text()
+    if not name.startswith(MORE_TOLD):
+        assert skeleton(log) == skeleton(reference)
+    ours, wanted = criteria(log), criteria(reference)
     assert len(ours) == len(wanted)
     errors = {}
     for number, (left, right) in enumerate(zip(ours, wanted, strict=True)):
