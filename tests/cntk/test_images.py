@@ -278,3 +278,81 @@ def test_window_pooling(operation, layout):
         out = out.transpose(0, 3, 2, 1)
     found = net.forward(batch, ["out"])["out"].data
     np.testing.assert_allclose(found.reshape(ROWS, -1), out.reshape(ROWS, -1))
+
+
+def test_unpooling():
+    attributes = {"kernelShape": (2, 2), "strideShape": (2, 2), "dimPadding": (False,)}
+    net, batch = build("MaxUnpooling", {"x": (2, 2, 3), "x2": (4, 5, 3)}, attributes)
+    pooled, whole = tensor(batch, "x", (2, 2, 3)), tensor(batch, "x2", (4, 5, 3))
+    out = np.zeros_like(whole)
+    plan = Geometry((4, 5, 3), **completed((4, 5, 3), attributes))
+    for place, taps in plan.windows():
+        held = np.stack([whole[(slice(None), *at)] for _, at in taps])
+        for row, best in enumerate(held.argmax(0)):
+            out[(row, *taps[best][1])] = pooled[(row, *place)]
+    found = net.forward(batch, ["out"])["out"]
+    assert found.shape == (4, 5, 3)
+    np.testing.assert_allclose(found.data, out.transpose(0, 3, 2, 1))
+
+
+def test_regions():
+    """Regions are columns (x, y, width, height); results [columns x rows x channels x regions]."""
+    net, batch = build("ROIPooling", {"x": (6, 4, 2), "x2": (4, 2)}, {"roiOutputShape": (3, 2)})
+    regions = np.array([[0, 0, 1, 1], [0.5, 0.5, 0.5, 0.5]])
+    batch.streams["x2"].values[:] = regions.reshape(-1)
+    x = tensor(batch, "x", (6, 4, 2))
+    found = net.forward(batch, ["out"])["out"]
+    assert found.shape == (3, 2, 2, 2)
+    out = found.data.transpose(0, 4, 3, 2, 1)
+    np.testing.assert_allclose(out[..., 0], x.reshape(ROWS, 3, 2, 2, 2, 2).max((2, 4)))
+    half = x[:, 3:, 2:]
+    np.testing.assert_allclose(out[..., 1], half)
+
+
+NORMALISED = [  # spatial, time constants of statistics and of blending
+    (True, 5.0, 0.0),
+    (True, -1.0, 2.0),
+    (False, 0.0, 0.0),
+    (False, 7.0, np.inf),
+]
+
+
+@pytest.mark.parametrize(("spatial", "time", "blend"), NORMALISED)
+def test_batch_normalisation_learns_statistics(spatial, time, blend):
+    shape = (3, 2, 4)
+    count = 4 if spatial else 24
+    inputs = {"x": shape, **{name: (count, 1) for name in ("scale", "bias", "mean", "variance")}}
+    attributes = {"spatial": spatial, "epsilon": 0.01}
+    attributes |= {"normalizationTimeConstant": time, "blendTimeConstant": blend}
+    net, batch = build("BatchNormalization", inputs, attributes)
+    net.set("variance", np.linspace(1, 2, count)[:, None])
+    mean, variance = net.get("mean")[:, 0], net.get("variance")[:, 0]
+    scale, bias = net.get("scale")[:, 0], net.get("bias")[:, 0]
+    rng, axes = np.random.default_rng(4), (0, 2) if spatial else (0,)
+    for turn in range(3):
+        rows = rng.normal(1, 2, size=(ROWS, 24))
+        batch.streams["x"].values[:] = rows
+        x = rows.reshape(ROWS, 4, 6) if spatial else rows
+        found = net.forward(batch, ["out"], train=True)["out"].data.reshape(x.shape)
+        seen, samples = ROWS * turn, x.size // count
+        share, weight = 1.0, 0.0
+        if turn:
+            share = ROWS / (ROWS + seen) if time < 0 else 1 - np.exp(-ROWS / time) if time else 1.0
+            weight = 1.0 if np.isinf(blend) else blend / (blend + ROWS)
+        own, spread = x.mean(axes), x.var(axes)
+        mean = share * own + (1 - share) * mean
+        variance = share * spread * samples / (samples - 1) + (1 - share) * variance
+        centre = weight * mean + (1 - weight) * own
+        inverse = weight / np.sqrt(variance + 0.01) + (1 - weight) / np.sqrt(spread + 0.01)
+        parts = (centre, inverse * scale, bias)
+        centre, factor, term = (p[:, None] for p in parts) if spatial else parts
+        np.testing.assert_allclose(found, (x - centre) * factor + term, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(net.get("mean")[:, 0], mean)
+    np.testing.assert_allclose(net.get("variance")[:, 0], variance)
+    net.store()
+    assert net.network.find("out").attributes["samplesSeen"] == 3 * ROWS
+    before = net.forward(batch, ["out"])["out"].data
+    wanted = (x - (mean[:, None] if spatial else mean)) * (
+        (scale / np.sqrt(variance + 0.01))[(..., None) if spatial else ...]
+    ) + (bias[:, None] if spatial else bias)
+    np.testing.assert_allclose(before.reshape(x.shape), wanted, rtol=1e-9, atol=1e-9)
