@@ -24,15 +24,22 @@ from ...nnet3.nodes import input_name, nodes_from_lines
 
 @dataclass(frozen=True)
 class Term:
-    """`scale` times a node, `offset` frames later."""
+    """`scale` times a node, `offset` frames later; or, if `fixed`, always its frame 0."""
 
     node: str
     offset: int = 0
     scale: float = 1.0
+    fixed: bool = False
 
     def __str__(self) -> str:
         text = self.node if self.scale == 1 else f"Scale({format_scale(self.scale)}, {self.node})"
+        if self.fixed:
+            return f"ReplaceIndex({text}, t, 0)"
         return f"Offset({text}, {self.offset})" if self.offset else text
+
+    def shifted(self, frames: int) -> Term:
+        """The term some frames later."""
+        return self if self.fixed else replace(self, offset=self.offset + frames)
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,7 @@ def width(value: Value) -> int:
 def shifted(value: Value, frames: int) -> Value:
     """The value some frames later."""
     return tuple(
-        replace(block, terms=tuple(replace(t, offset=t.offset + frames) for t in block.terms))
-        for block in value
+        replace(block, terms=tuple(term.shifted(frames) for term in block.terms)) for block in value
     )
 
 
@@ -79,8 +85,8 @@ def _text(value: Value) -> str:
 
 
 def _middle(value: Value) -> int:
-    offsets = [term.offset for block in value for term in block.terms]
-    return (min(offsets) + max(offsets)) // 2
+    offsets = [term.offset for block in value for term in block.terms if not term.fixed]
+    return (min(offsets) + max(offsets)) // 2 if offsets else 0
 
 
 def make_component(type: str, config: str = "", **values: Any) -> Component:
@@ -88,7 +94,8 @@ def make_component(type: str, config: str = "", **values: Any) -> Component:
     component = new_component(type)
     component.init_from_config(ConfigLine(config), np.random.default_rng(0))
     for name, value in values.items():
-        setattr(component, name, value)
+        own = np.array(value, order="C") if isinstance(value, np.ndarray) else value
+        setattr(component, name, own)
     return component
 
 
@@ -121,10 +128,11 @@ class Assembly:
         for name in names:
             self._names |= {name, input_name(name)}
 
-    def input(self, name: str, dim: int, frames: range = range(1)) -> Value:
-        """An input node with a name of `reserve`, of which these frames stand side by side."""
+    def input(self, name: str, dim: int, frames: range = range(1), fixed: bool = False) -> Value:
+        """An input node with a name of `reserve`, of which these frames stand side by side; a
+        `fixed` one has a single frame for all."""
         self._nodes[name] = f"input-node name={name} dim={dim}", ()
-        return tuple(Block((Term(name, offset),), dim) for offset in frames)
+        return tuple(Block((Term(name, offset, fixed=fixed),), dim) for offset in frames)
 
     def component(
         self,
@@ -161,7 +169,8 @@ class Assembly:
         """Columns in another order: column i of the result is column `order[i]`. Of a permutation
         and another one in a row one is made."""
         first = value[0].terms[0]
-        if len(value) == len(value[0].terms) == first.scale == 1 and first.node in self._permuted:
+        single = len(value) == len(value[0].terms) == first.scale == 1
+        if single and first.node in self._permuted:
             source, before = self._permuted[first.node]
             value, order = shifted(source, first.offset), [before[i] for i in order]
         if list(order) == list(range(len(order))):

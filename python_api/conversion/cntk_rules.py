@@ -48,7 +48,7 @@ def _matrix(c: Conversion, node: Node) -> np.ndarray:
     if node.operation == "TransposeTimes":
         array = array.reshape(array.shape[0], -1, order="F").T
     rows = math.prod(array.shape[: node.attributes["outputRank"]])
-    return np.ascontiguousarray(array.reshape(rows, -1, order="F"), np.float32)
+    return array.reshape(rows, -1, order="F").astype(np.float32, copy=False)
 
 
 def _is_affine(c: Conversion, node: Node, product: Node, bias: Node) -> bool:

@@ -23,6 +23,7 @@ from ...framework.errors import UnknownOperatorError, VariableError
 from ...nnet3.nnet import Nnet
 from .assembly import Assembly, Value, make_component
 
+_IVECTOR = "ivector"  # the input that Kaldi's programs give one frame of for all
 _FRAME = re.compile(
     r"\.[mp]\d+(?=\.|\Z)"
 )  # what `from_nnet3` adds to names of nodes at other frames
@@ -156,7 +157,8 @@ class Conversion:
         frames = left + 1 + right
         if min(left, right) < 0 or size(node) % frames:
             raise node.error(f"its {size(node)} elements are no window of {left} + 1 + {right}")
-        return self.assembly.input(name, size(node) // frames, range(-left, right + 1))
+        fixed = name == _IVECTOR and frames == 1
+        return self.assembly.input(name, size(node) // frames, range(-left, right + 1), fixed)
 
     def component(
         self,

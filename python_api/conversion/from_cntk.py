@@ -37,7 +37,8 @@ def to_nnet3(network: Network, outputs: Sequence[str] = (), context: Context | N
             nnet3's `output`, the others keep their names.
         context: for an input by name the frames before and after that its samples hold side by
             side, oldest first, as HTKMLFReader's contextWindow gives them. The nnet3 input is then
-            one frame. The only input, or the one called `features`, becomes nnet3's `input`.
+            one frame. The only input, or the one called `features`, becomes nnet3's `input`; one
+            called `ivector` is read at frame 0, as Kaldi's programs give it.
 
     Raises:
         UnknownOperatorError: a node has no counterpart in nnet3; it is named, with its place.

@@ -4,6 +4,7 @@ Both programs recorded outputs: those are compared with what the other framework
 Runs over the folders named by OPSCOPE_CNTK_CASES and OPSCOPE_KALDI_DATA.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from conversion_runs import run_cntk, run_nnet3, windows
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.readers.htk import HtkFile, read_script
 from opscope.framework.errors import UnknownOperatorError
+from opscope.nnet3.components.normalize import BatchNormComponent
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.tables import read_table
 from opscope.python_api.conversion.from_cntk import to_nnet3
 from opscope.python_api.conversion.from_nnet3 import to_cntk
 
+RANDOM = sorted(p.parent.name for p in kaldi_data.FOLDER.glob("random_nets/*/model.raw")) or ["0"]
 TOLERANCE = 1e-5
 TEXT = {  # cases on 2-d points, with nodes whose outputs are recorded
     "01_simplebuilder_dnn": ("PosteriorProb", "ScaledLogLikelihood", "H1"),
@@ -93,6 +96,35 @@ def test_network_of_kaldi(model, within, tmp_path):
         got = run_cntk(network, features=windows(frames, *context["features"]))
         errors[key] = relative(got, wanted[key])
         errors[f"{key} back"] = relative(run_nnet3(again, frames), wanted[key])
+    within(errors, TOLERANCE)
+
+
+@pytest.mark.parametrize("case", RANDOM)
+def test_random_network_of_kaldi(case, within):
+    """Feed-forward ones go to CNTK and back; of the others a node is named."""
+    nnet = Nnet.read(kaldi_data.need("random_nets", case, "model.raw"))
+    rng = np.random.default_rng(0)
+    for component in nnet.components.values():
+        if isinstance(component, BatchNormComponent) and not component.count:
+            component.count, component.stats_sum = 8.0, 8 * rng.normal(size=component.block_dim)
+            component.stats_sumsq = 2 * component.stats_sum**2 + 8
+    try:
+        network, context = to_cntk(nnet)
+    except UnknownOperatorError as error:
+        assert re.match(r"(component|output)-node '\S+' .*cannot become a network", str(error))
+        return
+    outputs = [node.name for node in nnet.outputs()]
+    node = network.groups["output"][outputs.index("output")].name
+    frames = rng.normal(size=(12, nnet.input_dim("input"))).astype(np.float32)
+    streams = {"features": windows(frames, *context["features"])}
+    ivector = None
+    if "ivector" in context:
+        ivector = rng.normal(size=nnet.input_dim("ivector")).astype(np.float32)
+        streams["ivector"] = windows(np.tile(ivector, (12, 1)), *context["ivector"])
+    wanted = run_nnet3(nnet, frames, ivector)
+    errors = {"CNTK": relative(run_cntk(network, node, **streams), wanted)}
+    again = to_nnet3(network, [node], context)
+    errors["back"] = relative(run_nnet3(again, frames, ivector), wanted)
     within(errors, TOLERANCE)
 
 

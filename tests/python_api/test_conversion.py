@@ -9,7 +9,7 @@ from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.network.network import Network
 from opscope.framework.errors import ShapeError, UnknownOperatorError
 from opscope.nnet3.components.normalize import BatchNormComponent
-from opscope.nnet3.kaldi_io import Reader
+from opscope.nnet3.kaldi_io import Reader, Writer
 from opscope.nnet3.model import AmNnetSimple
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.transition_model import HmmState, TransitionModel
@@ -229,7 +229,11 @@ def test_one_vector_for_all_frames():
     assert context == {"features": (1, 1), "ivector": (0, 0)}
     spliced, constant = windows(frames, 1, 1), np.tile(ivector, (9, 1))
     got = run_cntk(network, features=spliced, ivector=constant)
-    np.testing.assert_allclose(got, run_nnet3(nnet, frames, ivector), 0, TOLERANCE)
+    wanted = run_nnet3(nnet, frames, ivector)
+    np.testing.assert_allclose(got, wanted, 0, TOLERANCE)
+    again = to_nnet3(network, context=context)
+    assert "ReplaceIndex(ivector, t, 0)" in again.config_lines()[2]
+    np.testing.assert_allclose(run_nnet3(again, frames, ivector), wanted, 0, TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -357,6 +361,15 @@ def test_files(tmp_path):
     np.testing.assert_allclose(got, wanted, TOLERANCE, TOLERANCE)
     assert run(model, tmp_path / "x.raw", "--text")[0] == 0
     assert Reader(tmp_path / "x.raw").binary is False
+    writer = Writer(True)
+    transitions(4).write_to(writer)
+    writer.save(tmp_path / "old.mdl")
+    acoustic = tmp_path / "x.mdl"
+    code, text = run(model, acoustic, "--transition-model", tmp_path / "old.mdl", "--text")
+    assert code == 0 and "priors: 4" in text and AmNnetSimple.read(acoustic).priors.size == 4
+    assert run(acoustic, tmp_path / "y.dnn")[0] == 0
+    got = run_cntk(read_model(tmp_path / "y.dnn"), features=spliced)
+    np.testing.assert_allclose(got[:, :3], wanted[:, :3], TOLERANCE, TOLERANCE)
     wrong = [
         ((raw, tmp_path / "d.raw"), "nnet3 already"),
         ((model, tmp_path / "d.net"), "the name must tell the format"),
