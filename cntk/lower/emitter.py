@@ -16,7 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, rename_vars
+from ...framework.desc import (
+    INPUT,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    make_op,
+    make_var,
+    output_names,
+    rename_vars,
+)
 from ...framework.errors import UnknownOperatorError, nearest
 from ...framework.names import inner_name
 from ...proto import net_pb2 as pb
@@ -101,6 +110,7 @@ class Emitter:
         self.carried = carried
         self.lowered = Lowered(pb.NetDesc(name=name))
         self._vars: set[str] = set()
+        self._written: set[str] = set()  # by operators
         self._sparse: dict[Node, Sparse] = {}
         self._count: Counter[str] = Counter()
         self._owner = "cntk"
@@ -172,6 +182,7 @@ class Emitter:
     def append(self, op: pb.OpDesc) -> None:
         """Append an operator as it is."""
         self.lowered.desc.ops.append(op)
+        self._written.update(output_names(op))
 
     def temporary(self) -> str:
         """A new name, after the node that is being lowered."""
@@ -270,20 +281,18 @@ class Emitter:
     def _named(self, name: str, node: Node, first: int) -> str:
         """Call a variable that the operators from `first` on write after its node."""
         ops = self.lowered.desc.ops
-        if name in self._vars:
+        if name in self._vars or not any(name in output_names(op) for op in ops[first:]):
             return name
-        made = any(name in slot.vars for op in ops[first:] for slot in op.outputs)
-        if not made:
-            return name
-        for number in range(first, len(ops)):
-            ops[number].CopyFrom(rename_vars(ops[number], {name: node.name}))
+        for op in ops[first:]:
+            op.CopyFrom(rename_vars(op, {name: node.name}))
+        self._written.discard(name)
+        self._written.add(node.name)
         return node.name
 
     def keep(self, node: Node) -> str:
         """Make a node's value one that can be read after a run."""
         name = self.value(node)
-        written = any(name in slot.vars for op in self.lowered.desc.ops for slot in op.outputs)
-        if written and name not in self._vars:
+        if name in self._written and name not in self._vars:
             self._vars.add(name)
             self.lowered.desc.vars.append(pb.VarDesc(name=name, kind=OUTPUT))
         return name

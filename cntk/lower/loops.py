@@ -58,7 +58,7 @@ class StepEmitter(Emitter):
 
     def given(self, name: str) -> bool:
         """Whether a variable is one that no operator of the step writes."""
-        return not any(name in slot.vars for op in self.lowered.desc.ops for slot in op.outputs)
+        return name not in self._written
 
     def written(self, name: str) -> str:
         """A variable that an operator of the step writes: `name`, or a copy of it."""

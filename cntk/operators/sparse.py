@@ -36,7 +36,7 @@ def _rows_rule(s: ShapeArgs) -> int:
 
 def _row_of_element(xp: Any, counts: Any, row: Any) -> None:
     """The row of each element."""
-    row[...] = xp.repeat(xp.arange(len(counts)), counts)
+    row[...] = xp.searchsorted(xp.cumsum(counts), xp.arange(len(row)), side="right")
 
 
 to_dense = operator(
