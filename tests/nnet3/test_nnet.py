@@ -329,3 +329,24 @@ def test_topology():
     assert [node.dim for node in topology.nodes] == [4, 2, 15, 6, 6, 6, 3, 3, 5, 5]
     assert topology.nodes[6].source == 5
     assert isinstance(topology.nodes[3].component, Component)
+
+
+def test_what_the_compiler_sees_is_kept_until_something_changes():
+    config = "component name=tdnn type=TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,0"
+    config += "\ncomponent name=norm type=BatchNormComponent dim=4\ninput-node name=input dim=4"
+    config += "\ncomponent-node name=tdnn component=tdnn input=input"
+    config += "\ncomponent-node name=norm component=norm input=tdnn"
+    nnet = network(config + "\noutput-node name=output input=norm\n")
+    first = nnet.topology()
+    assert nnet.topology() is first
+    nnet.components["norm"].test_mode = True
+    second = nnet.topology()
+    assert second is not first
+    number = second.number("norm")
+    assert second.nodes[number].properties == int(nnet.components["norm"].properties)
+    assert second.nodes[number].properties != first.nodes[number].properties
+    nnet.components["tdnn"].time_offsets = (-2, 0)
+    assert nnet.topology().steps != second.steps
+    third = nnet.topology()
+    nnet.nodes[-1].descriptor = nnet.node("norm_input").descriptor
+    assert nnet.topology() is not third and nnet.copy().topology() is not nnet.topology()
