@@ -30,6 +30,7 @@ from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .pack import FramePacker, SequencePacker, TruncatedPacker
 from .reader import DataReader, PackedReader
 from .sections import complaint, sections_with
+from .text_reader import enumerator
 
 Factory: TypeAlias = Callable[[ConfigParameters], Deserializer]
 
@@ -72,11 +73,7 @@ def composite_reader(config: ConfigParameters) -> DataReader:
     by_frames = frame_mode and kinds[0] == _HTK_FEATURES
     expanded = [n for n, part in enumerate(parts) if n and part.bool("expandToUtterance", False)]
     source = _join(config, sources, expanded, by_frames)
-    order: Enumerator = FileOrder(source)
-    if not writing and not config.match("randomize", "none") and config.bool("randomize", True):
-        if "randomizationWindow" in config:
-            window = config.size("randomizationWindow")
-        order = BlockShuffle(source, window)
+    order = FileOrder(source) if writing else enumerator(config, source, window)
     packer = SequencePacker(order, source.streams)
     if frame_mode:
         packer = FramePacker(order, source.streams)

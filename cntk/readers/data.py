@@ -165,6 +165,9 @@ class Deserializer(ABC):
     def start_epoch(self, epoch: int) -> None:  # noqa: B027  few sources change
         """Told at the beginning of an epoch to sources that give other samples in each."""
 
+    def close(self) -> None:  # noqa: B027  most sources open files as they read
+        """Let go of files and threads."""
+
     @property
     def samples(self) -> int:
         """Samples in all chunks: the length of a sweep."""

@@ -121,7 +121,7 @@ def _training(
 
 def randomization(config: ConfigParameters) -> int | None:
     """The window that `randomize` asks for: "none" (0), "auto" (None: all), or samples."""
-    if not config.has("randomize") or config.match("randomize", "auto"):
+    if "randomize" not in config or config.match("randomize", "auto"):
         return WHOLE_SWEEP
     return 0 if config.match("randomize", "none") else config.size("randomize")
 

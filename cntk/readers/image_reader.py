@@ -99,7 +99,17 @@ class _Files:
     _archives: dict[str, zipfile.ZipFile] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
+    def close(self) -> None:
+        """Close the archives."""
+        while self._archives:
+            self._archives.popitem()[1].close()
+
     def read(self, entry: Entry) -> bytes:
+        """The bytes of an image.
+
+        Raises:
+            FormatError: the file cannot be read, or the text is no Base64.
+        """
         if self.embedded:
             try:
                 return base64.b64decode(entry.image.strip(), validate=True)
@@ -187,6 +197,11 @@ class Images(Deserializer):
     def start_epoch(self, epoch: int) -> None:
         """See `Deserializer.start_epoch`."""
         self._epoch = epoch
+
+    def close(self) -> None:
+        """See `Deserializer.close`."""
+        self._threads.shutdown()
+        self._files.close()
 
     def _image(self, number: int) -> np.ndarray:
         entry = self._entries[number // self._views]

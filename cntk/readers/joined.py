@@ -127,6 +127,11 @@ class Joined(Deserializer):
         for source in (self._first, *(index.source for index in self._others)):
             source.start_epoch(epoch)
 
+    def close(self) -> None:
+        """See `Deserializer.close`."""
+        for source in (self._first, *(index.source for index in self._others)):
+            source.close()
+
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""
         original, kept, others = self._parts[number]
@@ -149,6 +154,8 @@ class SingleSamples(Deserializer):
         self._source = source
         self.streams = source.streams
         self.chunks = [ChunkInfo(np.ones(chunk.samples, np.int64)) for chunk in source.chunks]
+        self.start_epoch = source.start_epoch
+        self.close = source.close
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""

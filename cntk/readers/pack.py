@@ -75,6 +75,9 @@ class Packer(ABC):
     def read(self) -> Minibatch:
         """The next minibatch; an empty one where the epoch has no more samples."""
 
+    def close(self) -> None:  # noqa: B027  many packers have nothing to let go of
+        """Let go of files and threads."""
+
     def records(self, stream: int, first: int, count: int) -> Samples:
         """Sequences of the stream with this number, in the order of the files.
 
@@ -113,6 +116,10 @@ class SequencePacker(Packer):
             batch.sequences,
             batch.end_of_epoch,
         )
+
+    def close(self) -> None:
+        """See `Packer.close`."""
+        self.order.source.close()
 
     def records(self, stream: int, first: int, count: int) -> Samples:
         """See `Packer.records`."""

@@ -225,6 +225,7 @@ class PackedReader(DataReader):
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
+        self._packer.close()
 
     def _read_ahead(self) -> None:
         if self._thread is not None:
@@ -249,10 +250,9 @@ def create_reader(config: ConfigParameters) -> DataReader:
         FormatError: the section has no `readerType`, or there is no such reader; and what the
             reader itself does not like.
     """
-    if not config.has("readerType") and config.has("deserializers"):
-        config.insert("readerType", "CompositeDataReader")
-    value = config["readerType"]
-    name = str(value)
+    composed = config.has("deserializers") and not config.has("readerType")
+    value = config["deserializers" if composed else "readerType"]
+    name = "CompositeDataReader" if composed else str(value)
     for known, (module, function) in _OWN.items():
         if known.lower() == name.lower():
             made: Factory = getattr(import_module(f".{module}", __package__), function)

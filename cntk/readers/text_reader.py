@@ -17,7 +17,7 @@ from ...framework.errors import FormatError
 from ..config.parameters import ConfigParameters
 from ..text import located
 from .data import Deserializer, Stream
-from .order import BlockShuffle, Enumerator, FileOrder
+from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .pack import FramePacker, SequencePacker
 from .reader import DataReader, PackedReader
 from .sections import precision
@@ -47,14 +47,17 @@ def text_source(config: ConfigParameters) -> TextFormat:
     )
 
 
-def enumerator(config: ConfigParameters, source: Deserializer) -> Enumerator:
-    """The order that `randomize` and `randomizationWindow` ask for; by default shuffled."""
+def enumerator(
+    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
+) -> Enumerator:
+    """The order that `randomize` and `randomizationWindow` ask for; by default shuffled within
+    `window`."""
     if config.match("randomize", "none") or not config.bool("randomize", True):
         return FileOrder(source)
     if "randomizationWindow" in config:
         window = config.size("randomizationWindow")
         return BlockShuffle(source, window) if window else FileOrder(source)
-    return BlockShuffle(source)
+    return BlockShuffle(source, window)
 
 
 def text_streams(config: ConfigParameters) -> list[TextStream]:
