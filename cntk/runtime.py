@@ -59,6 +59,11 @@ class NodeValue:
             raise ShapeError(f"a value of {self.data.size} elements is no number")
         return float(self.data.reshape(()))
 
+    @property
+    def total(self) -> float:
+        """The sum of all elements: of a criterion that has samples the sum over them."""
+        return float(self.data.sum(dtype=np.float64))
+
     def sequences(self) -> list[np.ndarray]:
         """The rows of each sequence."""
         if self.offsets is None:
@@ -381,7 +386,7 @@ class CntkNet:
         program = self.program(nodes, target, carried=goes_on(minibatch))
         program.run(minibatch, self._context(train))
         self._gradients = program.gradients
-        return {node.name: program.value(node).scalar for node in nodes}
+        return {node.name: program.value(node).total for node in nodes}
 
 
 __all__ = ["CntkNet", "NodeValue", "Program", "goes_on"]

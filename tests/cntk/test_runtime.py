@@ -322,6 +322,21 @@ def test_first_rows_of_sequences():
     check_gradients(net, batch)
 
 
+def test_a_criterion_with_samples_is_summed():
+    b = Builder()
+    x = b.add("InputValue", "x", shape=3)
+    h = b.add("Tanh", "h", b.add("Times", "z", b.parameter("W", 3, 3), x))
+    b.add("ReduceElements", "each", h, reductionOp="Sum", axis=1)
+    b.add("SumElements", "total", h)
+    net, batch = b.net(), minibatch(x=data(b.rng, 3))
+    found = []
+    for name in ("each", "total"):
+        value = net.forward_backward(batch, name)[name]
+        found.append((value, net.gradient("W")))
+    assert found[0][0] == pytest.approx(found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1])
+
+
 def test_parameters_go_back_to_the_network():
     b = Builder()
     b.add("Times", "h", b.parameter("W", 3, 2), b.add("InputValue", "x", shape=2))
