@@ -207,7 +207,7 @@ class CntkNet:
         self.scope = Scope(place)
         self.context = OpContext(seed=0)  # random numbers of dropout and sampling
         self._programs: dict[Any, Program] = {}
-        self._gradients: dict[str, str] = {}
+        self._last: Program | None = None  # whose gradients stand in the scope
         initialize(network)
         for node in network.nodes.values():
             if node.value is not None:
@@ -260,13 +260,13 @@ class CntkNet:
         """The gradient of a parameter after `forward_backward`, in CNTK's shape; zeros where the
         criterion does not depend on it."""
         node = self._holder(name)
-        if node.name not in self._gradients:
+        held = self._last.gradients.get(node.name) if self._last is not None else None
+        if held is None:
             return np.zeros(node.shape, self.dtype)
-        held = self._gradients[node.name]
-        array, rows = self.scope.numpy(held), self.scope.find(rows_name(held))
-        if rows is not None and rows.array is not None:
+        array, rows = self.scope.numpy(held), rows_name(held)
+        if rows in self._last.net.vars:
             whole = np.zeros(dims(node), self.dtype).reshape(-1, array.shape[1])
-            np.add.at(whole, rows.numpy(), array)
+            np.add.at(whole, self.scope.numpy(rows), array)
             array = whole.reshape(dims(node))
         return array.transpose()
 
@@ -385,7 +385,7 @@ class CntkNet:
         nodes = [target, *(self._node(node) for node in evaluations)]
         program = self.program(nodes, target, carried=goes_on(minibatch))
         program.run(minibatch, self._context(train))
-        self._gradients = program.gradients
+        self._last = program
         return {node.name: program.value(node).total for node in nodes}
 
 
