@@ -182,7 +182,7 @@ class Writer:
                 and self._vars[names[0]].kind in (PARAMETER, STATE)
             }
             layer = layers.get(number)
-            kept = made[0] if made[0] in self.keep and not writes else ""
+            kept = made[0] if read is None and made[0] in self.keep and not writes else ""
             expr = self._layer(layer, kept) if layer else self._expr(entry, op, kept, writes)
             shown = [
                 name if uses[name] else "_"
@@ -334,6 +334,9 @@ class Writer:
             if memory.delay > 1:
                 own["delay"] = literal(memory.delay)
             made = call("step.memory", literal(first), **own)
+            if not self.style.stem(memory.previous)[1]:
+                name = f"{self.style.stem(memory.state)[0]}_before"
+                self._python[memory.previous] = self._names.new(name)
             self._assign(self._name(memory.previous), made, inner)
         read = Counter({memory.state: 2 for memory in step.memories})
         read.update(link.inner for link in (*step.out_links, *step.sum_links) for _ in range(2))

@@ -1,19 +1,101 @@
 """`opscope cntk to-python`: the code that is written builds the same net."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from cntk_data import need
 from opscope import Scope
 from opscope.cntk.check import check_file
 from opscope.cntk.models.open_model import open_model
+from opscope.cntk.network.initialize import initialize
 from opscope.cntk.readers.data import Samples
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.runtime import CntkNet
 from opscope.framework.sequence import Sequences
+from opscope.python_api.cli import main
 from opscope.python_api.cntk_to_python import to_python, write_values
+from opscope.python_api.python_text import Names
 
 LENGTHS = (3, 1, 5)
+
+DNN = """command = Train
+Train = [ action = "train" ; NDLNetworkBuilder = [ run = net ] ]
+net = [
+    Layer(x, inDim, outDim) = [
+        W = Parameter(outDim, inDim, init=uniform, initValueScale=2)
+        b = Parameter(outDim, 1, init=fixedValue, value=0.5)
+        y = Sigmoid(Plus(Times(W, x), b)) ]
+    features = Input(2, tag=feature)
+    labels = Input(3, tag=label)
+    h = Layer(features, 2, 4)
+    W = Parameter(3, 4, init=gaussian)
+    z = Times(W, h.y, tag=output)
+    ce = CrossEntropyWithSoftmax(labels, z, tag=criterion)
+]
+"""
+DNN_CODE = '''"""The network of net.cntk as NetBuilder code."""
+
+from opscope import NetBuilder
+
+
+def build() -> NetBuilder:
+    """Results: ce, z."""
+    b = NetBuilder()
+
+    features = b.input("features", [-1, 2])
+    labels = b.input("labels", [-1, 3])
+
+    h_W = b.parameter("h.W", [2, 4], ("uniform", {"low": -0.1, "high": 0.1}))
+    h_b = b.parameter("h.b", [4], 0.5)
+    W = b.parameter("W", [4, 3], ("normal", {"std": 0.1}))
+
+    h_y = b.fc(features, w=h_W, b=h_b, activation="sigmoid")
+    z = b.matmul(h_y, W, name="z")
+    b.add_op("cntk.cross_entropy_with_softmax", labels, z, name="ce")
+    return b
+'''
+
+RNN = """command = Train
+Train = [ action = "train" ; BrainScriptNetworkBuilder = {
+    x = Input {3}
+    W = ParameterTensor {4:3} ; R = ParameterTensor {4:4}
+    h = Tanh (W * x + R * FutureValue (4, h, timeStep = 2))
+    z = LogSoftmax (h)
+    outputNodes = (z : h)
+} ]
+"""
+RNN_CODE = '''"""The network of net.cntk as NetBuilder code."""
+
+from opscope import NetBuilder
+
+
+def build() -> NetBuilder:
+    """Results: h, z."""
+    b = NetBuilder()
+
+    x = b.input("x", [-1, 3], levels=1)
+
+    W = b.parameter("W", [3, 4], ("uniform", {"low": -0.05, "high": 0.05}))
+    R = b.parameter("R", [4, 4], ("uniform", {"low": -0.05, "high": 0.05}))
+
+    h_z_matmul = x @ W
+
+    with b.recurrent("h", reverse=True) as step:
+        h_z_matmul_t = step.input(h_z_matmul)
+        h_before = step.memory(4, value=0.1, delay=2)
+        h_z = h_z_matmul_t + h_before @ R
+        h = b.tanh(h_z)
+        step.update(h_before, h)
+        h = step.output(h)
+
+    b.log_softmax(h, name="z")
+    return b
+'''
 
 
 def section_network(file, name=None):
@@ -101,3 +183,81 @@ def test_configs(case, tmp_path, monkeypatch):
 )
 def test_models(case, tmp_path):
     check_same(open_model(need(case, "init.model")).network, tmp_path)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run `opscope cntk to-python` in a folder with a config: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *args):
+        (tmp_path / "net.cntk").write_text(text)
+        result = CliRunner().invoke(main, ["cntk", "to-python", "net.cntk", *args])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    return run
+
+
+@pytest.mark.parametrize(("config", "code"), [(DNN, DNN_CODE), (RNN, RNN_CODE)])
+def test_text(config, code, call):
+    assert call(config) == (0, code, "")
+
+
+def test_values_in_a_file(call, tmp_path):
+    code, text, _ = call(DNN, "--params", "values.safetensors")
+    assert code == 0
+    assert 'def load(scope: Scope, path: str = "values.safetensors") -> None:' in text
+    names = {}
+    exec(text, names)  # noqa: S102
+    scope = Scope()
+    names["load"](scope)
+    (builder, x) = names["build"](), np.ones((5, 2), np.float32)
+    network = section_network("net.cntk")
+    initialize(network)
+    values = {name: network.find(name).value for name in ("h.W", "W")}
+    h = 1 / (1 + np.exp(-(x @ values["h.W"].T + 0.5)))
+    found = builder.run(scope, feed={"features": x}, fetch=["z"], need_backward=False)
+    np.testing.assert_allclose(found["z"], h @ values["W"].T, rtol=1e-5)
+
+
+def test_which_network(call):
+    config = DNN.replace("command = Train", "command = Train:Other") + (
+        'Other = [ action = "train" ; NDLNetworkBuilder = [ run = net ] ]\n'
+    )
+    code, _, err = call(config)
+    assert code == 1
+    assert "net.cntk: not one network; it has Train, Other" in err
+    assert call(config, "--section", "train")[1] == DNN_CODE
+    assert "no network 'Tain'" in call(config, "--section", "Tain")[2]
+    code, _, err = call(DNN.replace("Times(W, x)", "Times(W, y)"))
+    assert code == 1
+    assert "error:" in err
+
+
+@pytest.mark.skipif(shutil.which("ruff") is None, reason="ruff is not installed")
+@pytest.mark.parametrize("case", ["09_htk_lstm_truncated_ndl", "33_nodes"])
+def test_layout_is_that_of_ruff(case, tmp_path):
+    network = open_model(need(case, "init.model")).network
+    (tmp_path / "net.py").write_text(to_python(network, "net", "net.safetensors").text)
+    config = Path(__file__).parents[2] / "pyproject.toml"
+    command = ["ruff", "format", "--check", "--config", str(config), str(tmp_path / "net.py")]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("h1.W", "h1_W"),
+        ("layers[1].act", "layers_1_act"),
+        ("2x", "_2x"),
+        ("if", "if_"),
+        ("", "value"),
+    ],
+)
+def test_python_names(name, wanted):
+    names = Names()
+    assert names.new(name) == wanted
+    assert names.new(name) == f"{wanted}_2"
+    assert wanted.isidentifier()
