@@ -251,9 +251,6 @@ def _(c: Conversion, node: Node) -> Value:
     """As it is used after training, with running statistics. Scale and bias are a component of
     their own, unless they are one fixed number and zero."""
     data, *parameters = node.inputs
-    for child in parameters:
-        if child not in c.fixed:
-            refuse(node, f"its parameter {child.name} varies from sample to sample")
     scale, bias, mean, variance = (_per_column(c, node, child) for child in parameters)
     learned = any(_rate(child) for child in parameters[:2])
     plain = not learned and not bias.any() and np.ptp(scale) == 0 and scale[0] > 0
@@ -280,6 +277,8 @@ def _(c: Conversion, node: Node) -> Value:
 
 def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:
     """A statistic, which a spatial normalisation has one of for each map, for every column."""
+    if child not in c.fixed:
+        refuse(node, f"its parameter {child.name} varies from sample to sample")
     array = c.fixed[child].reshape(-1, order="F").astype(np.float32)
     if node.attributes["spatial"] and array.size != size(node):
         fast = node.attributes["imageLayout"].lower() in ("hwc", "legacy")

@@ -183,12 +183,16 @@ class Conversion:
 
     def spread(self, child: Node, node: Node) -> np.ndarray:
         """A constant as `node`, which computes element by element, sees it: a row of columns."""
+        if child not in self.fixed:
+            refuse(node, f"its parameter {child.name} varies from sample to sample")
         array = self.fixed[child]
         array = array.reshape(array.shape + (1,) * (len(node.shape) - array.ndim))
         return np.broadcast_to(array, node.shape).reshape(-1, order="F").astype(np.float32)
 
     def whole(self, child: Node, node: Node) -> Value:
         """The value of a child that has as many elements as `node`."""
+        if child in self.fixed:
+            refuse(node, f"its data {child.name} are constant")
         if size(child) != size(node):
             refuse(node, f"the samples of {child.name} are repeated to fill its shape")
         return self.values[child]

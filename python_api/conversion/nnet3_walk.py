@@ -206,9 +206,9 @@ class Unrolling:
             return window
         found = self._windows.get((name, first, last))
         if found is None:
-            frames = _at(first) if first == last else f"{_at(first)}_{_at(last)}"
-            begin, end = (first + left) * dim, (last + 1 + left) * dim
-            found = self.rows(window, begin, end - begin, f"{window.name}{frames or '.p0'}")
+            frames = _frame(first) if first == last else f"{_frame(first)}_{_frame(last)}"
+            begin, count = (first + left) * dim, (last + 1 - first) * dim
+            found = self.rows(window, begin, count, f"{window.name}.{frames}")
             self._windows[name, first, last] = found
         return found
 
@@ -305,7 +305,11 @@ class Unrolling:
 
 def _at(offset: int) -> str:
     """What a node's name ends with at an offset: `.m3` for three frames before."""
-    return "" if not offset else f".{'m' if offset < 0 else 'p'}{abs(offset)}"
+    return f".{_frame(offset)}" if offset else ""
+
+
+def _frame(offset: int) -> str:
+    return f"{'m' if offset < 0 else 'p'}{abs(offset)}"
 
 
 def _time_offsets(component: Component) -> Sequence[int]:

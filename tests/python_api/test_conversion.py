@@ -333,6 +333,18 @@ def test_loops_and_products_of_samples_are_refused():
         to_nnet3(net.finish(square))
 
 
+def test_parameters_that_vary_are_refused():
+    net = Layers(0, 6)
+    one = net.parameter(6)
+    network = net.finish(net.op("PerDimMeanVarNormalization", net.x, net.op("Tanh", net.x), one))
+    with pytest.raises(UnknownOperatorError, match="parameter Tanh2 varies from sample to sample"):
+        to_nnet3(network)
+    net = Layers(0, 6)
+    network = net.finish(net.op("Plus", net.x, net.op("Slice", net.x, beginIndex=0, endIndex=1)))
+    with pytest.raises(UnknownOperatorError, match="Slice1 are repeated to fill"):
+        to_nnet3(network)
+
+
 def test_a_window_must_fit():
     network = random_cntk(0)
     with pytest.raises(ShapeError, match="6 elements are no window of 1 . 1 . 3"):
