@@ -98,7 +98,7 @@ def _(k: Any) -> Call:
         for slot in ("used_mean", "used_scale")
     )
     own_weight = k.get("own_weight")
-    scale, bias = _spread(k["scale"], x), _spread(k["bias"], x)
+    scale, bias = k["scale"], _spread(k["bias"], x)
     time, blend, epsilon = k["time"], k["blend"], x.dtype.type(k.attrs["epsilon"])
     training, axes = k.train and bool(len(x)), _axes(x)
     samples = x.size // max(len(mean), 1)
@@ -110,7 +110,9 @@ def _(k: Any) -> Call:
             return
         seen[0] += len(x)
         own_mean = x.mean(axes)
-        spread = xp.square(x - _spread(own_mean, x)).sum(axes)
+        xp.subtract(x, _spread(own_mean, x), out)
+        xp.multiply(out, out, out)
+        spread = out.sum(axes)
         mean[...] = moving * own_mean + (1 - moving) * mean
         unbiased = spread / (samples - 1) if samples > 1 else 0 * spread
         variance[...] = moving * unbiased + (1 - moving) * variance
@@ -131,8 +133,7 @@ def _(k: Any) -> Call:
 
     def normalise() -> None:
         xp.subtract(x, _spread(used_mean, x), out)
-        xp.multiply(out, _spread(used_scale, x), out)
-        xp.multiply(out, scale, out)
+        xp.multiply(out, _spread(used_scale * scale, x), out)
         xp.add(out, bias, out)
 
     return in_order(*load, statistics if training else frozen, normalise)
@@ -140,31 +141,35 @@ def _(k: Any) -> Call:
 
 @batch_norm.backward("x", "scale", "bias")
 def _(k: Any) -> Call:
-    """As CNTK's: what passes through the statistics of the minibatch counts with its weight."""
+    """As CNTK's: what passes through the statistics of the minibatch counts with its weight w.
+
+    With d = x - m and a = scale * s,
+    x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.
+    """
     xp, x, grad = k.xp, k["x"], k["out_grad"]
-    used_mean, used_scale = _spread(k["used_mean"], x), _spread(k["used_scale"], x)
-    scale, own_weight = _spread(k["scale"], x), k["own_weight"]
+    used_mean, used_scale = _spread(k["used_mean"], x), k["used_scale"]
+    scale, own_weight = k["scale"], k["own_weight"]
     x_grad, scale_grad, bias_grad = k.get("x_grad"), k.get("scale_grad"), k.get("bias_grad")
-    hat, work = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
-    axes, samples = _axes(x), x.size // max(len(k["used_mean"]), 1)
+    centred, work = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
+    axes, samples = _axes(x), x.size // max(len(used_scale), 1)
 
     def run() -> None:
-        xp.subtract(x, used_mean, hat)
-        xp.multiply(hat, used_scale, hat)
+        xp.subtract(x, used_mean, centred)
         by_bias = grad.sum(axes)
-        by_scale = xp.multiply(grad, hat, work).sum(axes)
+        by_scale = xp.multiply(grad, centred, work).sum(axes) * used_scale
         if scale_grad is not None:
             scale_grad[...] = by_scale
         if bias_grad is not None:
             bias_grad[...] = by_bias
         if x_grad is None or not samples:
             return
+        factor = scale * used_scale
+        xp.multiply(grad, _spread(factor, x), x_grad)
         weight = float(own_weight[0]) / samples
-        xp.multiply(hat, _spread(by_scale, x), hat)
-        xp.add(hat, _spread(by_bias, x), hat)
-        xp.multiply(hat, x.dtype.type(weight), hat)
-        xp.subtract(grad, hat, x_grad)
-        xp.multiply(x_grad, used_scale, x_grad)
-        xp.multiply(x_grad, scale, x_grad)
+        if weight:
+            factor *= -x.dtype.type(weight)
+            xp.multiply(centred, _spread(factor * used_scale * by_scale, x), centred)
+            xp.add(centred, _spread(factor * by_bias, x), centred)
+            xp.add(x_grad, centred, x_grad)
 
     return run
