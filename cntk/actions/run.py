@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from ...framework.errors import FormatError, SaveError
-from ..config.commands import banner, commands
+from ...framework.errors import FormatError, OpscopeError, SaveError
+from ..config.commands import GROUP, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
@@ -39,6 +40,27 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
+
+
+def add_action(name: str, function: Action) -> None:
+    """Let `action = name` of a config call a function. A package does the same by an entry point of
+    the group `opscope.actions`.
+
+    Raises:
+        OpscopeError: there is such an action.
+    """
+    if name in ACTIONS:
+        raise OpscopeError(f"there is an action {name!r} already")
+    ACTIONS[name] = function
+    added.add(name)
+
+
+def action_of(name: str) -> Action | None:
+    """What an action does; None for one that is known and not done here."""
+    if name in ACTIONS:
+        return ACTIONS[name]
+    found = (point for point in entry_points(group=GROUP) if point.name == name)
+    return next((point.load() for point in found), None)
 
 
 @contextmanager
@@ -85,7 +107,7 @@ def _run(config: ConfigParameters, run: Run) -> None:
     for command in listed:
         for action in command.actions:
             run.say(banner(command.name, action))
-            function = ACTIONS.get(action)
+            function = action_of(action)
             if function is None:
                 raise FormatError(
                     f"{command.name}: the action {action!r} is for models of other programs, "

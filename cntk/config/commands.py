@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 
 from ...framework.errors import FormatError, nearest
 from .parameters import ConfigParameters
@@ -32,6 +33,12 @@ ACTIONS = (
     "SVD",
 )
 
+GROUP = "opscope.actions"
+"""Entry points of further actions: the name in configs, and the function that does it."""
+
+added: set[str] = set()
+"""Actions of a running program, see `actions.run.add_action`."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -46,6 +53,11 @@ class Command:
     name: str
     actions: tuple[str, ...]
     parameters: ConfigParameters
+
+
+def action_names() -> list[str]:
+    """All actions, plugged-in ones included."""
+    return [*ACTIONS, *sorted(added), *(point.name for point in entry_points(group=GROUP))]
 
 
 def commands(config: ConfigParameters) -> list[Command]:
@@ -64,10 +76,10 @@ def _commands(config: ConfigParameters) -> Iterator[Command]:
         section = _section(config, name)
         actions = []
         for action in section.array("action", "train"):
-            if str(action) not in ACTIONS:
+            known = action_names()
+            if str(action) not in known:
                 raise action.error(
-                    f"unknown action: {action}  in command set: {name}"
-                    f"{nearest(str(action), ACTIONS)}"
+                    f"unknown action: {action}  in command set: {name}{nearest(str(action), known)}"
                 )
             actions.append(str(action))
         yield Command(str(name), tuple(actions), section)
