@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..cntk.lower import Lowered, Sparse, lower
-from ..cntk.network.initialize import initialize, is_random, spread
+from ..cntk.network.given import kind_of_values
+from ..cntk.network.initialize import initial_value, initialize, is_random, spread
 from ..cntk.network.network import Network
 from ..cntk.network.node import Node
 from ..framework.atomic import PathLike, atomic_file
@@ -40,7 +41,7 @@ class PythonCode:
 
     Attributes:
         text: a module with `build()`, and with `load(scope)` where values lie in a file.
-        values: what that file is to hold: parameters and statistics by name.
+        values: what that file is to hold: parameters and statistics by name; else empty.
         outputs: the variable in the net that is built of each result of the network, by node.
     """
 
@@ -70,12 +71,13 @@ def to_python(network: Network, source: str = "", params: str = "") -> PythonCod
     desc, outputs = _with_outputs(lowered, roots)
     desc = trim_columns(prune(desc, outputs.values()))
     given = {node.name for node in network.nodes.values() if node.value is not None}
-    initialize(network)
+    if params:
+        initialize(network)
     style = _style(network, lowered, desc, given, bool(params))
     writer = Writer(desc, outputs.values(), style)
     body = writer.write()
     text = _module(network, source, params, writer.functions, body, outputs)
-    return PythonCode(text, _values(network, desc), outputs)
+    return PythonCode(text, _values(network, desc) if params else {}, outputs)
 
 
 def write_values(code: PythonCode, path: PathLike) -> None:
@@ -114,6 +116,9 @@ def _style(
             notes[Sparse.of(node.name).values] = (
                 f"{node.name}: the numbers that are not 0, their places, how many each sample has"
             )
+    for node in network.nodes.values():
+        if path := _unread_file(node):
+            notes[node.name] = f"its values are in {path}"
     for node in lowered.conditions:
         levels[node.name] = 1
         notes[node.name] = f"positions in their sequences where {node.inputs[0].name} is not 0"
@@ -139,6 +144,13 @@ def _style(
     return Style(stem, init, levels, notes)
 
 
+def _unread_file(node: Node) -> str:
+    """The file that a parameter's values are in, where they have not been read from it."""
+    if node.is_parameter and node.value is None and kind_of_values(node) == "fromFile":
+        return node.attributes["initFromFilePath"]
+    return ""
+
+
 def _all_ops(desc: NetDesc) -> Iterator[Any]:
     for op in desc.ops:
         yield op
@@ -154,7 +166,9 @@ def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> 
         bounds = {"low": -width, "high": width} if uniform else {"std": width}
         return ("uniform" if uniform else "normal"), bounds
     value = node.value
-    if value is None or not value.size:  # a statistic that is not there yet
+    if value is None and node.is_parameter and not _unread_file(node):
+        value = initial_value(node, np.dtype(np.float32))
+    if value is None or not value.size:  # a statistic or a file that is not there
         return 0.0
     first = float(value.flat[0])
     if (value == first).all():
