@@ -279,7 +279,8 @@ def _(e: Emitter, node: Node) -> str:
     pooled, whole = node.inputs
     windows = Windows(node, whole.shape, pooled.shape)
     reads = {"x": e.flat(pooled), "pooled": e.flat(whole)}
-    return e.unflat(e.op("cntk.max_unpool", reads, windows.attrs), node)
+    out = e.op("cntk.max_unpool", reads, windows.attrs, out=("out", "owner"))
+    return e.unflat(out, node)
 
 
 @lowers("ROIPooling")

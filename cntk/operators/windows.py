@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.rows import rows_of
 from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, in_order, nothing
+from ...operators._calls import Call, nothing
 
 WINDOW = (
     AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),
@@ -161,14 +161,17 @@ max_unpool = operator(
     "cntk.max_unpool",
     doc=(
         "Max pooling undone: each element of x is put where the largest element (the first of"
-        " several) of its window of `pooled` stands; zeros elsewhere. Where windows overlap the"
-        " last one counts."
+        " several) of its window of `pooled` stands; zeros elsewhere. Where windows have that place"
+        " in common the last one counts, and it alone has a gradient."
     ),
     inputs=[
         Slot("x", "[N, windows]", not_in_gradient=True),
-        Slot("pooled", "what was pooled, [N, size]"),
+        Slot("pooled", "what was pooled, [N, size]", not_in_gradient=True),
     ],
-    outputs=[Slot("out", "[N, size]", not_in_gradient=True)],
+    outputs=[
+        Slot("out", "[N, size]", not_in_gradient=True),
+        Slot("owner", "the window whose element stands there, or -1, [N, size]", intermediate=True),
+    ],
     attrs=WINDOW,
     source="CNTK: MaxUnpooling, Source/Math/CPUMatrix.cpp",
 )
@@ -180,42 +183,38 @@ def _(s: ShapeArgs) -> None:
     s.same("columns of x and windows", s.rank("x", 2)[1], windows)
     s.same("columns of pooled and elements of shape", s.rank("pooled", 2)[1], size)
     s.set("out", (s["pooled"], s.floats("x", "pooled")))
-
-
-def _largest(k: Any) -> Any:
-    """A function that gives, for each row and window, the number of the largest element."""
-    xp, pooled = k.xp, k["pooled"]
-    index = xp.asarray(table(k.attrs))
-    windows = xp.arange(len(index))
-
-    def find() -> Any:
-        held = xp.where(index >= 0, pooled[:, xp.maximum(index, 0)], -xp.inf)
-        return index[windows, held.argmax(2)]
-
-    return find
+    s.set("owner", (s["pooled"], np.int64))
 
 
 @max_unpool.kernel
 def _(k: Any) -> Call:
-    x, out = k["x"], k["out"]
+    xp, x, pooled, out, owner = k.xp, k["x"], k["pooled"], k["out"], k.get("owner")
     if not x.size:
-        return partial(out.fill, 0)
-    find, rows = _largest(k), k.xp.arange(len(x))[:, None]
+        return nothing
+    if owner is None:
+        owner = k.scratch(out.shape, np.int64)
+    index = xp.asarray(table(k.attrs))
+    held, outside = xp.maximum(index, 0), index < 0
+    rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index))
 
-    def put() -> None:
-        out[rows, find()] = x
+    def run() -> None:
+        elements = pooled[:, held]
+        elements[:, outside] = -xp.inf
+        places = held[windows, elements.argmax(2)]
+        owner.fill(-1)
+        xp.maximum.at(owner, (rows, places), windows)
+        xp.multiply(x[rows, xp.maximum(owner, 0)], owner >= 0, out)
 
-    return in_order(partial(out.fill, 0), put)
+    return run
 
 
 @max_unpool.backward("x")
 def _(k: Any) -> Call:
-    x_grad, grad = k["x_grad"], k["out_grad"]
-    if not x_grad.size:
-        return nothing
-    find, rows = _largest(k), k.xp.arange(len(grad))[:, None]
+    xp, x_grad, grad, owner = k.xp, k["x_grad"], k["out_grad"], k["owner"]
 
-    def take() -> None:
-        k.xp.copyto(x_grad, grad[rows, find()])
+    def run() -> None:
+        x_grad.fill(0)
+        rows, places = xp.nonzero(owner >= 0)
+        x_grad[rows, owner[rows, places]] = grad[rows, places]
 
-    return take
+    return run

@@ -85,14 +85,18 @@ class TestMaxUnpool(OpTest):
     def cases(self, rng):
         pooled = rng.permuted(np.arange(48.0).reshape(2, 24), axis=1)
         yield Case({"x": rng.normal(size=(2, 4)), "pooled": pooled}, self.attrs)
+        common = {**self.attrs, "stride": (1, 1), "lower": (0, 1), "counts": (3, 6)}
+        yield Case({"x": rng.normal(size=(2, 18)), "pooled": -pooled}, common)
 
     def reference(self, inputs, attrs):
         out = np.zeros_like(inputs["pooled"])
+        owner = np.full(out.shape, -1)
         best = unfolded(inputs["pooled"], attrs, -np.inf).argmax(2)
         for window, element, place in places(attrs):
-            rows = best[:, window] == element
-            out[rows, place] = inputs["x"][rows, window]
-        return {"out": out}
+            if place is not None:
+                rows = best[:, window] == element
+                out[rows, place], owner[rows, place] = inputs["x"][rows, window], window
+        return {"out": out, "owner": owner}
 
 
 SHARED = {"mean_out": "mean", "variance_out": "variance", "seen_out": "seen"}
