@@ -59,10 +59,10 @@ def _(k: Any) -> Callable[[], Any]:
 
 decompress = operator(
     "nnet3.decompress",
-    doc="What `nnet3.compress` has stored with the same range, float32; with range 0 as it is.",
+    doc="What `nnet3.compress` has stored with the same range; with range 0 as it is.",
     inputs=[Slot("x", "[N, D], whole numbers")],
-    outputs=[Slot("out", "[N, D]")],
-    attrs=[_RANGE],
+    outputs=[Slot("out", "[N, D] of `dtype`")],
+    attrs=[_RANGE, AttrSpec("dtype", "dtype", "of the result", np.dtype("float32"))],
     source=_SOURCE,
     no_gradient=_NO_GRADIENT,
 )
@@ -70,7 +70,7 @@ decompress = operator(
 
 @decompress.shape_rule
 def _(s: ShapeArgs) -> None:
-    s.set("out", (s["x"], np.dtype(np.float32)))
+    s.set("out", (s["x"], s.attrs["dtype"]))
 
 
 @decompress.kernel

@@ -124,6 +124,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 _ROWS = AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1)
 _COLUMNS = AttrSpec("columns", "int", "columns of the mask", minimum=1)
+_DTYPE = AttrSpec("dtype", "dtype", "of the mask, where there is no `like`", np.dtype("float32"))
 _LIKE = Slot(
     "like",
     "[N, ...]: its rows are counted, its values are not read",
@@ -138,7 +139,7 @@ def _mask_shape(s: ShapeArgs) -> None:
         if not s.has("like"):
             s.fail("wants rows, or an input `like`")
         rows = s["like"][0]
-    dtype = s.dtype("like") if s.has("like") else np.dtype("float32")
+    dtype = s.dtype("like") if s.has("like") else s.attrs["dtype"]
     s.set("out", ((rows, s.attrs["columns"]), dtype))
 
 
@@ -158,6 +159,7 @@ dropout_mask = operator(
         AttrSpec("continuous", "bool", "uniform instead of zeros and ones", False),
         AttrSpec("scaled", "bool", "divide by 1 - p, so that the mean is 1", False),
         AttrSpec("exclusive", "bool", "zeros of the first two columns exclude each other", False),
+        _DTYPE,
     ],
     source=_SOURCE,
     shape=_mask_shape,
@@ -218,6 +220,7 @@ spec_augment_mask = operator(
             "proportion", "float", "greatest part of the columns that is zeroed", 0.0, 0.0, 1.0
         ),
         AttrSpec("regions", "int", "greatest number of zeroed ranges", 1, minimum=1),
+        _DTYPE,
     ],
     source=_SOURCE,
     shape=_mask_shape,
@@ -265,6 +268,7 @@ time_mask = operator(
         AttrSpec("lengths", "ints", "rows of each sequence", minimum=1),
         AttrSpec("proportion", "float", "of zeros", 0.25, 0.0, 1.0),
         AttrSpec("longest", "int", "rows of the longest stretch of zeros", 10, minimum=1),
+        _DTYPE,
     ],
     source=_SOURCE,
     no_gradient="a random mask has no inputs",
@@ -279,7 +283,7 @@ def _(s: ShapeArgs) -> None:
         s.fail(f"order names {order.size} rows and lengths {sum(lengths)}")
     if not p or int(s.attrs["longest"] * (1 - p) / p) < 1:
         s.fail(f"a proportion of {p} leaves no stretches of zeros, or none of ones")
-    s.set("out", ((len(order), 1), np.dtype("float32")))
+    s.set("out", ((len(order), 1), s.attrs["dtype"]))
 
 
 @time_mask.kernel

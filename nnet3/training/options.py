@@ -26,6 +26,9 @@ class NnetTrainerOptions:
         batchnorm_stats_scale: factor of the statistics of batch normalisation after each minibatch.
         max_param_change: largest change in one minibatch of all parameters together, as Euclidean
             norm; 0 = any.
+        double_precision: train in float64, as a Kaldi does that was built with DOUBLE_PRECISION=1:
+            to tell rounding from errors, where training is sensitive. Parameters are stored as
+            float32 all the same.
         optimize: passes of the compiler; all by default.
 
     Raises:
@@ -41,6 +44,7 @@ class NnetTrainerOptions:
     backstitch_training_interval: int = 1
     batchnorm_stats_scale: float = 0.8
     max_param_change: float = 2.0
+    double_precision: bool = False
     optimize: bool | OptimizeOptions = field(default=True)
 
     def __post_init__(self) -> None:

@@ -19,10 +19,11 @@ import numpy as np
 
 from ...framework.backend import Place
 from ...framework.context import OpContext
-from ...framework.desc import INPUT, PARAMETER, STATE, decode_attr
+from ...framework.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
 from ...framework.errors import FormatError
 from ...framework.plain_net import PlainNet
 from ...framework.scope import Scope
+from ...framework.widen import WidenFloats
 from ...proto import net_pb2 as pb
 from ..adjust import set_learning_rate
 from ..caching import RecentCache
@@ -93,6 +94,7 @@ class NnetTrainer:
         interval = options.backstitch_training_interval
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
+        self._statistics: set[str] = set()
         self._steps: RecentCache[_Step] = RecentCache(_CAPACITY)
 
     # Training
@@ -175,6 +177,13 @@ class NnetTrainer:
         options = self.options
         desc = compile_request(self.nnet, request, options.optimize, natural_gradient=True)
         desc = training_net(desc, self.nnet, options, self.objective)
+        self._statistics |= {
+            var.name
+            for var in desc.vars
+            if var.kind == STATE and "/" in var.name and var_dtype(var) == np.float64
+        }
+        if options.double_precision:
+            desc = WidenFloats().apply(desc)
         self._adopt(desc)
         return _Step(desc, self._shared)
 
@@ -188,7 +197,7 @@ class NnetTrainer:
                 value = getattr(*part_of(component, path))
             else:
                 value = decode_attr(var.initializer.attrs["value"])
-            self._shared.var(var.name).set(np.array(value))
+            self._shared.var(var.name).set(np.array(value), dtype=var_dtype(var))
 
     def _component(self, variable: str) -> tuple[Any, str]:
         component, _, path = variable.partition("/")
@@ -221,11 +230,9 @@ class NnetTrainer:
                 for field in fields:
                     if field in self._shared:
                         target = part_of(*self._component(field))
-                        setattr(*target, self._shared.numpy(field).copy())
-        for name in self._shared.names():
-            array = self._shared.numpy(name)
-            if array.dtype == np.float64 and "/" in name:
-                set_statistic(*self._component(name), array)
+                        setattr(*target, self._shared.numpy(field).astype(np.float32))
+        for name in self._statistics:
+            set_statistic(*self._component(name), self._shared.numpy(name))
 
     def print_total_stats(self) -> bool:
         """Report the whole training; whether anything was trained on."""
@@ -251,6 +258,7 @@ class NnetTrainer:
             "objectives": {name: plain(info) for name, info in self.objectives.items()},
             "max_change": plain(self.max_change),
             "random": self._context.random_state(),
+            "statistics": sorted(self._statistics),
         }
 
     def restore(self, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -270,6 +278,7 @@ class NnetTrainer:
             held["applied"] = np.array(held["applied"], np.int64)
             self.max_change = MaxChangeStats(**held)
             self._context.set_random_state(state["random"])
+            self._statistics = {str(name) for name in state["statistics"]}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(f"no state of a training: {error!r}") from None
         for name, array in arrays.items():
@@ -282,9 +291,10 @@ class _Step:
     def __init__(self, desc: pb.NetDesc, shared: Scope) -> None:
         self.net = PlainNet(desc)
         self.scope = Scope(None, parent=shared)
-        self._given = {var.name for var in desc.vars if var.kind == INPUT}
+        self._given = {var.name: var_dtype(var) for var in desc.vars if var.kind == INPUT}
 
     def feed(self, values: Mapping[str, np.ndarray]) -> None:
         """Put values where the step reads them; what no operator reads is left out."""
-        for name in self._given & values.keys():
-            self.scope.var(name).set(values[name])
+        for name in self._given.keys() & values.keys():
+            value, dtype = values[name], self._given[name]
+            self.scope.var(name).set(value, dtype=None if value.dtype == dtype else dtype)

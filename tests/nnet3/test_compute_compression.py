@@ -35,8 +35,9 @@ class TestDecompress(OpTest):
     def cases(self, rng):
         x = rng.integers(-32767, 32768, (5, 4)).astype(np.int16)
         yield Case({"x": x}, {"range": 10.0})
+        yield Case({"x": x}, {"range": 10.0, "dtype": np.dtype("float64")})
         yield Case({"x": rng.integers(0, 2, (5, 4)).astype(np.uint8)}, {"range": 0.0})
 
     def reference(self, inputs, attrs):
-        x = inputs["x"].astype(np.float32)
-        return {"out": x * np.float32(attrs["range"] / 32767) if attrs["range"] else x}
+        x = inputs["x"].astype(attrs.get("dtype", np.float32))
+        return {"out": x * x.dtype.type(attrs["range"] / 32767) if attrs["range"] else x}

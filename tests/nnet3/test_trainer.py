@@ -171,6 +171,7 @@ def test_orthonormal_constraint(type):
 OPTIONS = [
     {"momentum": 0.5},
     {"backstitch_training_scale": 0.3, "backstitch_training_interval": 2},
+    {"double_precision": True},
 ]
 
 
@@ -197,6 +198,17 @@ def test_resuming_is_exact(options):
     np.testing.assert_array_equal(sums[0].value_sum, sums[1].value_sum)
     with pytest.raises(FormatError, match="no state"):
         resumed.restore({"minibatches": 1}, {})
+
+
+def test_double_precision():
+    batches, single, double = examples(3), network(), network()
+    trained(single, batches)
+    trainer = trained(double, batches, double_precision=True)
+    assert {array.dtype.name for array in trainer.arrays().values()} == {"float64", "int64"}
+    assert double.vectorize().dtype == np.float32
+    assert double.components["r"].count == single.components["r"].count > 0
+    np.testing.assert_allclose(double.vectorize(), single.vectorize(), atol=1e-5)
+    assert (double.vectorize() != single.vectorize()).any()
 
 
 def test_seeds_differ():
