@@ -2,6 +2,7 @@
 
 from . import (  # noqa: F401
     criteria,
+    ctc,
     distances,
     elementwise,
     label_paths,
