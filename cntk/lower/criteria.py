@@ -53,3 +53,13 @@ def _(e: Emitter, node: Node) -> str:
     names = ("label", "x", "weight")
     reads = dict(zip(names, map(e.flat, node.inputs), strict=False))
     return e.op("cntk.logistic", reads)
+
+
+@lowers("ForwardBackward")
+def _(e: Emitter, node: Node) -> str:
+    label, x = node.inputs
+    e.sequences(x.axis)
+    values = node.attributes
+    attrs = {"blank": values["blankTokenId"], "delay": values["delayConstraint"]}
+    reads = {"label": e.flat(label), "x": e.flat(x)}
+    return e.op("cntk.ctc", reads, attrs, out=("out", "slope"))

@@ -79,7 +79,7 @@ def _(e: Emitter, node: Node) -> str:
     return e.unflat(out, node)
 
 
-@lowers("Pass", "Trace")
+@lowers("Pass", "Trace", "LabelsToGraph")
 def _(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     rows = e.sparse(child)

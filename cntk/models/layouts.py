@@ -102,6 +102,7 @@ FIELDS: dict[str, list[Field]] = {
         Field("boundaryMode", "int32"),
         Field("dim", "int32"),
     ],
+    "ForwardBackward": [Field("delayConstraint", "int32"), Field("blankTokenId", "uint64")],
     "Dropout": _RANDOM,
     "RandomSample": [
         Field("allowDuplicates", "bool"),

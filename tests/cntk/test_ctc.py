@@ -7,8 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from cntk_runtime_nets import LENGTHS, Builder, check_gradients, data, minibatch
 from op_test import Case, OpTest
-from opscope.cntk import operators as _operators  # noqa: F401  registers them
+from opscope.cntk.models.v1 import format_model, parse_model
+from opscope.cntk.runtime import CntkNet
 
 OFFSETS = (np.array([0, 4, 4, 5, 10]),)
 CLASSES, BLANK = 3, 2
@@ -68,3 +70,21 @@ class TestCtc(OpTest):
         labels = [(0, 2), (1, 2), (1, 1), (1, 1), (1, 1)]
         values = [self.value(labels, x, delay=delay) for delay in (0, 1, -1)]
         assert values[0] > values[1] > values[2]
+
+
+def test_node():
+    """A network trained on it, and through a model file."""
+    b = Builder()
+    label, x = b.add("InputValue", "label", shape=CLASSES), b.add("InputValue", "x", shape=4)
+    scores = b.add("Times", "scores", b.parameter("W", CLASSES, 4), x)
+    graph = b.add("LabelsToGraph", "graph", label)
+    b.add("ForwardBackward", "total", graph, scores, blankTokenId=BLANK)
+    net, rng = b.net(), np.random.default_rng(3)
+    labels = np.eye(CLASSES)[rng.integers(0, 2, LENGTHS.sum())]
+    batch = minibatch(label=labels, x=data(rng, 4))
+    check_gradients(net, batch)
+    net.store()
+    same = parse_model(format_model(b.network), "ctc", "double")
+    same.validate()
+    wanted = net.forward(batch, ["total"])["total"].scalar
+    assert CntkNet(same).forward(batch, ["total"])["total"].scalar == pytest.approx(wanted)

@@ -56,7 +56,7 @@ def shape_of(operation, *inputs, **attributes):
 
 class TestCatalogue:
     def test_every_operation_is_known(self):
-        assert len(operations()) == 94
+        assert len(operations()) == 96
         assert kind("ErrorPrediction").operation == "ClassificationError"
         assert kind("Delay").delay == 1 and kind("FutureValue").delay == -1
 

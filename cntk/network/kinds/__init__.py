@@ -4,6 +4,7 @@ from . import (  # noqa: F401
     criteria,
     elementwise,
     images,
+    later,
     linear,
     parameters,
     reshaping,

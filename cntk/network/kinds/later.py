@@ -1,0 +1,21 @@
+"""Kinds of CNTK 2.0 that its version of January 2017 did not have yet: connectionist temporal
+classification."""
+
+from __future__ import annotations
+
+from .. import rules
+from ..kind import AttributeSpec
+from ._make import standard
+
+standard("LabelsToGraph", 1, rules.unary)
+standard(
+    "ForwardBackward",
+    2,
+    rules.criterion,
+    attributes={
+        "blankTokenId": AttributeSpec("int"),
+        "delayConstraint": AttributeSpec("int", -1),
+    },
+    ndl=None,
+    whole=True,
+)
