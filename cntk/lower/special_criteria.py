@@ -108,14 +108,13 @@ def _(e: Emitter, node: Node) -> str:
     return e.op("cntk.first_gain", reads)
 
 
-# What SGD's section says of the sequence criterion: name, attribute of the operator, default.
-_SEQUENCE = {
-    "seqGammarAMF": ("acoustic", 14.0),
-    "seqGammarLMF": ("language", 14.0),
-    "seqGammarWordPen": ("penalty", 0.0),
-    "seqGammarBMMIFactor": ("boost", 0.0),
-    "hSmoothingWeight": ("smoothing", 0.95),
-    "frameDropThresh": ("drop", 1e-10),
+_SEQUENCE = {  # attributes of the node, and of the operator
+    "seqGammarAMF": "acoustic",
+    "seqGammarLMF": "language",
+    "seqGammarWordPen": "penalty",
+    "seqGammarBMMIFactor": "boost",
+    "hSmoothingWeight": "smoothing",
+    "frameDropThresh": "drop",
 }
 
 
@@ -129,6 +128,5 @@ def _(e: Emitter, node: Node) -> str:
     for part, slot in zip(PARTS, slots, strict=True):
         dtype = "float64" if part == "SCORES" else "int64"
         reads[slot] = e.var(lattice_variable(node.name, part), shapes[part], INPUT, dtype)
-    values = node.attributes
-    attrs = {name: values.get(key, default) for key, (name, default) in _SEQUENCE.items()}
+    attrs = {name: node.attributes[key] for key, name in _SEQUENCE.items()}
     return e.op("cntk.lattice_criterion", reads, attrs, out=("out", "slope"))

@@ -14,6 +14,7 @@ import numpy as np
 from ...framework.errors import FormatError
 from ..config.array import ArgVector
 from ..config.parameters import ConfigParameters
+from ..network.kinds.criteria import SEQUENCE_OPTIONS
 from ..text import located
 
 _LEARNERS = {
@@ -98,6 +99,7 @@ class SgdOptions:
         l1, l2: weights of penalties.
         l1_l2_of_batch_norm: whether they apply to scale and bias of batch normalisation.
         dropout: rates. norm_time, norm_blend: time constants of batch normalisation, in samples.
+        sequence: attributes of the sequence criterion.
         min_rate: below it (per sample) training ends.
         adjust: see `AutoAdjust`.
         sub_minibatches, samples_in_memory: parts in which a minibatch is computed, or how large
@@ -131,6 +133,7 @@ class SgdOptions:
     dropout: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
     norm_time: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
     norm_blend: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
+    sequence: dict[str, float] = field(default_factory=dict)
     min_rate: float = 1e-9
     adjust: AutoAdjust = AutoAdjust()
     sub_minibatches: int = 1
@@ -205,6 +208,9 @@ class SgdOptions:
             dropout=_within(section, "dropoutRate"),
             norm_time=section.array("batchNormalizationTimeConstant", "0").floats(),
             norm_blend=section.array("batchNormalizationBlendTimeConstant", "0").floats(),
+            sequence={
+                name: section.float(name, spec.default) for name, spec in SEQUENCE_OPTIONS.items()
+            },
             min_rate=section.float("minLearningRatePerSample", 1e-9),
             adjust=adjust,
             sub_minibatches=max(section.int("numSubminibatches", 1), 1),

@@ -37,6 +37,9 @@ class Schedules:
         self._dropout = [node for node in below if node.operation == "Dropout"]
         self._norm = [node for node in below if node.operation == "BatchNormalization"]
         self._rate = self._time = self._blend = 0.0
+        if criterion.operation == "SequenceWithSoftmax":
+            criterion.attributes.update(options.sequence)
+            net.forget()  # operators hold these numbers
 
     def set(self, epoch: int) -> None:
         """Set what holds in an epoch, counted from 0. What does not change stays as the network

@@ -5,12 +5,15 @@ import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
 from op_test import Case, OpTest
+from opscope.cntk.config import parse_config
 from opscope.cntk.lattice import PARTS, Lattice, feed_lattices, levels
 from opscope.cntk.network.network import Network
 from opscope.cntk.readers.data import Samples
 from opscope.cntk.readers.layout import packed
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.runtime import CntkNet
+from opscope.cntk.sgd.options import SgdOptions
+from opscope.cntk.sgd.schedules import Schedules
 from opscope.framework.errors import RunError, ShapeError
 from opscope.framework.scope import Scope
 
@@ -139,17 +142,18 @@ def test_bad_lattices(change, match):
         Lattice(**{**good, **change})
 
 
-def test_in_a_network():
-    network, rng = Network("test"), np.random.default_rng(2)
+def sequence_net(rng):
+    """A network with the criterion, two lattices and their minibatch."""
+    network = Network("test")
     network.precision = "double"
     x = network.add("InputValue", "x", attributes={"shape": 3})
     label = network.add("InputValue", "label", attributes={"shape": STATES})
     given = {"shape": (STATES, 3), "init": "uniform", "initValueScale": 20}
     weights = network.add("LearnableParameter", "W", attributes=given)
     outputs = network.add("Times", "outputs", [weights, x])
-    node = network.add("SequenceWithSoftmax", "criterion", [label, outputs, outputs])
+    network.add("SequenceWithSoftmax", "criterion", [label, outputs, outputs])
     network.validate()
-    net, held = CntkNet(network), lattices(rng)
+    held = lattices(rng)
     lengths = np.array([lattice.frames for lattice in held])
     begin, rows = np.append(0, np.cumsum(lengths)), int(lengths.sum())
     streams = {
@@ -158,8 +162,27 @@ def test_in_a_network():
     }
     samples = {name: Samples(begin, values) for name, values in streams.items()}
     batch = Minibatch(samples, dict.fromkeys(samples, packed(lengths)), np.zeros((2, 2)))
+    net = CntkNet(network)
     feed_lattices(net.scope, "criterion", held)
-    value = net.forward_backward(batch, node)["criterion"]
-    before = net.get("W")
-    net.set("W", before - 1e-3 * net.gradient("W"))
-    assert np.isfinite(value) and net.forward(batch, [node])["criterion"].scalar > value
+    return net, batch
+
+
+def test_in_a_network():
+    net, batch = sequence_net(np.random.default_rng(2))
+    value = net.forward_backward(batch, "criterion")["criterion"]
+    net.set("W", net.get("W") - 1e-3 * net.gradient("W"))
+    after = net.forward(batch, ["criterion"])["criterion"].scalar
+    assert np.isfinite(value) and after > value
+
+
+def test_options_of_sgd():
+    net, batch = sequence_net(np.random.default_rng(2))
+    before = net.forward(batch, ["criterion"])["criterion"].scalar
+    text = "maxEpochs=1\nlearningRatesPerSample=0.1\nseqGammarAMF=2\nhSmoothingWeight=0.5\n"
+    options = SgdOptions.of(parse_config(text))
+    node = net.network.find("criterion")
+    Schedules(net, node, options, print)
+    assert (node.attributes["seqGammarAMF"], node.attributes["hSmoothingWeight"]) == (2, 0.5)
+    assert node.attributes["seqGammarLMF"] == 14
+    after = net.forward(batch, ["criterion"])["criterion"].scalar
+    assert np.isfinite(after) and after != before

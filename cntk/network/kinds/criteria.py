@@ -146,6 +146,16 @@ def _samples(node: Node, final: bool) -> None:
     node.shape = (classes, count if node.operation == "RandomSample" else 1)
 
 
+# SGD's section sets them, under the same names, before training.
+SEQUENCE_OPTIONS = {
+    "seqGammarAMF": AttributeSpec("float", 14.0),
+    "seqGammarLMF": AttributeSpec("float", 14.0),
+    "seqGammarWordPen": AttributeSpec("float", 0.0),
+    "seqGammarBMMIFactor": AttributeSpec("float", 0.0),
+    "hSmoothingWeight": AttributeSpec("float", 0.95),
+    "frameDropThresh": AttributeSpec("float", 1e-10),
+}
+
 standard("SquareError", 2, rules.criterion, ndl=("SE",), whole=True)
 standard("CrossEntropyWithSoftmax", 2, rules.criterion, ndl=("CEWithSM",), whole=True)
 standard("CrossEntropy", 2, rules.criterion, whole=True)
@@ -184,7 +194,14 @@ standard(
     attributes={"evalMode": AttributeSpec("int", 2)},
 )
 standard("ClassBasedCrossEntropyWithSoftmax", 4, _class_based, ndl=("CBCEWithSM",), whole=True)
-standard("SequenceWithSoftmax", 3, _sequence, ndl=("SEWithSM",), whole=True)
+standard(
+    "SequenceWithSoftmax",
+    3,
+    _sequence,
+    ndl=("SEWithSM",),
+    whole=True,
+    attributes=SEQUENCE_OPTIONS,
+)
 standard("DummyCriterion", 3, _dummy, whole=True)
 standard("CRF", 3, _crf, whole=True)
 standard("SequenceDecoderNode", 3, _decoder, aliases=("SequenceDecoder",), whole=True)
