@@ -102,7 +102,7 @@ SEEDS = st.integers(0, 10**6)
 LENGTHS = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEEDS, LENGTHS)
 def test_sequences_one_by_one(seed, lengths):
     rng = np.random.default_rng(seed)
@@ -128,7 +128,7 @@ def test_sequences_one_by_one(seed, lengths):
         np.testing.assert_allclose(slope, summed[name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SEEDS, LENGTHS)
 def test_step_by_step(seed, lengths):
     rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_step_by_step(seed, lengths):
         np.testing.assert_allclose(slope, found[1][1][name], rtol=1e-8, atol=1e-10, err_msg=name)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(SEEDS, st.integers(1, 9), st.integers(1, 4))
 def test_truncated(seed, length, step):
     rng = np.random.default_rng(seed)
