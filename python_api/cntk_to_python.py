@@ -162,7 +162,7 @@ def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> 
     """How a parameter is filled at first, as NetBuilder takes it; `given`: by a model."""
     if node.is_parameter and not given and is_random(node):
         uniform, width = spread(node, np.float32)
-        width = float(str(width))  # 0.3, not 0.30000001192
+        width = float(f"{width:.7g}")  # it was rounded to single precision: 0.3, not 0.30000001192
         bounds = {"low": -width, "high": width} if uniform else {"std": width}
         return ("uniform" if uniform else "normal"), bounds
     value = node.value

@@ -145,7 +145,7 @@ class Names:
 
     def new(self, wanted: str) -> str:
         """A free name as near to `wanted` as can be: `h1.W` becomes `h1_W`."""
-        stem = re.sub(r"\W+", "_", wanted).strip("_") or "value"
+        stem = re.sub(r"_*\W[\W_]*|__+", "_", wanted).strip("_") or "value"
         if stem[0].isdigit() or keyword.iskeyword(stem):
             stem = f"_{stem}" if stem[0].isdigit() else f"{stem}_"
         name, number = stem, 2

@@ -1,4 +1,4 @@
-"""A pass for nets from CNTK: column vectors [d x 1] lose the one.
+"""A pass for nets from CNTK: column vectors [d x 1] lose the one, idle `reshape`s go.
 
 NDL's biases are such columns, and what they are added to then carries the one from operator to
 operator, between pairs of `reshape`. Elements stay the same, in the same order.
@@ -71,16 +71,7 @@ class _Trim:
         out = next(output_names(op), "")
         column = self._is_column(out)
         if op.type == "reshape":
-            wanted, width = tuple(decode_attr(op.attrs["shape"])), self._shapes[reads[0]] or ()
-            if column and wanted[:2] == (0, 1) and width == (-1, self._shapes[out][2]):
-                self._short[out] = self._renamed(self._same.get(reads[0], reads[0]), out)
-                return
-            if reads[0] in self._columns and wanted == (width[-1],) and out not in self._kept:
-                self._same[out] = reads[0]
-                return
-            short = self._short.get(reads[0])
-            if short is not None and wanted == (0, width[2]):
-                self._same[out] = self._renamed(short, out)
+            if self._drop_reshape(reads[0], out, tuple(decode_attr(op.attrs["shape"]))):
                 return
         elif op.type in _ELEMENTWISE and column and any(name in self._short for name in reads):
             if all(name in self._short or self._is_row(name) for name in reads):
@@ -159,17 +150,35 @@ class _Trim:
         shape = self._shapes.get(name)
         return name in self._columns or (shape is not None and len(shape) < 2 and -1 not in shape)
 
-    def _renamed(self, name: str, out: str) -> str:
-        """The variable `name`, which is a result now if `out` was one."""
-        made = any(name in output_names(op) for op in self._ops)
-        if out not in self._kept or name in self._kept or not made:
-            return name
+    def _drop_reshape(self, x: str, out: str, wanted: tuple[int, ...]) -> bool:
+        """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
+        shape, short = self._shapes[x] or (), self._short.get(x)
+        column, source = False, self._same.get(x, x)
+        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._shapes[out][2]):
+            column = True
+        elif short is not None and wanted == (0, shape[2]):
+            source = short
+        elif short is not None and self._shapes[out] == shape:
+            column, source = True, short
+        elif x in self._columns and wanted == shape[-1:] and out not in self._kept:
+            source = x
+        elif short is not None or wanted[:1] != (0,) or self._shapes[out] != shape:
+            return False
+        if out in self._kept:  # the result's name goes to the operator that makes it
+            made = any(source in output_names(op) for op in self._ops)
+            if source in self._kept or not made:
+                return False
+            self._rename(source, out)
+            source = out
+        (self._short if column else self._same)[out] = source
+        return True
+
+    def _rename(self, name: str, out: str) -> None:
         for number, op in enumerate(self._ops):
             self._ops[number] = rename_vars(op, {name: out})
         self._same = {key: out if held == name else held for key, held in self._same.items()}
         self._same[name] = out
         self._short = {key: out if held == name else held for key, held in self._short.items()}
-        return out
 
     def _now(self, name: str) -> str:
         """What an operator reads that looks at a variable's dimensions."""

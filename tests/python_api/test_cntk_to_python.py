@@ -185,6 +185,14 @@ def test_models(case, tmp_path):
     check_same(open_model(need(case, "init.model")).network, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["bidirectional", "timit_ndl", "timit_simple"])
+def test_the_redesigned_language(name, tmp_path):
+    file = Path(__file__).parents[1] / "cntk" / "brainscript" / f"{name}.bs"
+    folders = [f"{key}=x" for key in ("ExpDir", "ScpDir", "MlfDir")]
+    ((_, network),) = check_file(file, extra=[*folders, "DeviceNumber=-1"]).networks.items()
+    check_same(network, tmp_path)
+
+
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     """Run `opscope cntk to-python` in a folder with a config: (exit code, stdout, stderr)."""
