@@ -13,6 +13,7 @@ Source: CNTK's `HTKMLFReader/HTKMLFReader.cpp` (`PrepareForTrainingOrTesting`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
 import numpy as np
@@ -29,6 +30,8 @@ from .order import WHOLE_SWEEP, Batch, Enumerator, FileOrder
 from .pack import SequencePacker
 from .reader import DataReader, PackedReader
 from .sections import complaint, precision, sections_with
+
+_log = logging.getLogger(__name__)
 
 _MAX_LENGTH = 10000
 
@@ -51,6 +54,8 @@ def htk_mlf_reader(config: ConfigParameters) -> DataReader:
         return _packed(config, _files(features))
     if len(features) + len(label_parts) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
+    for name, _ in sections_with(config, "denLatTocFile", "phoneFile"):
+        _log.warning("%s: lattices and their phones are not read; see cntk.lattice", name)
     wanted = {entry.name for entry in features[0].entries}
     labels = [labels_of(part, name, wanted) for name, part in label_parts]
     return _packed(config, _training(config, features, labels))
