@@ -19,7 +19,7 @@ import pytest
 from cntk_data import FOLDER, cases, need
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
-from opscope.cntk.config import parse_command_line
+from opscope.cntk.config import parse_command_line, parse_config
 from opscope.cntk.models.v1 import read_model
 
 CRITERION, PARAMETER, OUTPUT = 1e-4, 1e-3, 1e-4
@@ -217,3 +217,64 @@ def test_htk_files_of_the_writer(tmp_path, monkeypatch, within):
         values = np.frombuffer(data[12:], ">f4").reshape(rows.shape)
         errors[head.split()[0]] = float(np.abs(values - rows).max())
     within(errors, OUTPUT)
+
+
+SIMPLE2D = """
+command = Train:Test ; deviceId = -1 ; traceLevel = 1 ; modelPath = "simple.dnn"
+Train = [
+    action = "train"
+    SimpleNetworkBuilder = [
+        layerSizes = 2:50*2:2 ; layerTypes = "Sigmoid" ; initValueScale = 1.0 ; uniformInit = true
+        trainingCriterion = "CrossEntropyWithSoftmax" ; evalCriterion = "ClassificationError"
+        applyMeanVarNorm = true ; needPrior = true
+    ]
+    SGD = [
+        epochSize = 0 ; minibatchSize = 25 ; maxEpochs = 3
+        learningRatesPerMB = 0.5:0.2*20:0.1 ; momentumPerMB = 0.9
+    ]
+    reader = [ readerType = "CNTKTextFormatReader" ; file = "$Data$/SimpleDataTrain_cntk_text.txt"
+        input = [ features = [ dim = 2 ; format = "dense" ]
+            labels = [ dim = 2 ; format = "dense" ] ] ]
+]
+Test = [
+    action = "test"
+    reader = [ readerType = "CNTKTextFormatReader" ; file = "$Data$/SimpleDataTest_cntk_text.txt"
+        input = [ features = [ dim = 2 ; format = "dense" ]
+            labels = [ dim = 2 ; format = "dense" ] ] ]
+]
+"""
+
+
+def test_simple2d_of_cntks_own_tests(tmp_path, monkeypatch, within):
+    """From random weights, in random order: the baseline that CNTK's tests hold."""
+    data = need("..", "cntk", "SimpleDataTrain_cntk_text.txt").resolve().parent
+    monkeypatch.chdir(tmp_path)
+    log: list[str] = []
+    config = f"Data = {data}\n{SIMPLE2D}"
+    run_commands(parse_config(config, "simple.cntk"), Run(say=log.append))
+    found = [
+        float(value)
+        for value in re.findall(r"\[Training\] CrossEntropyWithSoftmax = ([\d.]+)", "".join(log))
+    ]
+    found += [float(value) for value in re.findall(r"Final Results.* = ([\d.]+) \*", "".join(log))]
+    found += [float(re.findall(r"Final Results: .*?Error = ([\d.]+)", "".join(log))[0])]
+    wanted = [0.7105305, 0.3383951, 0.1579230, 0.1095304, 0.05140962]
+    within({str(b): abs(a / b - 1) for a, b in zip(found, wanted, strict=True)}, CRITERION)
+
+
+def test_a_model_that_cntk_trained(tmp_path, monkeypatch, within):
+    """The language-understanding model of CNTK on ATIS."""
+    data = need("..", "cntk", "slu.forward.cmf").resolve().parent
+    monkeypatch.chdir(tmp_path)
+    log: list[str] = []
+    config = f"""command = Test ; deviceId = -1
+    Test = [ action = "eval" ; modelPath = "{data}/slu.forward.cmf" ; minibatchSize = 1000
+        reader = [ readerType = "CNTKTextFormatReader" ; file = "{data}/atis.test.ctf"
+            randomize = false
+            input = [ query = [ alias = "S0" ; dim = 943 ; format = "sparse" ]
+                intentLabels = [ alias = "S1" ; dim = 26 ; format = "sparse" ]
+                slotLabels = [ alias = "S2" ; dim = 129 ; format = "sparse" ] ] ] ]"""
+    run_commands(parse_config(config, "slu.cntk"), Run(say=log.append))
+    assert "errs = 2.039% * 10984; ce = " in "".join(log)
+    found = float(re.findall(r"ce = ([\d.]+)", "".join(log))[-1])
+    within({"ce": abs(found / 0.12888690 - 1)}, 1e-5)
