@@ -118,7 +118,7 @@ def _style(
             )
     for node in network.nodes.values():
         if path := _unread_file(node):
-            notes[node.name] = f"its values are in {path}"
+            notes[node.name] = f"its values are in {os.path.basename(path)}"
     for node in lowered.conditions:
         levels[node.name] = 1
         notes[node.name] = f"positions in their sequences where {node.inputs[0].name} is not 0"

@@ -1,7 +1,8 @@
 """Python expressions as small trees, and their layout in lines of at most 100 columns.
 
 The layout is that of `ruff format`: what does not fit on a line is broken at the outermost bracket,
-first with all items on one line of their own, then with one on each and a comma behind the last.
+arguments first with all on one line of their own, then with one on each and a comma behind the
+last.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ INDENT = "    "
 # How tightly infix operators bind.
 _RANKS = {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 _UNARY, _ATOM = 3, 4
+_COLLECTIONS = ("(", "[", "{")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def layout(prefix: str, expr: Expr, indent: str = "", suffix: str = "") -> list[
     inner = indent + INDENT
     lines = [f"{indent}{prefix}{expr.head}"]
     body = inner + ", ".join(key + flat(item) for key, item in expr.items)
-    if len(body) <= WIDTH:
+    if len(body) <= WIDTH and expr.head not in _COLLECTIONS:
         lines.append(body)
     else:
         for key, item in expr.items:
