@@ -60,8 +60,8 @@ class RecipeOptions:
         valid_utterances: how many utterances, drawn at random, are held out.
         epochs, minibatch: passes over the data; examples in a minibatch, as `--minibatch-size`.
         initial_lr, final_lr: the learning rate falls exponentially from one to the other.
-        momentum, max_param_change, l2_regularize_factor, backstitch_training_scale,
-        backstitch_training_interval: see `NnetTrainerOptions`.
+        momentum, max_param_change, l2_regularize_factor: see `NnetTrainerOptions`.
+        backstitch_training_scale, backstitch_training_interval: see there, too.
         dropout_schedule: `PROPORTION@SHARE,...`: the dropout proportion at shares of the training,
             linear between them; changed with each epoch.
         average_last: of how many epochs the models may be averaged at the end: as many of the last
