@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from ..brainscript.experiment import EditAction, load_experiment
+from ..brainscript.experiment import EditAction, Experiment, load_experiment
 from ..config.commands import banner
 from .common import Run
+from .run import log_file
 from .train import train
 
 
 def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
-    """Run the trainings and edits of `configFile=file.bs name=value ...`.
+    """Run the trainings and edits of `configFile=file.bs name=value ...`. The log goes to standard
+    error, or to the file `stderr` of the top level; `run` says otherwise.
 
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
     """
-    run = run or Run()
-    for action in load_experiment(arguments).actions:
+    experiment = load_experiment(arguments)
+    with ExitStack() as stack:
+        path = experiment.settings.get("stderr", "")
+        if run is None:
+            run = Run(say=stack.enter_context(log_file(path))) if path else Run()
+        _run(experiment, run)
+
+
+def _run(experiment: Experiment, run: Run) -> None:
+    for action in experiment.actions:
         edits = isinstance(action, EditAction)
         run.say(banner(action.name, "edit" if edits else "train"))
         if isinstance(action, EditAction):

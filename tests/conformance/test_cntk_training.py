@@ -18,6 +18,7 @@ import pytest
 
 from cntk_data import FOLDER, cases, need
 from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.experiment import run_experiment
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import parse_command_line, parse_config
 from opscope.cntk.models.v1 import read_model
@@ -278,3 +279,52 @@ def test_a_model_that_cntk_trained(tmp_path, monkeypatch, within):
     assert "errs = 2.039% * 10984; ce = " in "".join(log)
     found = float(re.findall(r"ce = ([\d.]+)", "".join(log))[-1])
     within({"ce": abs(found / 0.12888690 - 1)}, 1e-5)
+
+
+REDESIGNED = """
+stderr = "log/train" ; deviceId = -1 ; actions = Train : Edit
+Train = new TrainAction [
+    traceLevel = 1
+    model = new Model [
+        modelPath = "speech.dnn"
+        network = new SimpleNetworkBuilder [
+            layerSizes = 39 : 20 : 10 ; layerTypes = 'Sigmoid' ; initValueScale = 10
+            applyMeanVarNorm = true ; uniformInit = true ; needPrior = true
+            input = source.features.data
+            output = ComputeNodeRef [ dim = source.labels.dim ]
+            trainingCriterion = CrossEntropyWithSoftmax (source.labels.data, output)
+            evalCriterion = ErrorPrediction (source.labels.data, output)
+        ]
+    ]
+    optimizer = new SGDOptimizer [
+        epochSize = 0 ; minibatchSize = 64 ; maxEpochs = 3
+        learningRatesPerMB = 0.8 ; momentumPerMB = 0.5
+        trainingCriterion = model.network.trainingCriterion
+    ]
+    source = new RandomizingSource [
+        dataSetFile = "../data/htk/train.scp"
+        readMethod = 'blockRandomize' ; randomize = 'Auto'
+        features = new HTKFeatReader [
+            scpFile = dataSetFile ; contextWindow = 3
+            data = new ComputeNodeRef [ dim = 39 ]
+        ]
+        labels = new HTKMLFReader [
+            mlfFile = "../data/htk/train.mlf" ; labelMappingFile = "../data/htk/states.list"
+            data = new ComputeNodeRef [ dim = 10 ]
+        ]
+    ]
+]
+Edit = new EditAction [ do = Dump (Train.model.network, "speech.txt") ]
+"""
+
+
+def test_the_redesigned_top_level_runs(tmp_path, monkeypatch):
+    (tmp_path / "data").symlink_to(need("data"))
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    Path("speech.bs").write_text(REDESIGNED)
+    run_experiment(["configFile=speech.bs", "Train.optimizer.maxEpochs=4"])
+    log = Path("log/train").read_text()
+    values = [float(v) for v in re.findall(r"\[Training\] \S+ = ([\d.]+)", log)]
+    assert len(values) == 4 and values[-1] < 0.9 * values[0]
+    assert Path("speech.dnn").exists() and "=Sigmoid" in Path("speech.txt").read_text()
