@@ -16,6 +16,7 @@ from opscope.cntk.network.initialize import initialize
 from opscope.cntk.readers.data import Samples
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.runtime import CntkNet
+from opscope.framework.desc import INPUT
 from opscope.framework.sequence import Sequences
 from opscope.python_api.cli import main
 from opscope.python_api.cntk_to_python import to_python, write_values
@@ -98,10 +99,9 @@ def build() -> NetBuilder:
 '''
 
 
-def section_network(file, name=None):
-    """The network of a config's only section with one, or of the section `name`."""
-    networks = check_file(file).networks
-    return networks[name] if name else next(iter(networks.values()))
+def section_network(file):
+    """The network of a config's first section with one."""
+    return next(iter(check_file(file).networks.values()))
 
 
 def random_minibatch(network, rng):
@@ -133,8 +133,19 @@ def built(code, tmp_path):
     return names["build"](), scope
 
 
-def check_same(network, tmp_path, rtol=1e-5, atol=1e-6):
-    """Compare the code's results with those of the runtime; returns the code."""
+def fed(builder, scope):
+    """What the inputs of a net hold in a scope in which the runtime has run."""
+    feed = {}
+    for var in builder.desc.vars:
+        if var.kind == INPUT:
+            held = scope.get(var.name)
+            rows = held.numpy()
+            feed[var.name] = Sequences(rows, held.offsets) if var.sequence_levels else rows
+    return feed
+
+
+def check_same(network, tmp_path):
+    """Compare the results of the code that is written with those of the runtime."""
     rng = np.random.default_rng(0)
     for node in network.nodes.values():
         if node.kind.precompute and node.value is None:
@@ -144,20 +155,15 @@ def check_same(network, tmp_path, rtol=1e-5, atol=1e-6):
     net, minibatch = CntkNet(network), random_minibatch(network, rng)
     wanted = net.forward(minibatch, code.outputs)
     builder, scope = built(code, tmp_path)
-    program = net.program([net._node(name) for name in code.outputs])
-    feed = {}
-    for name, var in ((v.name, v) for v in builder.desc.vars if v.kind == 1):
-        held = program.scope.get(name)
-        feed[name] = Sequences(held.numpy(), held.offsets) if var.sequence_levels else held.numpy()
+    feed = fed(builder, net.scope)
     found = builder.run(scope, feed=feed, fetch=code.outputs.values(), need_backward=False)
     assert code.outputs
     for name, variable in code.outputs.items():
         ours, theirs = found[variable], wanted[name].data
         assert ours.size == theirs.size, name
         np.testing.assert_allclose(
-            ours.reshape(theirs.shape), theirs, rtol=rtol, atol=atol, err_msg=name
+            ours.reshape(theirs.shape), theirs, rtol=1e-5, atol=1e-6, err_msg=name
         )
-    return code
 
 
 @pytest.mark.parametrize(
@@ -183,6 +189,22 @@ def test_configs(case, tmp_path, monkeypatch):
 )
 def test_models(case, tmp_path):
     check_same(open_model(need(case, "init.model")).network, tmp_path)
+
+
+@pytest.mark.parametrize("case", ["02_ndl_macros_dnn", "11_bidirectional_rnn"])
+def test_gradients(case, tmp_path):
+    network = open_model(need(case, "init.model")).network
+    (criterion,) = network.groups["criterion"]
+    net, minibatch = CntkNet(network), random_minibatch(network, np.random.default_rng(0))
+    net.forward_backward(minibatch, criterion)
+    builder, scope = built(to_python(network, "net", "net.safetensors"), tmp_path)
+    builder.backward_from(criterion.name)
+    names = net.parameters()
+    gradients = [builder.gradient(name) for name in names]
+    found = builder.run(scope, feed=fed(builder, net.scope), fetch=gradients)
+    for name, gradient in zip(names, gradients, strict=True):
+        wanted = net.gradient(name).transpose().reshape(found[gradient].shape)
+        np.testing.assert_allclose(found[gradient], wanted, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ["bidirectional", "timit_ndl", "timit_simple"])
