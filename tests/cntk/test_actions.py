@@ -287,6 +287,27 @@ class TestWords:
                         " ; vocabSize = 5 ; makeMode = false"))  # fmt: skip
 
 
+class TestLabelMap:
+    READER = """Train = [ reader = [ readerType = "UCIFastReader" ; file = "table"
+        miniBatchMode = "partial" ; randomize = "none" ; features = [ dim = 1 ; start = 0 ]
+        labels = [ start = 1 ; dim = 1 ; labelDim = 2 ; labelMappingFile = "map" ] ] ]
+    """
+
+    def test_labels_in_the_order_of_the_data(self, run):
+        Path("table").write_text("0.5 yes\n0.25 no\n0.75 yes\n")
+        log = run(command("createLabelMap", "section = Train") + self.READER)
+        assert "read 3 labels and produced map" in log
+        assert sorted(Path("map").read_text().split()) == ["no", "yes"]
+        log = run(command("createLabelMap", "section = Train") + self.READER)
+        assert "already exists, no work to do" in log
+
+    def test_a_file_is_needed(self, run):
+        Path("table").write_text("0.5 yes\n")
+        reader = self.READER.replace('labelMappingFile = "map"', "")
+        with pytest.raises(FormatError, match="No labelMappingFile defined"):
+            run(command("createLabelMap", "section = Train") + reader)
+
+
 class TestRun:
     def test_the_log_goes_to_a_file(self, trained):
         config = f'stderr = "log/x" ; command = C ; modelPath = m.dnn\n{command("test", READER)}'
