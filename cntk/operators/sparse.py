@@ -112,7 +112,7 @@ def _(k: Any) -> Call:
 
 
 sparse_times_grad = operator(
-    "cntk.sparse_times_grad",
+    "cntk.sparse_times_rows_grad",
     doc=(
         "Gradient of `cntk.sparse_times` by its matrix: grad[e] = values[e] * out_grad[row of e],"
         " for the row rows[e] of the matrix."
@@ -156,9 +156,9 @@ def _(g: Any) -> Any:
     reads["out_grad"] = g.output_grads("out")
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}
-        return [g.op("cntk.sparse_times_grad", reads, writes)]
+        return [g.op("cntk.sparse_times_rows_grad", reads, writes)]
     some, rows = f"{grads[0]}@SOME", rows_name(f"{grads[0]}@SOME")
     return [
-        g.op("cntk.sparse_times_grad", reads, {"grad": some, "rows": rows}),
+        g.op("cntk.sparse_times_rows_grad", reads, {"grad": some, "rows": rows}),
         g.op("rows_to_dense", {"x": some, "rows": rows, "like": tables}, {"out": grads}),
     ]

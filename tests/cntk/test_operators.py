@@ -7,6 +7,7 @@ import pytest
 
 from op_test import Case, OpTest
 from opscope.cntk import operators as _operators  # noqa: F401  registers them
+from opscope.framework.context import OpContext
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
 
@@ -111,10 +112,19 @@ class TestSparseTimes(OpTest):
         scope = Scope()
         scope.feed({**SPARSE, "w": np.ones((5, 3))})
         net.run(scope)
+        assert "cntk.sparse_times_rows_grad" in {op.type for op in net.desc.ops}
         assert scope.numpy(f"{gradient}@ROWS").tolist() == [4, 0, 0, 2]
         np.testing.assert_array_equal(
             scope.numpy(gradient), SPARSE["values"][:, None] * np.ones((4, 3))
         )
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_is_training(train):
+    net, scope = PlainNet(), Scope()
+    net.add_op("cntk.is_training", {}, {"out": "out"}, {"dtype": np.dtype(np.float64)})
+    net.run(scope, OpContext(train=train))
+    assert scope.numpy("out").tolist() == [float(train)]
 
 
 def log_softmax(x):
