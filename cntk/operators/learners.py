@@ -149,6 +149,14 @@ def _some_rows(
         table[ids] = rows
 
 
+def _work(k: Any, shape: Any) -> Callable[[Any], Any]:
+    """A function for scratch memory like an array: the same each time where the shape is fixed."""
+    if shape is None:
+        return k.xp.empty_like
+    scratch = k.scratch(shape, k["grad"].dtype)
+    return lambda array: scratch
+
+
 def _momentum(k: Any, shape: Any) -> Callable[..., None]:
     xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
 
@@ -174,13 +182,14 @@ def _momentum(k: Any, shape: Any) -> Callable[..., None]:
 
 def _nesterov(k: Any, shape: Any) -> Callable[..., None]:
     xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
+    work = _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate, m, (s,) = control[0] * factor, control[1], states
         xp.multiply(g, (1 - m) * rate if dense else 1 - m, g)
         xp.multiply(s, m, s)
         xp.add(s, g, s)
-        step = xp.multiply(s, m)
+        step = xp.multiply(s, m, work(g))
         xp.add(step, g, step)
         if not dense:
             xp.multiply(step, rate, step)
@@ -191,10 +200,11 @@ def _nesterov(k: Any, shape: Any) -> Callable[..., None]:
 
 def _adagrad(k: Any, shape: Any) -> Callable[..., None]:
     xp, factor, average = k.xp, k.attrs["rate_factor"], k.attrs["average"]
+    scratch = _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate, (a,) = control[0] * factor, states
-        work = xp.multiply(g, g)
+        work = xp.multiply(g, g, scratch(g))
         xp.add(a, work, a)
         xp.add(a, 1e-16, work)
         xp.sqrt(work, work)
@@ -211,12 +221,13 @@ def _adagrad(k: Any, shape: Any) -> Callable[..., None]:
 def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
     xp, factor = k.xp, k.attrs["rate_factor"]
     constant, target = k.attrs["variance_time_constant"], k.attrs["target_denominator"]
+    scratch = _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         (rate, m, columns), (a, s) = control, states
         keep = math.exp(-columns / constant)
         count[...] = seen = keep * float(count) + (1 - keep) * columns
-        work = xp.multiply(g, g)
+        work = xp.multiply(g, g, scratch(g))
         xp.multiply(work, 1 - keep, work)
         xp.multiply(a, keep, a)
         xp.add(a, work, a)
@@ -239,21 +250,21 @@ def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
 def _rms_prop(k: Any, shape: Any) -> Callable[..., None]:
     xp, a = k.xp, k.attrs
     keep, average = a["gamma"], a["average"]
+    scratch, other = _work(k, shape), _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate, (squares, signs, steps) = control[0] * a["rate_factor"], states
-        work = xp.multiply(g, g)
+        work = xp.multiply(g, g, scratch(g))
         if float(count) == 0:
             xp.copyto(squares, work)
         count[...] += 1
         xp.multiply(work, 1 - keep, work)
         xp.multiply(squares, keep, squares)
         xp.add(squares, work, squares)
-        sign = xp.sign(g)
-        same = xp.multiply(signs, sign) > 0
-        xp.copyto(signs, sign)
-        larger = xp.minimum(steps * a["increase"], a["largest"])
-        xp.copyto(steps, xp.maximum(steps * a["decrease"], a["smallest"]))
+        same = xp.multiply(xp.sign(g, work), signs, signs) > 0
+        xp.copyto(signs, work)
+        larger = xp.minimum(xp.multiply(steps, a["increase"], other(g)), a["largest"], out=other(g))
+        xp.maximum(xp.multiply(steps, a["decrease"], steps), a["smallest"], out=steps)
         xp.copyto(steps, larger, where=same)
         xp.add(squares, 1e-6, work)
         xp.sqrt(work, work)
