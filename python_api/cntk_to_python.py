@@ -26,7 +26,7 @@ from ..framework.names import COPY_OP
 from ..framework.prune import prune
 from ..proto import net_pb2 as pb
 from .net_to_python import Style, Writer
-from .python_text import call, layout, string
+from .python_text import call, layout, prose, string
 from .tensor_file import write_tensors
 from .trim_columns import trim_columns
 
@@ -200,8 +200,8 @@ def _module(
     body: list[str],
     outputs: dict[str, str],
 ) -> str:
-    origin = f" of {source}" if source else ""
-    named = [name for name in outputs.values()]
+    origin = f" of {prose(source)}" if source else ""
+    named = [prose(name) for name in outputs.values()]
     lines = [f'"""The network{origin} as NetBuilder code."""', ""]
     imports = []
     if "np" in functions:

@@ -39,6 +39,7 @@ from .python_text import (
     flat,
     layout,
     literal,
+    prose,
     string,
 )
 
@@ -114,7 +115,7 @@ class Writer:
     def _declare(self, var: Any, indent: str) -> None:
         note = self.style.notes.get(var.name)
         if note:
-            self.lines.append(f"{indent}# {note}")
+            self.lines.append(f"{indent}# {prose(note)}")
         dtype, kind = var_dtype(var), var.kind
         own = {}
         if kind == INPUT:

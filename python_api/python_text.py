@@ -104,6 +104,11 @@ def _float(value: float, single: bool) -> str:
     return short if not single or np.float32(float(short)) == np.float32(value) else repr(value)
 
 
+def prose(text: str) -> str:
+    """Text as it may stand in a comment or a docstring: on one line, and nothing that ends it."""
+    return " ".join(text.split()).replace("\\", "/").replace('"', "'")
+
+
 def flat(expr: Expr) -> str:
     """An expression on one line."""
     if isinstance(expr, Text):
@@ -147,7 +152,7 @@ class Names:
 
     def new(self, wanted: str) -> str:
         """A free name as near to `wanted` as can be: `h1.W` becomes `h1_W`."""
-        stem = re.sub(r"_*\W[\W_]*|__+", "_", wanted).strip("_") or "value"
+        stem = re.sub(r"_*\W[\W_]*|__+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         if stem[0].isdigit() or keyword.iskeyword(stem):
             stem = f"_{stem}" if stem[0].isdigit() else f"{stem}_"
         name, number = stem, 2

@@ -1,5 +1,7 @@
 """`opscope cntk to-python`: the code that is written builds the same net."""
 
+import ast
+import keyword
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cntk_data import need
 from opscope import Scope
 from opscope.cntk.check import check_file
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.network.initialize import initialize
+from opscope.cntk.network.network import Network
 from opscope.cntk.readers.data import Samples
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.runtime import CntkNet
@@ -20,7 +25,7 @@ from opscope.framework.desc import INPUT
 from opscope.framework.sequence import Sequences
 from opscope.python_api.cli import main
 from opscope.python_api.cntk_to_python import to_python, write_values
-from opscope.python_api.python_text import Names
+from opscope.python_api.python_text import Names, flat, prose, string
 
 LENGTHS = (3, 1, 5)
 
@@ -291,3 +296,31 @@ def test_python_names(name, wanted):
     assert names.new(name) == wanted
     assert names.new(name) == f"{wanted}_2"
     assert wanted.isidentifier()
+
+
+@given(st.lists(st.text(max_size=12), max_size=5))
+@settings(max_examples=50)
+def test_any_names(texts):
+    names = Names()
+    found = [names.new(text) for text in texts]
+    assert len(set(found)) == len(found)
+    assert all(name.isidentifier() and not keyword.iskeyword(name) for name in found)
+    assert [ast.literal_eval(flat(string(text))) for text in texts] == texts
+    module = ast.parse(f'"""{prose(" ".join(texts))}."""\n')
+    assert len(module.body) == 1
+
+
+def test_text_of_a_model_cannot_become_code():
+    network = Network('a"""\nprint("a")')
+    x = network.add("InputValue", "x", shape=2)
+    network.add("Tanh", 'y"""\nraise SystemExit\n"""', [x], tags=["output"])
+    network.validate()
+    code = to_python(network, 'f"""\nraise SystemExit').text
+    assert [type(part).__name__ for part in ast.parse(code).body] == [
+        "Expr",
+        "ImportFrom",
+        "FunctionDef",
+    ]
+    names = {}
+    exec(code, names)  # noqa: S102
+    assert len(names["build"]().desc.ops) == 1
