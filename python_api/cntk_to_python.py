@@ -32,6 +32,7 @@ from .trim_columns import trim_columns
 
 _AUTO = re.compile(r"^(.*?)\.?(\w+Args\[\d+\].*|unnamed\d+|AutoName\d+)$")
 _TEMPORARY = re.compile(r"@INNER@\d+$")
+_LIST = "arrayOfFunctions"  # of `Sequential` in BrainScript: its layers are model_0, model_1, ...
 _LITERAL = 8  # numbers that a vector may have to be written into the code
 
 
@@ -128,8 +129,8 @@ def _style(
         auto = _AUTO.match(own)
         node = network.nodes.get(own)
         if auto is None:
-            return own, own == name
-        holder = auto[1] or "net"
+            return own.replace(_LIST, ""), own == name
+        holder = auto[1].replace(_LIST, "") or "net"
         if own == name and node is not None and node.is_parameter:
             kind = "W" if name in multiplied else "c" if node.learning_rate == 0 else "b"
             return f"{holder}_{kind}", True
