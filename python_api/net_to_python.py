@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..framework.desc import (
     INPUT,
     PARAMETER,
@@ -92,7 +94,8 @@ class Writer:
         self.desc, self.keep, self.style = desc, frozenset(keep), style or Style()
         self.lines: list[str] = []
         self.functions: set[str] = set()  # names that have to be imported
-        self._single = all(var.dtype != 9 for var in desc.vars if var.kind == PARAMETER)
+        kinds = {var_dtype(var) for var in desc.vars if var.kind == PARAMETER}
+        self._single = np.dtype(np.float64) not in kinds
         self._vars = {var.name: var for var in desc.vars}
         self._names = Names((*_RESERVED, "NetBuilder", "Scope"))
         self._python: dict[str, str] = {}
@@ -308,7 +311,7 @@ class Writer:
     # -- loops ---------------------------------------------------------------------------------
 
     def _recurrent(self, op: OpDesc, indent: str) -> None:
-        desc = next(decode_attr(attr) for key, attr in op.attrs.items() if key == "net")
+        desc = op.attrs["net"].net
         step, inner = desc.steps[0], indent + INDENT
         options = {"reverse": Text("True")} if step.reverse else {}
         opened = flat(call("b.recurrent", string(desc.name), **options))
@@ -412,8 +415,6 @@ def _scaled(entry: OperatorDef, op: OpDesc, x: Expr, single: bool) -> Expr | Non
     """scale * x + bias as one infix operator with a number, where it is no more than that."""
     values = {spec.name: spec.default for spec in entry.attrs} | dict(_given(entry, op))
     scale, bias = float(values["scale"]), float(values["bias"])
-    if len(values) != 2 or not op.attrs:
-        return None
     made = call("b.scale", x, scale=literal(scale, single), bias=literal(bias, single))
     if not bias:
         return Infix(literal(scale, single), "*", x, made)
