@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .data import Samples, Stream
+from .text_lines import Problems
 
 _NEWLINE, _SPACE, _BAR, _COLON, _HASH = b"\n |:#"
 _IN_NUMBER = np.zeros(256, bool)
@@ -34,17 +35,23 @@ class _Tokens:
 
 
 def parse_arrays(
-    data: np.ndarray, streams: Sequence[tuple[str, Stream]], lines: np.ndarray
+    data: np.ndarray,
+    streams: Sequence[tuple[str, Stream]],
+    lines: np.ndarray,
+    first_line: int,
+    problems: Problems,
 ) -> list[Samples] | None:
     """All samples of a chunk in which nothing is unusual; None if something is.
 
-    Usual are names that are known or shorter than the longest known one, comments, whole dense
+    Usual are names that are known or not longer than the longest known one, comments, whole dense
     samples, indices within the stream, and a newline at the end.
 
     Args:
         data: of the chunk, uint8.
         streams: those wanted, each with its name in the file.
         lines: how many lines each sequence has, [sequences].
+        first_line: the number of the first line, for messages.
+        problems: takes warnings.
     """
     if not len(data) or data[-1] != _NEWLINE:
         return None
@@ -78,7 +85,33 @@ def parse_arrays(
         samples.begin = np.concatenate([[0], np.cumsum(counts)])
         found.append(samples)
     longest = np.max([samples.lengths for samples in found], axis=0)
-    return None if np.any(longest < lines) else found
+    if np.any(longest < lines):
+        return None
+    _warn_of_others(data, tokens, kind, [alias for alias, _ in streams], first_line, problems)
+    return found
+
+
+def _warn_of_others(
+    data: np.ndarray,
+    tokens: _Tokens,
+    kind: np.ndarray,
+    aliases: Sequence[str],
+    first_line: int,
+    problems: Problems,
+) -> None:
+    """Name the streams that nobody asked for, each with its first place."""
+    begin, end = tokens.begin[tokens.is_name], tokens.end[tokens.is_name]
+    others = np.flatnonzero((kind < 0) & (data[begin] != _HASH))
+    while len(others):
+        at, name = int(begin[others[0]]), data[begin[others[0]] : end[others[0]]].tobytes()
+        before = data[:at].tobytes()
+        line = first_line + before.count(b"\n")
+        problems.pass_over(name, sorted(aliases), line, at - before.rfind(b"\n"))
+        # The next one that has another name.
+        same = (end - begin)[others] == len(name)
+        for place, letter in enumerate(name):
+            same &= data[np.minimum(begin[others] + place, len(data) - 1)] == letter
+        others = others[~same]
 
 
 def _plain_ids(
@@ -107,7 +140,7 @@ def _kinds(data: np.ndarray, tokens: _Tokens, aliases: list[bytes]) -> np.ndarra
             same = same[data[begin[same] + place] == letter]
         kind[same] = number
     unknown = (kind < 0) & (data[begin] != _HASH)
-    return None if np.any(unknown) else kind
+    return None if np.any(lengths[unknown] > max(map(len, aliases))) else kind
 
 
 def _samples(

@@ -134,7 +134,7 @@ class TextFormat(Deserializer):
         chunk = self._chunks[number]
         data = np.array(self._data[chunk.begin : chunk.end])
         wanted = [(text.alias, text.stream) for text in self._texts]
-        found = parse_arrays(data, wanted, chunk.lines)
+        found = parse_arrays(data, wanted, chunk.lines, chunk.first_line, self._problems)
         if found is None:
             text = data.tobytes()
             found = parse_lines(text, wanted, chunk.lines, chunk.first_line, self._problems)

@@ -55,6 +55,13 @@ class Problems:
             raise FormatError(text)
         _log.warning("%s: %s; passed over (%d of %d)", place, message, self.errors, self.allowed)
 
+    def pass_over(self, name: bytes, known: Sequence[str], line: int, column: int) -> None:
+        """A stream that nobody asked for."""
+        shown = name.decode("utf-8", "backslashreplace")
+        listed = ", ".join(known)
+        message = f"the stream {shown!r} is none of those configured ({listed}); passed over"
+        self.warn(line, column, shown, message)
+
     def warn(self, line: int, column: int, kind: str, message: str) -> None:
         """Something is odd but allowed."""
         count = self._warned[kind] = self._warned.get(kind, 0) + 1
@@ -188,9 +195,8 @@ class _Line:
             raise _Bad("the name of a stream was expected behind '|'", start + 1)
         if len(name) > self.longest:
             raise _Bad(f"the stream {shown!r} is none of those configured: {known}", start + 1)
-        self.problems.warn(
-            *(self.line, start + 2, shown),
-            f"the stream {shown!r} is none of those configured ({known}); passed over",
+        self.problems.pass_over(
+            name, sorted(n.decode() for n in self.numbers), self.line, start + 2
         )
         return None
 
