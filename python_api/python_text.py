@@ -105,8 +105,9 @@ def _float(value: float, single: bool) -> str:
 
 
 def prose(text: str) -> str:
-    """Text as it may stand in a comment or a docstring: on one line, and nothing that ends it."""
-    return " ".join(text.split()).replace("\\", "/").replace('"', "'")
+    """Text for a docstring, which it cannot end; what cannot be printed is left out."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.replace("\\", "/").replace('"', "'").split())
 
 
 def flat(expr: Expr) -> str:

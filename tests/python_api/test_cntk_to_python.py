@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cntk_data import need
@@ -299,6 +299,7 @@ def test_python_names(name, wanted):
 
 
 @given(st.lists(st.text(max_size=12), max_size=5))
+@example(["\0"])
 @settings(max_examples=50)
 def test_any_names(texts):
     names = Names()
