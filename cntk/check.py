@@ -129,7 +129,7 @@ def parse_sections(
             if lower in ("brainscriptnetworkbuilder", "experimentalnetworkbuilder"):
                 text = resolve(value, config, unknown=True)
                 network_expression(source_of(text), config.search_folders())
-            elif not value.string.startswith("["):
+            elif not value.string.startswith(("[", "{")):
                 continue
             elif lower in scripts:
                 _keep_all(lambda errors, text=value: parse_ndl(text, errors=errors), report)

@@ -83,7 +83,7 @@ KNOWN = {
     section.lower(): {name.lower(): name for name in f"{names} {_ANYWHERE}".split()}
     for section, names in _SECTIONS.items()
 }
-_OPENS = re.compile(r"(\w+)[ \t]*=[ \t]*\[")
+_OPENS = re.compile(r"(\w+)[ \t]*=[ \t]*[\[{]")
 _FREE = "networkbuilder"  # sections of scripts: any name may be in them
 
 
@@ -99,7 +99,7 @@ def unknown_parameters(config: ConfigParameters) -> Iterator[str]:
 
 def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False) -> Iterator[str]:
     for name in section:
-        if not section.given(name) or not section.raw(name).string.startswith("["):
+        if not section.given(name) or not section.raw(name).string.startswith(("[", "{")):
             continue
         lower = name.lower()
         reader = in_reader or lower in _READERS

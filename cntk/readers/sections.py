@@ -71,9 +71,9 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
             continue
         value = config[name]
         text = str(value)
-        if text[:1] in ("[", "("):
+        if text[:1] in ("[", "{", "("):
             for part in value.array() if text[0] == "(" else [value]:
-                found |= named_files(part.section()) if str(part).startswith("[") else {}
+                found |= named_files(part.section()) if str(part).startswith(("[", "{")) else {}
             continue
         path = Path(text)
         if text and path.is_file():

@@ -249,3 +249,9 @@ class TestLayout:
             once = format_text(text, path.name)
             assert "".join(once.split()) == "".join(text.split())
             assert format_text(once, path.name) == once
+
+
+def test_sections_in_braces_are_checked_too():
+    braces = CONFIG.replace("SGD = [", "SGD = {").replace("$own$ ]", "$own$ }")
+    [problem] = unknown_parameters(parse_config(braces, "a.cntk"))
+    assert "a.cntk:Train:SGD:maxEpoch (did you mean maxEpochs" in problem
