@@ -171,7 +171,7 @@ def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
         if not section.given(name):
             continue
         raw = section.raw(name).string
-        if raw.startswith(("[", "{")):
+        if section.is_section(name):
             yield from _values(section.section(name))
         elif 0 < len(raw) < _LONGEST_PATH and "\n" not in raw:
             yield name, section[name]

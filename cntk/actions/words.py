@@ -186,7 +186,7 @@ def _mapping_files(part: ConfigParameters) -> dict[str, str]:
     """The label sections of a reader, and the files of their mappings."""
     found = {}
     for name in part:
-        if part.given(name) and part.raw(name).string.startswith(("[", "{")):
+        if part.is_section(name):
             inner = part.section(name)
             if inner.has("labelMappingFile"):
                 found[name] = inner.string("labelMappingFile")

@@ -87,7 +87,7 @@ def _commands(config: ConfigParameters) -> Iterator[Command]:
 
 def _section(config: ConfigParameters, name: ConfigValue) -> ConfigParameters:
     if str(name) not in config:
-        sections = [known for known in config if config.raw(known).string.startswith(("[", "{"))]
+        sections = [known for known in config if config.is_section(known)]
         raise name.error(
             f"configparameters: required parameter missing: {config.path}:{name}"
             f"{nearest(str(name), sections)}, named",

@@ -99,7 +99,7 @@ def unknown_parameters(config: ConfigParameters) -> Iterator[str]:
 
 def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False) -> Iterator[str]:
     for name in section:
-        if not section.given(name) or not section.raw(name).string.startswith(("[", "{")):
+        if not section.is_section(name):
             continue
         lower = name.lower()
         reader = in_reader or lower in _READERS

@@ -117,6 +117,10 @@ class ConfigParameters:
         """Whether this section itself has the name, with something behind the equals sign."""
         return self.has(name) and name.lower() not in self._empty
 
+    def is_section(self, name: str) -> bool:
+        """Whether this section itself has the name, and what is written there is a section."""
+        return self.given(name) and self.raw(name).string[:1] in ("[", "{")
+
     def __contains__(self, name: str) -> bool:
         """Whether this section or one around it has the name."""
         return self.has(name) or (self.parent is not None and name in self.parent)
