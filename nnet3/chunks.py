@@ -11,6 +11,7 @@ Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,7 +146,56 @@ class Chunk:
     shape: Shape
 
 
-class ChunkComputer:
+class UtteranceComputer(ABC):
+    """Computes the output of a simple network for whole utterances, chunk by chunk.
+
+    Args:
+        nnet: the network.
+        frames_per_chunk: input frames of a chunk, rounded up to what the network can be cut into.
+        frame_subsampling_factor: input frames for one frame of output.
+        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        frames_per_chunk: int,
+        frame_subsampling_factor: int,
+        priors: np.ndarray | None,
+    ) -> None:
+        self.nnet = nnet
+        step = math.lcm(frame_subsampling_factor, nnet.modulus())
+        self.frames_per_chunk = -(-frames_per_chunk // step) * step
+        self.output_dim = nnet.output_dim("output")
+        self.input_dim = nnet.input_dim("input")
+        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
+        self.log_priors = log_priors(priors, self.output_dim)
+
+    def compute(
+        self,
+        features: np.ndarray,
+        ivector: np.ndarray | None = None,
+        online_ivectors: np.ndarray | None = None,
+        ivector_period: int = 0,
+    ) -> np.ndarray:
+        """The output for one utterance, float32; the arguments are those of `Utterance`.
+
+        Raises:
+            ShapeError: features or iVectors are not as wide as the network wants them, or too few.
+        """
+        utterance = Utterance("utterance", features, ivector, online_ivectors, ivector_period)
+        return next(self.compute_all([utterance]))[1]
+
+    @abstractmethod
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, in their order.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+
+
+class ChunkComputer(UtteranceComputer):
     """Computes the output of a simple network for utterances of any lengths.
 
     Example:
@@ -171,31 +221,10 @@ class ChunkComputer:
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
     ) -> None:
-        self.nnet = nnet
         self.options = options = options or ChunkOptions()
         self.left_context, self.right_context = nnet.context()
-        step = math.lcm(options.frame_subsampling_factor, nnet.modulus())
-        self.frames_per_chunk = -(-options.frames_per_chunk // step) * step
-        self.output_dim = nnet.output_dim("output")
-        self.input_dim = nnet.input_dim("input")
-        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
-        self._log_priors = log_priors(priors, self.output_dim)
+        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
         self._cache = ComputerCache(nnet, place, optimize)
-
-    def compute(
-        self,
-        features: np.ndarray,
-        ivector: np.ndarray | None = None,
-        online_ivectors: np.ndarray | None = None,
-        ivector_period: int = 0,
-    ) -> np.ndarray:
-        """The output for one utterance, float32; the arguments are those of `Utterance`.
-
-        Raises:
-            ShapeError: features or iVectors are not as wide as the network wants them, or too few.
-        """
-        utterance = Utterance("utterance", features, ivector, online_ivectors, ivector_period)
-        return next(self.compute_all([utterance]))[1]
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, in their order.
@@ -315,8 +344,8 @@ class ChunkComputer:
             computer.accept_input("ivector", np.stack(ivectors))
         computer.run()
         output = computer.get_output("output")
-        if self._log_priors is not None:
-            output -= self._log_priors
+        if self.log_priors is not None:
+            output -= self.log_priors
         if self.options.acoustic_scale != 1:
             output *= np.float32(self.options.acoustic_scale)
         for chunk, rows in zip(

@@ -7,7 +7,6 @@ from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and decodable-on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import numpy as np
 from ..framework.backend import Place
 from ..framework.errors import OpscopeError, ShapeError
 from ..framework.scope import Scope
-from .chunks import Utterance, log_priors
+from .chunks import Utterance, UtteranceComputer
 from .looped import compile_looped, looped_requests, with_ivector_period
 from .nnet import Nnet
 from .optimize import OptimizeOptions
@@ -55,7 +54,7 @@ class LoopedOptions:
                 raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
 
 
-class LoopedComputer:
+class LoopedComputer(UtteranceComputer):
     """Computes the output of a simple network for streams.
 
     Example:
@@ -85,16 +84,10 @@ class LoopedComputer:
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
     ) -> None:
-        self.nnet = nnet
         self.options = options = options or LoopedOptions()
         left, self.right_context = nnet.context()
         self.left_context = left + options.extra_left_context_initial
-        step = math.lcm(options.frame_subsampling_factor, nnet.modulus())
-        self.frames_per_chunk = -(-options.frames_per_chunk // step) * step
-        self.output_dim = nnet.output_dim("output")
-        self.input_dim = nnet.input_dim("input")
-        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
-        self.log_priors = log_priors(priors, self.output_dim)
+        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
         topology, period = nnet.topology(), 0
         if self.ivector_dim:
             period = self.frames_per_chunk
@@ -112,21 +105,6 @@ class LoopedComputer:
     def stream(self) -> Stream:
         """A new stream; those of one computer share the network's parameters."""
         return Stream(self, SegmentComputer(self._desc, self.nnet, shared=self._shared))
-
-    def compute(
-        self,
-        features: np.ndarray,
-        ivector: np.ndarray | None = None,
-        online_ivectors: np.ndarray | None = None,
-        ivector_period: int = 0,
-    ) -> np.ndarray:
-        """The output for one utterance, float32; the arguments are those of `Utterance`.
-
-        Raises:
-            ShapeError: features or iVectors are not as wide as the network wants them, or too few.
-        """
-        utterance = Utterance("utterance", features, ivector, online_ivectors, ivector_period)
-        return next(self.compute_all([utterance]))[1]
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and output of each utterance, one after the other.
