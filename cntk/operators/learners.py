@@ -125,9 +125,15 @@ def _kernel(learner: Learner, k: Any) -> Call:
 
         def run() -> None:
             k.xp.copyto(scratch, grad)
-            update(control.tolist(), param, scratch, states, count)
+            update(_numbers(control, param.dtype), param, scratch, states, count)
 
     return in_order(*copies, run)
+
+
+def _numbers(control: Any, dtype: Any) -> list[float]:
+    """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
+    rate, momentum, columns = control.tolist()
+    return [rate, float(dtype.type(momentum)), columns]
 
 
 def _some_rows(
@@ -144,7 +150,7 @@ def _some_rows(
         return
     tables = [param, *states]
     taken = [table[ids] for table in tables]
-    update(control.tolist(), taken[0], grad.copy(), taken[1:], count)
+    update(_numbers(control, param.dtype), taken[0], grad.copy(), taken[1:], count)
     for table, rows in zip(tables, taken, strict=True):
         table[ids] = rows
 
@@ -227,6 +233,7 @@ def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
         (rate, m, columns), (a, s) = control, states
         keep = math.exp(-columns / constant)
         count[...] = seen = keep * float(count) + (1 - keep) * columns
+        keep = float(a.dtype.type(keep))  # 1 - keep has few digits then, and CNTK's are these
         work = xp.multiply(g, g, scratch(g))
         xp.multiply(work, 1 - keep, work)
         xp.multiply(a, keep, a)
