@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..framework.sequence import Sequences, offsets_of
 from ..proto import net_pb2 as pb
 from .carry import Carrier, goes_on
 from .lower import Lowered, Sparse, lower
-from .lower.emitter import dims, size
+from .lower.emitter import PARAMETER, dims, size
 from .network.initialize import initialize
 from .network.network import Network
 from .network.node import DynamicAxis, Node
@@ -71,6 +71,19 @@ class NodeValue:
         return np.split(self.data, self.offsets[1:-1])
 
 
+class Watcher(Protocol):
+    """Sees values of nodes whenever a program has run."""
+
+    def nodes(self, below: Sequence[Node]) -> Sequence[Node]:
+        """Those whose values it wants, of the nodes of a program."""
+
+    def slopes(self, below: Sequence[Node]) -> Sequence[Node]:
+        """Those whose gradients it wants, where the program has some."""
+
+    def show(self, program: Program) -> None:
+        """Called after a run."""
+
+
 class Program:
     """Some nodes of a network as a net that is ready to run.
 
@@ -78,6 +91,7 @@ class Program:
         net: the operators.
         lowered: what joins them to minibatches.
         gradients: parameter -> the variable of its gradient, where there is a criterion.
+        slopes: the same for nodes whose gradients were asked for.
     """
 
     def __init__(
@@ -88,9 +102,12 @@ class Program:
         gradients: dict[str, str],
         keep: frozenset[str],
         conditions: dict[Node, Program],
+        slopes: dict[Node, str] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.scope, self.lowered, self.net = scope, lowered, net
-        self.gradients = gradients
+        self.gradients, self.slopes = gradients, slopes or {}
+        self._watcher = watcher
         self._keep = keep
         self._conditions = conditions
         across = lowered.delays or lowered.backwards
@@ -110,6 +127,8 @@ class Program:
         self.net.run(self.scope, context)
         if self._carrier is not None:
             self._carrier.keep(self._layouts)
+        if self._watcher is not None:
+            self._watcher.show(self)
 
     def feed(self, minibatch: Minibatch, context: OpContext) -> None:
         """Put the samples of a minibatch into the scope, and what is found from them."""
@@ -180,15 +199,33 @@ class Program:
 
     def value(self, node: Node) -> NodeValue:
         """The value of one of the nodes that the program was made for, after a run."""
-        variable = self.scope.get(self.lowered.values[node])
-        data = variable.numpy()
+        return self._value(node, self.scope.numpy(self.lowered.values[node]))
+
+    def gradient(self, node: Node) -> NodeValue | None:
+        """The gradient of one of the nodes in `slopes`, after a run; None for others."""
+        name = self.slopes.get(node)
+        if name is None:
+            return None
+        data, rows = self.scope.numpy(name), rows_name(name)
+        if rows in self.net.vars:
+            data = _whole(data, self.scope.numpy(rows), dims(node))
+        return self._value(node, data)
+
+    def _value(self, node: Node, data: np.ndarray) -> NodeValue:
         if node.axis is None:
             return NodeValue(data, None, None, node.shape)
         offsets, layout = self._layouts.get(node.axis, (None, None))
-        if offsets is None and variable.offsets:
-            offsets = variable.offsets[0]
+        if offsets is None and (held := self.scope.get(self.lowered.values[node]).offsets):
+            offsets = held[0]
             layout = packed(np.diff(offsets))
         return NodeValue(data, offsets, layout, node.shape)
+
+
+def _whole(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A gradient of this shape of which only some rows are given."""
+    whole = np.zeros(shape, values.dtype).reshape(-1, values.shape[1])
+    np.add.at(whole, rows, values)
+    return whole.reshape(shape)
 
 
 class CntkNet:
@@ -198,7 +235,12 @@ class CntkNet:
         network: validated; parameters without values get their initial ones.
         place: where it runs; the CPU by default.
         dtype: of all values; by default that of the network's precision.
+
+    Attributes:
+        watcher: sees values of nodes; set it before programs are made.
     """
+
+    watcher: Watcher | None = None
 
     def __init__(self, network: Network, place: Place | None = None, dtype: Any = None) -> None:
         self.network = network
@@ -265,9 +307,7 @@ class CntkNet:
             return np.zeros(node.shape, self.dtype)
         array, rows = self.scope.numpy(held), rows_name(held)
         if rows in self._last.net.vars:
-            whole = np.zeros(dims(node), self.dtype).reshape(-1, array.shape[1])
-            np.add.at(whole, self.scope.numpy(rows), array)
-            array = whole.reshape(dims(node))
+            array = _whole(array, self.scope.numpy(rows), dims(node))
         return array.transpose()
 
     def store(self) -> None:
@@ -297,25 +337,27 @@ class CntkNet:
         extend: Pass | None = None,
         key: Any = None,
         carried: bool = False,
+        slopes: Sequence[Node] = (),
     ) -> Program:
         """The operators that compute `nodes`, and gradients where there is a criterion.
 
         Programs are kept, by nodes, criterion and `key`.
 
         Args:
-            criterion: a node of one element; gradients of it by all parameters that learn are
+            criterion: gradients of the sum of its elements by all parameters that learn are
                 computed, into variables of the names `Program.gradients` tells.
             extend: a pass over the finished NetDesc (updates of parameters, say). Name it by `key`.
             carried: whether sequences may go on from minibatch to minibatch.
+            slopes: further nodes, constants among them, by which gradients are wanted.
         """
         wanted = [self._node(node) for node in nodes]
         target = None if criterion is None else self._node(criterion)
         if target is not None and target not in wanted:
             wanted.append(target)
-        held = (tuple(wanted), target, key, carried)
+        held = (tuple(wanted), target, key, carried, tuple(slopes))
         found = self._programs.get(held)
         if found is None:
-            found = self._make(wanted, target, extend, carried)
+            found = self._make(wanted, target, extend, carried, slopes, self.watcher)
             self._programs[held] = found
         return found
 
@@ -328,32 +370,50 @@ class CntkNet:
         target: Node | None,
         extend: Pass | None,
         carried: bool,
+        slopes: Sequence[Node] = (),
+        watcher: Watcher | None = None,
         scope: Scope | None = None,
     ) -> Program:
+        if watcher is not None:
+            below = self.network.below(wanted)
+            wanted = [*wanted, *watcher.nodes(below)]
+            slopes = [*slopes, *watcher.slopes(below)]
         lowered = lower(self.network, wanted, self.dtype, carried=carried)
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
-        desc, gradients = lowered.desc, {}
+        desc, gradients, further = lowered.desc, {}, {}
         if target is not None:
-            result = build_backward(desc, targets=lowered.values[target])
-            gradients = result.gradients
+            by = {node: lowered.values[node] for node in slopes if node in lowered.values}
+            learning = [
+                var.name for var in desc.vars if var.kind == PARAMETER and not var.stop_gradient
+            ]
+            for var in desc.vars:
+                var.stop_gradient &= var.name not in by.values()
+            result = build_backward(
+                desc, targets=lowered.values[target], wrt=[*learning, *by.values()]
+            )
+            found = result.gradients
+            gradients = {name: found[name] for name in learning if name in found}
+            further = {node: found[name] for node, name in by.items() if name in found}
             declared = {var.name for var in desc.vars}
             desc.vars.extend(var for var in result.vars if var.name not in declared)
             desc.ops.extend(result.ops)
         if extend is not None:
             desc = extend(desc)
-        keep = {lowered.values[node] for node in wanted} | set(gradients.values())
-        keep |= set(map(rows_name, gradients.values()))
+        computed = {*gradients.values(), *further.values()}
+        keep = {lowered.values[node] for node in wanted} | computed
+        keep |= set(map(rows_name, computed))
         for delayed in lowered.delays:
             keep.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
         # In scopes of their own, as they may feed the same inputs in another form.
         conditions = {
-            node: self._make(node.inputs[:1], None, None, carried, self.scope.new_scope())
+            node: self._make(node.inputs[:1], None, None, carried, scope=self.scope.new_scope())
             for node in lowered.conditions
         }
-        net = PlainNet(desc)
-        return Program(scope or self.scope, lowered, net, gradients, frozenset(keep), conditions)
+        net, kept = PlainNet(desc), frozenset(keep)
+        where = scope or self.scope
+        return Program(where, lowered, net, gradients, kept, conditions, further, watcher)
 
     def _context(self, train: bool) -> OpContext:
         return self.context.derive(train=train, keep=None)
@@ -389,4 +449,4 @@ class CntkNet:
         return {node.name: program.value(node).total for node in nodes}
 
 
-__all__ = ["CntkNet", "NodeValue", "Program", "goes_on"]
+__all__ = ["CntkNet", "NodeValue", "Program", "Watcher", "goes_on"]

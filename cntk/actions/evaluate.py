@@ -14,6 +14,7 @@ from ..network.network import Network
 from ..readers.reader import DataReader
 from ..sgd.evaluate import Evaluator, evaluation_nodes
 from ..sgd.report import Total, general
+from ..tracing import names_of, trace
 from .common import Run, build_or_load, load, net_of, reader_of, whole
 
 
@@ -43,8 +44,10 @@ def _evaluate(
             "criterion nodes.\n"
         )
     most = section.size("maxSamplesInRAM", 2**64 - 1)
+    net = net_of(section, network)
+    trace(net, names_of(section), run.say)
     evaluator = Evaluator(
-        net_of(section, network),
+        net,
         show_every=section.int("numMBsToShowResult", 100),
         show_first=section.int("firstMBsToShowResult", 0),
         trace_level=section.int("traceLevel", 0),

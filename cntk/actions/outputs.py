@@ -5,6 +5,7 @@ Source: CNTK's `SGDLib/SimpleOutputWriter.h`, `ActionsLib/EvalActions.cpp`.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ...framework.atomic import atomic_file
+from ...framework.context import OpContext
 from ...framework.errors import FormatError, VariableError
 from ..config.parameters import ConfigParameters
+from ..formatting import NodeWriter, WriteFormat
+from ..network.analysis import depth_first
 from ..network.node import Node
 from ..readers.data import Samples
 from ..readers.pack import Minibatch
@@ -22,14 +26,17 @@ from ..readers.writer import create_writer
 from ..runtime import CntkNet, Program, goes_on
 from ..sgd.measure import columns_of
 from ..text import located
+from ..tracing import names_of, trace
 from .common import Run, build_or_load, net_of, reader_of, refuse_overwriting, whole
-from .formatting import NodeWriter, WriteFormat
 
 _STDOUT = "-"
 
 
 def write(run: Run, section: ConfigParameters) -> None:
     """Write the values of nodes: to the file `outputPath.NODE` each, or through `writer`.
+
+    With `nodeUnitTest` there is one output node, which takes the place of a criterion: gradients of
+    the sum of its elements by inputs and parameters go to `outputPath.NODE.grad`.
 
     Raises:
         OpscopeError: the config, the model or the data are wrong, or a file cannot be written.
@@ -40,19 +47,20 @@ def write(run: Run, section: ConfigParameters) -> None:
         raise VariableError("There is no default output node specified in the network.")
     size = section.array("minibatchSize", "2048").ints()[0]
     epoch_size = whole(section.int("epochSize", 0))
-    if section.bool("nodeUnitTest", False):
-        raise section["nodeUnitTest"].error("write gives values of nodes, not gradients")
+    slopes = _slopes(section, nodes) if section.bool("nodeUnitTest", False) else []
     if "outputPath" in section:
         path = section.string("outputPath")
-        refuse_overwriting(section.section("reader"), [f"{path}.{node.name}" for node in nodes])
+        written = [*(node.name for node in nodes), *map(_slope_name, slopes)]
+        refuse_overwriting(section.section("reader"), [f"{path}.{name}" for name in written])
     net = net_of(section, network)
+    trace(net, names_of(section), run.say)
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)
         if "writer" in section:
             _through_writer(run, section, net, nodes, reader)
         elif "outputPath" in section:
             path, form = section.string("outputPath"), WriteFormat.of(section)
-            _to_files(run, net, nodes, reader, path, form)
+            _to_files(run, net, nodes, slopes, reader, path, form)
         else:
             raise located(
                 FormatError,
@@ -61,15 +69,32 @@ def write(run: Run, section: ConfigParameters) -> None:
             )
 
 
+def _slopes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
+    """The inputs and parameters of the only output node."""
+    if len(nodes) != 1:
+        raise section["nodeUnitTest"].error(
+            f"Expected exactly 1 output node for unit test, got {len(nodes)}."
+        )
+    below = depth_first(nodes)
+    inputs = [node for node in below if node.is_input]
+    return inputs + [node for node in below if node.is_parameter]
+
+
+def _slope_name(node: Node) -> str:
+    return f"{node.name}.grad"
+
+
 def _minibatches(
-    net: CntkNet, nodes: list[Node], reader: DataReader
+    net: CntkNet, nodes: list[Node], reader: DataReader, slopes: list[Node] | None = None
 ) -> Iterator[tuple[Minibatch, Program]]:
     """Minibatches, with a program that has run on them."""
     carried = False
+    target = nodes[0] if slopes else None
+    context = OpContext(train=target is not None, seed=0)
     while (minibatch := reader.get_minibatch()) is not None:
         carried = carried or goes_on(minibatch)
-        program = net.program(nodes, carried=carried)
-        program.run(minibatch)
+        program = net.program(nodes, target, carried=carried, slopes=slopes or ())
+        program.run(minibatch, context)
         yield minibatch, program
 
 
@@ -77,19 +102,37 @@ def _to_files(
     run: Run,
     net: CntkNet,
     nodes: list[Node],
+    slopes: list[Node],
     reader: DataReader,
     path: str,
     form: WriteFormat,
 ) -> None:
     samples = 0
+    names = [*(node.name for node in nodes), *map(_slope_name, slopes)]
     with ExitStack() as stack:
-        files = [_open(stack, path, node.name) for node in nodes]
-        writers = [NodeWriter(node.name, node.shape or (1,), form) for node in nodes]
-        for file in files:
+        files = [_open(stack, path, name) for name in names]
+        writers = [
+            NodeWriter(name, node.shape or (1,), form)
+            for name, node in zip(names, [*nodes, *slopes], strict=True)
+        ]
+        for node, writer in zip(nodes, writers, strict=False):
+            if writer.unmapped:
+                run.say(
+                    f"write: Row dimension {math.prod(node.shape)} does not match number of "
+                    f"entries {len(form.labels)} in labelMappingFile, not using mapping\n"
+                )
+        for file in files[: len(nodes)]:
             file.write(form.prologue.encode())
-        for number, (minibatch, program) in enumerate(_minibatches(net, nodes, reader)):
-            for node, file, writer in zip(nodes, files, writers, strict=True):
-                file.write(writer.text(program.value(node), number).encode())
+        minibatches = _minibatches(net, nodes, reader, slopes)
+        for number, (minibatch, program) in enumerate(minibatches):
+            found = [*map(program.value, nodes), *map(program.gradient, slopes)]
+            for name, value, file, writer in zip(names, found, files, writers, strict=True):
+                if value is not None:
+                    file.write(writer.text(value, number).encode())
+                else:
+                    run.say(
+                        f"Warning: Gradient of node '{name}' is empty. Not used in backward pass?\n"
+                    )
             columns = columns_of(net.network, minibatch)
             samples += columns
             run.say(f"Minibatch[{number}]: ActualMBSize = {columns}\n")

@@ -17,6 +17,7 @@ from ..readers.reader import DataReader
 from ..runtime import CntkNet
 from ..sgd.evaluate import evaluation_nodes
 from ..sgd.schedules import set_attribute
+from ..tracing import names_of, trace
 from .common import Run, build_or_load, net_of, reader_of
 
 
@@ -36,6 +37,7 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
     below = set(network.below(roots))
     nodes = [n for n in network.order if n in below and n.operation == "BatchNormalization"]
     net = net_of(section, network)
+    trace(net, names_of(section), run.say)
     for node in nodes:
         _set(net, node, -1.0, 0.0)  # an average of all samples
         set_attribute(net, node, "samplesSeen", 0)

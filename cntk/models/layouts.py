@@ -392,7 +392,10 @@ def _write_trace(writer: BinaryWriter, node: Node) -> None:
     writer.number("uint64", values["logFirst"])
     writer.number("uint64", values["logFrequency"])
     writer.number("bool", values["logGradientToo"])
-    given = values["format"] or {}
+    given = dict(values["format"] or {})
+    if "type" in given:  # as configs say it
+        given["isCategoryLabel"] = given["type"] == "category"
+        given["isSparse"] = given["type"] == "sparse"
     for field in FORMAT_FIELDS:
         write_field(writer, field.type, given.get(field.attribute, field.before))
     writer.number("uint64", values["onlyUpToRow"])

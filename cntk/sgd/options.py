@@ -16,6 +16,7 @@ from ..config.array import ArgVector
 from ..config.parameters import ConfigParameters
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
 from ..text import located
+from ..tracing import names_of
 
 _LEARNERS = {
     "": "momentum_sgd",
@@ -113,6 +114,7 @@ class SgdOptions:
         adaptation: weight of a reference model's output in the labels; 0 = none.
         criterion, evaluation: names of nodes, "" = those of the network's groups.
         trace_level: 0 = no lines about minibatches.
+        traced: nodes whose values are shown, and how; see `cntk/tracing.py`.
     """
 
     epochs: int
@@ -149,6 +151,7 @@ class SgdOptions:
     criterion: str = ""
     evaluation: str = ""
     trace_level: int = 0
+    traced: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, section: ConfigParameters) -> SgdOptions:
@@ -226,6 +229,7 @@ class SgdOptions:
             criterion=section.string("trainCriterionNodeName", ""),
             evaluation=section.string("evalCriterionNodeName", ""),
             trace_level=section.int("traceLevel", 0),
+            traced=names_of(section),
         )
 
     def rate(self, epoch: int, parallel: int = 1) -> float:

@@ -17,6 +17,7 @@ from ..network.node import Node
 from ..readers.pack import Minibatch
 from ..readers.reader import DataReader
 from ..runtime import CntkNet
+from ..tracing import trace
 from .epoch import EpochResult, EpochRunner, Prepare
 from .evaluate import Evaluator
 from .files import ModelFiles
@@ -89,6 +90,7 @@ class Trainer:
         self.net, self.options, self.files, self.say = net, options, files, say
         self.reader, self.validation = reader, validation
         self.loaded, self.start = start >= 0, max(start, 0)
+        trace(net, options.traced, say)
         criterion, evaluations = self._nodes()
         parameters = learning_parameters(net.network, criterion)
         plain = frozenset() if options.l1_l2_of_batch_norm else without_penalty(net.network)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from opscope.cntk.actions.common import Run
-from opscope.cntk.actions.formatting import NodeWriter, WriteFormat, read_labels
+from opscope.cntk.formatting import NodeWriter, WriteFormat, read_labels
 from opscope.cntk.actions.plot import dot
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.words import class_numbers, count_words, most_frequent

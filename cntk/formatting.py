@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.errors import FormatError
-from ..config.parameters import ConfigParameters
-from ..runtime import NodeValue
+from ..framework.errors import FormatError
+from .config.parameters import ConfigParameters
+from .runtime import NodeValue
 
 _ESCAPES = (("\\n", "\n"), ("\\r", "\r"), ("\\t", "\t"), ("\\s", " "))
 _PRECISION = re.compile(r"[-+ #0]*\d*(\.\d+)?")
@@ -114,25 +114,41 @@ class NodeWriter:
     Args:
         name: of the node.
         shape: of its samples, in CNTK's order.
+        most_elements, most_samples: how many of each are shown; of the others only how many they
+            are, unless that is one. None: all.
+        letter: of printf, for a number; by default f, and d for the number of a category.
+
+    Attributes:
+        unmapped: whether there are labels, but not as many as the node has elements.
     """
 
-    def __init__(self, name: str, shape: Sequence[int], form: WriteFormat) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        form: WriteFormat,
+        *,
+        most_elements: int | None = None,
+        most_samples: int | None = None,
+        letter: str = "",
+    ) -> None:
         self.name, self.shape, self.form = name, tuple(shape), form
+        self._most = most_elements, most_samples
         size = math.prod(self.shape)
         mapped = bool(form.labels) and len(form.labels) in (size, self.shape[0] if shape else 1)
         self._labels = form.labels if mapped else []
+        self.unmapped = form.kind == "category" and bool(form.labels) and not mapped
         real = form.kind != "category"
-        kind = "f" if real else "s" if mapped else "d"
-        self._value = f"%{form.precision}{kind}"
+        self._value = f"%{form.precision}{letter or ('f' if real else 's' if mapped else 'd')}"
 
     def text(self, value: NodeValue, number: int) -> str:
         """The text of a minibatch, counted from 0."""
         form = self.form
-        separator = self._fragment(form.sequence_separator, number)
-        prologue = self._fragment(form.sequence_prologue, number)
-        epilogue = self._fragment(form.sequence_epilogue, number)
-        between = self._fragment(form.element_separator, number)
-        lines = self._fragment(form.sample_separator, number)
+        separator = self.fragment(form.sequence_separator, number)
+        prologue = self.fragment(form.sequence_prologue, number)
+        epilogue = self.fragment(form.sequence_epilogue, number)
+        between = self.fragment(form.element_separator, number)
+        lines = self.fragment(form.sample_separator, number)
         out: list[str] = []
         for sequence, rows in enumerate(_sequences(value)):
             marks = (("%x", " ".join(map(str, (*self.shape, len(rows))))), ("%d", str(sequence)))
@@ -143,7 +159,8 @@ class NodeWriter:
             out.append(epilogue)
         return "".join(out)
 
-    def _fragment(self, text: str, number: int) -> str:
+    def fragment(self, text: str, number: int) -> str:
+        """A string of the format, for minibatch `number`."""
         return _replaced(text, (*_ESCAPES, ("%s", self.name), ("%n", str(number))))
 
     def _sequence(self, rows: np.ndarray, between: str, plain: str, lines: str) -> str:
@@ -153,12 +170,15 @@ class NodeWriter:
                 rows = np.array(self._labels, object)[rows % len(self._labels)]
         if self.form.kind == "sparse":
             return (plain if self.form.transpose else between).join(self._elements(rows))
-        table = rows if self.form.transpose else rows.transpose()
-        pattern = between.join([self._value] * table.shape[1])
-        texts = [pattern % tuple(row) for row in table.tolist()]
+        table, most = rows, self._most
+        if not self.form.transpose:
+            table, most = rows.transpose(), most[::-1]
+        (width, more), (height, below) = map(_shown, reversed(table.shape), most)
+        pattern = between.replace("%", "%%").join([self._value] * width + more)
+        texts = [pattern % tuple(row) for row in table[:height, :width].tolist()]
         if not self.form.transpose and len(self.shape) > 1 and self.form.kind != "category":
-            texts = [f"{place}\t{text}" for place, text in zip(self._places(), texts, strict=True)]
-        return lines.join(texts)
+            texts = [f"{place}\t{text}" for place, text in zip(self._places(), texts, strict=False)]
+        return lines.join(texts + below)
 
     def _places(self) -> Iterator[str]:
         """`[1,0]`: the indices of each element of a sample."""
@@ -195,6 +215,13 @@ def _sequences(value: NodeValue) -> Iterator[np.ndarray]:
     rows = data.reshape(len(data), -1) + 0.0
     for first, last in zip(value.offsets[:-1], value.offsets[1:], strict=True):
         yield rows[first:last]
+
+
+def _shown(count: int, most: int | None) -> tuple[int, list[str]]:
+    """How many of `count` are shown, and what stands for the others."""
+    if most is None or count <= most + 1:
+        return count, []
+    return most, [f"...+{count - most}"]
 
 
 def _largest(rows: np.ndarray) -> np.ndarray:
