@@ -39,9 +39,10 @@ GAPS = {
 MORE_TOLD = ("05", "07", "09", "12", "14", "16", "17", "19", "32", "33", "38", "41", "43")
 # Words of equal frequency have no order of their own: the reference's vocabulary is used.
 EXTRA = {"17_lm_class_rnn": ["command=Train:Test:dumpInit:dumpFinal"]}
-# Cases that rounding errors of float32 drive apart, and what is allowed to differ instead.
+# Cases that rounding errors of float32 drive apart, and what is allowed to differ instead: see
+# test_cntk_rounding.py, where CNTK's log is met to 3e-6 and each of our steps to 2e-6.
 LOOSE = {
-    "29_autoadjust_loadbest": (0.5, 1e-2, 0, "the first learning rate is chaotic by intention"),
+    "29_autoadjust_loadbest": (0.5, 1e-2, 0, "a last bit of a weight moves the criterion by 3%"),
 }
 LINE = re.compile(r"(?:Minibatch\[[^]]*\]: (?!Actual)|\[Training\] |\[Validate\] )(.*)")
 PAIR = re.compile(r"([^\s;]+) = ([-+.\de]+%?)(?: \* (\d+))?(?=;|\s|$)")
