@@ -12,10 +12,12 @@ from ...framework.errors import FormatError
 from ..build import Seeds, build_section_network, builder_of
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
+from ..models.dump import dump
 from ..models.open_model import open_model
 from ..network.network import Network
 from ..readers.reader import DataReader, create_reader
 from ..runtime import CntkNet
+from ..sgd.job import JobProgress
 from ..sgd.report import Say, to_stderr
 
 _LONGEST_PATH = 4096
@@ -29,10 +31,12 @@ class Run:
     Attributes:
         seeds: numbers of the random parameters of all its networks.
         say: takes the lines of the log.
+        progress: tells how far the run is, if it is to be told.
     """
 
     seeds: Seeds = field(default_factory=Seeds)
     say: Say = to_stderr
+    progress: JobProgress | None = None
 
 
 def place_of(section: ConfigParameters) -> Place:
@@ -75,6 +79,14 @@ def build(run: Run, section: ConfigParameters) -> Network:
     for warning in built.warnings:
         run.say(f"WARNING: {warning}\n")
     built.network.precision = precision_of(section)
+    if section.bool("forceConstantRandomSeed", False):
+        for node in built.network.nodes.values():
+            if node.is_parameter:
+                node.attributes["randomSeed"] = 1
+    if built.builder == "NDLNetworkBuilder":
+        path = section.section(built.builder).string("dumpFileName", "")
+        if path:
+            write_text(path, dump(built.network, None, False, True))
     if built.builder not in _QUIET:
         _tell(run, section, built.network)
     return built.network

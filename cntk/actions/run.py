@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from ...framework.errors import FormatError, OpscopeError, SaveError
-from ..config.commands import GROUP, added, banner, commands
+from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, precision_of, write_text
+from .settings import (
+    done_text,
+    epochs_of,
+    job_progress,
+    log_path,
+    refuse_obsolete,
+    stamped,
+    tell_unused,
+)
 
 Action = Callable[[Run, ConfigParameters], Any]
 
@@ -40,6 +50,12 @@ ACTIONS: dict[str, Action] = {
     "writeWordAndClass": words.write_word_and_class,
 }
 """What each action does."""
+
+_ABSENT = {
+    "convertdbn": "it reads models of another program",
+    "exportdbn": "it writes models of another program",
+    "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
+}
 
 
 def add_action(name: str, function: Action) -> None:
@@ -81,43 +97,57 @@ def log_file(path: str) -> Iterator[Say]:
 
 def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
     """Run the commands of a config in order, in the folder `currentDirectory` if it names one. The
-    log goes to standard error, or to the file `stderr` of the config; `run` says otherwise.
+    log goes to standard error, or to the file `stderr` of the config; `run` says otherwise. The
+    file `doneFile` is written at the end.
 
     Raises:
         OpscopeError: a command fails; what it was to write stays as it was.
     """
     with ExitStack() as stack:
-        path = config.string("stderr", "")
+        path = log_path(config)
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         if "currentDirectory" in config:
             config.folders = [folder.absolute() for folder in config.folders]
             stack.enter_context(chdir(config.string("currentDirectory")))
+        if config.bool("timestamping", False):
+            run = replace(run, say=stamped(run.say))
         _run(config, run)
 
 
 def _run(config: ConfigParameters, run: Run) -> None:
     listed = commands(config)
     precision = precision_of(config)
+    refuse_obsolete(config, listed)
     if config.int("traceLevel", 0) > 0:
         run.say("\nConfiguration After Processing and Variable Resolution:\n\n")
         run.say(config.dump())
-    run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
-    run.say(f'precision = "{precision}"\n')
+        run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
+        run.say(f'precision = "{precision}"\n')
+    tell_unused(config, run)
+    run.progress = job_progress(config, listed, run.say)
     for command in listed:
         for action in command.actions:
             run.say(banner(command.name, action))
-            function = action_of(action)
-            if function is None:
-                raise FormatError(
-                    f"{command.name}: the action {action!r} is for models of other programs, "
-                    "which are not read here"
-                )
-            function(run, command.parameters)
+            _act(run, command, action)
             run.say("\n")
             if command.parameters.int("traceLevel", 0) > 0:
                 run.say(f'Action "{action}" complete.\n\n')
-    done = config.string("DoneFile", "")
+    done = config.string("doneFile", "")
     if done:
-        write_text(Path(done), "Successfully finished\n")
-    run.say("COMPLETED.\n")
+        write_text(Path(done), done_text())
+    stamps = config.bool("timestamping", False)
+    run.say("__COMPLETED__\n" if stamps else "COMPLETED.\n")
+
+
+def _act(run: Run, command: Command, action: str) -> None:
+    function = action_of(action)
+    if function is None:
+        raise FormatError(f"{command.name}: the action {action!r} is not there: {_ABSENT[action]}")
+    progress = run.progress if action in ("train", "trainRNN") else None
+    if progress is not None:
+        run.say(f"CNTKCommandTrainBegin: {command.name}\n")
+    function(run, command.parameters)
+    if progress is not None:
+        run.say(f"CNTKCommandTrainEnd: {command.name}\n")
+        progress.before += epochs_of(command)

@@ -81,6 +81,7 @@ def _train(
             start=start,
             prepare=reference,
             say=run.say,
+            progress=run.progress,
         )
         trainer.train()
     return net

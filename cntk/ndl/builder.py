@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from ...framework.errors import FormatError, VariableError, nearest
@@ -32,11 +33,14 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
 
     `networkDescription` names a file, `ndlMacros` files of macros joined by `+`; `load` and `run`
     name the sections to use, in the file or, without a file, in the config. `seeds` counts the
-    random parameters of all networks of a run.
+    random parameters of all networks of a run; `randomSeedOffset` is added to each.
 
     Raises:
         OpscopeError: the text is no NDL, or the network is wrong; with the place of the fault.
     """
+    offset = section.int("randomSeedOffset", 0)
+    if offset:
+        seeds = (seed + offset for seed in (seeds if seeds is not None else count(1)))
     macros = Macros()
     numbering = Numbering(macros)
     if "ndlMacros" in section:

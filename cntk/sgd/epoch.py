@@ -23,6 +23,7 @@ from ..network.node import Node
 from ..readers.pack import Minibatch
 from ..readers.reader import DataReader
 from ..runtime import CntkNet, Program, goes_on
+from .job import JobProgress
 from .measure import (
     accumulating,
     columns_of,
@@ -58,6 +59,7 @@ class EpochRunner:
         updates: of the parameters.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
+        progress: is told how far the training is.
         computed_size: samples of an epoch, as far as known, for the progress in percent.
     """
 
@@ -69,6 +71,7 @@ class EpochRunner:
     updates: Updates
     prepare: Prepare | None = None
     say: Say = to_stderr
+    progress: JobProgress | None = None
     computed_size: int | None = None
     _update_net: PlainNet | None = field(default=None, init=False)
 
@@ -234,6 +237,9 @@ class _Progress:
         ]
         step = self.run - self.shown_at
         percent = self._percent(step, new[0].samples)
+        if runner.progress is not None:
+            share = self.run * self.size / (runner.computed_size or math.inf)
+            runner.progress.minibatch(self.epoch, share, new[0].average)
         if options.trace_level > 0:
             seconds = time.perf_counter() - self.clock
             speed = new[0].samples / seconds if seconds else 0.0

@@ -90,10 +90,12 @@ def _part(minibatch: Minibatch, number: int, count: int) -> Minibatch:
             )
         chosen, layouts[name] = kept[id(layout)]
         streams[name] = minibatch.streams[name].take(chosen)
-    sequences = minibatch.sequences
+    sequences, lattices = minibatch.sequences, minibatch.lattices
     if len(kept) == 1 and len(sequences) == len(next(iter(minibatch.layouts.values())).slot):
         sequences = sequences[chosen]
-    return Minibatch(streams, layouts, sequences, minibatch.end_of_epoch)
+    if lattices is not None:
+        lattices = lattices.take(chosen)
+    return Minibatch(streams, layouts, sequences, minibatch.end_of_epoch, lattices)
 
 
 def part_count(size: int, given: int, most: int | None, parallel: int) -> int:

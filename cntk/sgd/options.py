@@ -212,7 +212,8 @@ class SgdOptions:
             norm_time=section.array("batchNormalizationTimeConstant", "0").floats(),
             norm_blend=section.array("batchNormalizationBlendTimeConstant", "0").floats(),
             sequence={
-                name: section.float(name, spec.default) for name, spec in SEQUENCE_OPTIONS.items()
+                name: getattr(section, spec.type)(name, spec.default)
+                for name, spec in SEQUENCE_OPTIONS.items()
             },
             min_rate=section.float("minLearningRatePerSample", 1e-9),
             adjust=adjust,

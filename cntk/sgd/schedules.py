@@ -37,14 +37,19 @@ class Schedules:
         self._dropout = [node for node in below if node.operation == "Dropout"]
         self._norm = [node for node in below if node.operation == "BatchNormalization"]
         self._rate = self._time = self._blend = 0.0
+        self._sequence = []
         if criterion.operation == "SequenceWithSoftmax":
-            criterion.attributes.update(options.sequence)
+            self._sequence = [node for node in below if node.operation == criterion.operation]
+            for node in self._sequence:
+                node.attributes.update(options.sequence)
             net.forget()  # operators hold these numbers
 
     def set(self, epoch: int) -> None:
         """Set what holds in an epoch, counted from 0. What does not change stays as the network
         has it."""
         options = self.options
+        if self._sequence:
+            self._tell_sequence()
         rate = options.dropout[epoch]
         time, blend = options.norm_time[epoch], options.norm_blend[epoch]
         if rate != self._rate:
@@ -62,6 +67,18 @@ class Schedules:
             self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
             self._set_norm("blendTimeConstant", blend)
         self._rate, self._time, self._blend = rate, time, blend
+
+    def _tell_sequence(self) -> None:
+        of = self._sequence[0].attributes
+        self.say(
+            f"Setting Hsmoothing weight to {general(of['hSmoothingWeight'])} and frame-dropping"
+            f" threshhold to {general(of['frameDropThresh'])}\n"
+            "Setting SeqGammar-related parameters:"
+            f" amf={of['seqGammarAMF']:.2f}, lmf={of['seqGammarLMF']:.2f},"
+            f" wp={of['seqGammarWordPen']:.2f}, bMMIFactor={of['seqGammarBMMIFactor']:.2f},"
+            f" usesMBR={str(of['seqGammarUsesMBR']).lower()}\n"
+        )
+        self._sequence = []  # once
 
     def _set_norm(self, name: str, value: float) -> None:
         if not self._norm:

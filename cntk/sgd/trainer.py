@@ -22,6 +22,7 @@ from .epoch import EpochResult, EpochRunner, Prepare
 from .evaluate import Evaluator
 from .files import ModelFiles
 from .gradient_check import GradientCheck
+from .job import JobProgress
 from .options import SgdOptions
 from .precompute import precompute
 from .report import Say, general, joined, to_stderr
@@ -70,6 +71,7 @@ class Trainer:
         start: epochs that are done already, by `ModelFiles.start`; -1 for a new network.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
+        progress: is told how far the training is.
 
     Raises:
         VariableError: there is no training criterion, or it is no number.
@@ -86,6 +88,7 @@ class Trainer:
         start: int = -1,
         prepare: Prepare | None = None,
         say: Say = to_stderr,
+        progress: JobProgress | None = None,
     ) -> None:
         self.net, self.options, self.files, self.say = net, options, files, say
         self.reader, self.validation = reader, validation
@@ -105,6 +108,7 @@ class Trainer:
             self.updates,
             self._prepare(prepare, criterion, parameters),
             say,
+            progress,
         )
         self.trials = Trials(self.runner, self._snapshot)
         self.schedules = Schedules(net, criterion, options, say)
@@ -165,7 +169,7 @@ class Trainer:
         if precompute(self.net, self.reader, size, epoch_size, self.say, trace) or not self.loaded:
             files.save(self.net, files.model(self.start))
         control = self._first_control()
-        epoch = self.start
+        epoch, loss = self.start, 0.0
         while epoch < options.epochs:
             began = time.perf_counter()
             self.schedules.set(epoch)
@@ -177,6 +181,7 @@ class Trainer:
             self._say_start(control.rate, epoch, size)
             result = self.runner.run(epoch, control.rate, size)
             control.samples += result.criterion.samples
+            loss = result.criterion.average
             self._say_end(control, epoch, result, time.perf_counter() - began)
             value = self._control_value(epoch, result)
             rolled = self._adjust(control, epoch, value)
@@ -188,6 +193,8 @@ class Trainer:
                     f"learnRate per sample is reduced to {general(control.rate)} which is below "
                     "1e-12. stop training.\n"
                 )
+        if self.runner.progress is not None:
+            self.runner.progress.trained(options.epochs, loss)
 
     def _announce(self) -> None:
         learning = self.updates.parameters

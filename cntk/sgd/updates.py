@@ -170,8 +170,10 @@ class _Builder:
         rate = {"rate_factor": float(node.learning_rate)}
         self._learn(node, grad, rows, rate)
         if options.noise > 0:
-            attrs = {"deviation": options.noise}
-            self._op("cntk.weight_noise", {"param": name}, {"param_out": name}, attrs)
+            attrs, reads = {"deviation": options.noise}, {"param": name}
+            if rows:
+                reads["rows"] = rows
+            self._op("cntk.weight_noise", reads, {"param_out": name}, attrs)
         if options.l1 * penalty > 0:
             attrs = {"weight": options.l1, **rate}
             self._op("cntk.soft_threshold", {"param": name}, {"param_out": name}, attrs)

@@ -1,0 +1,113 @@
+"""What the top level of a config says about the run itself: its log, what is obsolete or not used.
+
+Source: CNTK's `CNTK/CNTK.cpp`.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Sequence
+
+from ..config.commands import Command
+from ..config.known import unknown_parameters
+from ..config.parameters import ConfigParameters
+from ..config.unused import unused_parameters
+from ..sgd.job import JobProgress
+from ..sgd.report import Say
+from .common import Run
+
+_TRAINING = ("train", "trainRNN")
+_LINE = re.compile(r"[^\n]*\n?")
+
+
+def log_path(config: ConfigParameters) -> str:
+    """The file that `stderr` names, or "". With `timestamping` the names of the commands belong to
+    its name, as CNTK's server farm wants it."""
+    path = config.string("stderr", "")
+    if path and config.bool("timestamping", False):
+        path += "".join(f"_{name}" for name in config.array("command", "train").strings()) + ".log"
+    return path
+
+
+def stamped(say: Say) -> Say:
+    """Lines with date and time in front of them."""
+    begins = True
+
+    def write(text: str) -> None:
+        nonlocal begins
+        for line in _LINE.findall(text):
+            if begins and line.strip():
+                line = time.strftime("%m/%d/%Y %H:%M:%S: ") + line
+            begins = line.endswith("\n") if line else begins
+            if line:
+                say(line)
+
+    return write
+
+
+def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None:
+    """Refuse what CNTK once meant otherwise.
+
+    Raises:
+        FormatError: `type` in place of `precision`; `truncated` in a reader section alone.
+    """
+    if config.has("type"):
+        raise config["type"].error(
+            "CNTK: Use of 'type' parameter is deprecated, it is called 'precision' now."
+        )
+    if config.has("truncated"):
+        return
+    for command in listed:
+        section = command.parameters
+        if not set(_TRAINING) & set(command.actions) or "SGD" not in section:
+            continue
+        if "reader" not in section:
+            continue
+        reader = section.section("reader")
+        if reader.has("truncated") and not section.section("SGD").has("truncated"):
+            raise reader["truncated"].error(
+                "DisableLegacyUsage: setting Truncated only in reader section are not allowed. "
+                "Please move Truncated=true/false to the top level section."
+            )
+
+
+def tell_unused(config: ConfigParameters, run: Run) -> None:
+    """Log the parameters that nobody reads: those that change nothing here, and those that CNTK
+    does not know either, of which it says nothing."""
+    for text in unused_parameters(config):
+        run.say(f"{text}\n")
+    for text in unknown_parameters(config):
+        run.say(f"WARNING: {text}\n")
+
+
+def job_progress(
+    config: ConfigParameters, listed: Sequence[Command], say: Say
+) -> JobProgress | None:
+    """Tells the progress of all trainings of a run, if `progressTracing` asks for it."""
+    if not config.bool("progressTracing", False):
+        return None
+    total = 0
+    for command in listed:
+        for action in command.actions:
+            if action in _TRAINING:
+                epochs = epochs_of(command)
+                say(f"CNTKModelPath: {command.parameters.string('modelPath')}\n")
+                say(f"CNTKCommandTrainInfo: {command.name} : {epochs}\n")
+                total += epochs
+    say(f"CNTKCommandTrainInfo: CNTKNoMoreCommands_Total : {total}\n")
+    return JobProgress(total)
+
+
+def epochs_of(command: Command) -> int:
+    """Epochs of a training."""
+    section = command.parameters
+    return section.section("optimizer" if "optimizer" in section else "SGD").int("maxEpochs")
+
+
+def done_text() -> str:
+    """What the file `doneFile` holds after a run."""
+    return (
+        f"Successfully finished at {time.strftime('%Y/%m/%d %H:%M:%S')} on {socket.gethostname()}\n"
+    )

@@ -1,0 +1,56 @@
+"""Parameters that CNTK knows and that change nothing here, with the reason: they are about several
+processes, the memory of GPUs, or threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...framework.errors import OpscopeError
+from .parameters import ConfigParameters
+
+_REASONS = {
+    "training runs in one process": "parallelTrain ParallelTrain distributedMBReading"
+    " enableDistributedMBReading",
+    "memory is planned from the op list": "shareNodeValueMatrices hyperCompressMemory"
+    " optimizeGradientAccumulation maxTempMemSizeInSamplesForCNN traceGPUMemoryAllocations"
+    " keepDataInMemory windowSize pageFilePath wsize",
+    "deviceId alone tells the device": "excludedDevices lockGPU",
+    "there is one way to run a network": "executionEngine",
+    "profilers look at the process from outside": "profilerEnabled profilerBufferSize"
+    " profilerSyncGpu numMBsToCUDAProfile",
+    "threads are those of the libraries: see OMP_NUM_THREADS": "numCPUThreads"
+    " multiThreadedDeserialization",
+    "a run gives the same numbers each time": "forceDeterministicAlgorithms",
+    "the traceLevel of the reader tells how much it logs": "verbosity",
+    "readers and deserializers are found by their names": "module",
+}
+UNUSED = {name.lower(): reason for reason, names in _REASONS.items() for name in names.split()}
+"""Name in lower case -> reason."""
+
+_OFF = ("", "0", "false")
+_SCRIPTS = "networkbuilder"  # sections in which names are those of nodes
+
+
+def unused_parameters(section: ConfigParameters) -> Iterator[str]:
+    """What a section and those inside of it ask for that changes nothing here: `NAME is not used:
+    reason`, each name once."""
+    seen: set[str] = set()
+    for name, path in _given(section):
+        lower = name.lower()
+        if lower in UNUSED and lower not in seen:
+            seen.add(lower)
+            yield f"{path}:{name} is not used: {UNUSED[lower]}"
+
+
+def _given(section: ConfigParameters) -> Iterator[tuple[str, str]]:
+    """Names with a value that is not off, and the paths of their sections."""
+    for name in section:
+        if not section.given(name) or name.lower().endswith(_SCRIPTS):
+            continue
+        if section.raw(name).string.strip().lower() not in _OFF:
+            yield name, section.path
+        if section.is_section(name):
+            try:
+                yield from _given(section.section(name))
+            except OpscopeError:  # what is wrong in it is told by who reads it
+                continue
