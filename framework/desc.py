@@ -69,10 +69,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
-            array = np.asarray(value, order="C")
-            attr.tensor.dtype = to_pb(array.dtype)
-            attr.tensor.dims.extend(array.shape)
-            attr.tensor.data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            set_tensor(attr.tensor, np.asarray(value))
         elif field == "net":
             attr.net.CopyFrom(value)
         elif field == "dtype":
@@ -81,6 +78,16 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             setattr(attr, field, value)
     except (TypeError, ValueError) as error:
         raise AttributeTypeError(f"{value!r} is no {_FIELD_TYPES[field]}: {error}") from None
+
+
+def set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
+    """Write an array into a `Tensor`."""
+    dtype = array.dtype
+    tensor.dtype = to_pb(dtype)
+    tensor.dims[:] = array.shape
+    if dtype.byteorder == ">" or sys.byteorder == "big":
+        array = array.astype(dtype.newbyteorder("<"))
+    tensor.data = array.tobytes()
 
 
 def _guess_field(value: Any) -> str:

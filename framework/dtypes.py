@@ -39,7 +39,7 @@ def to_dtype(value: object) -> np.dtype:
 
 def to_pb(value: object) -> int:
     """Wire value of a dtype; the inverse of `to_dtype`."""
-    return _TO_PB[to_dtype(value)]
+    return _TO_PB[value if isinstance(value, np.dtype) and value in _TO_PB else to_dtype(value)]
 
 
 def name_of(dtype: np.dtype) -> str:

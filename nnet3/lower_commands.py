@@ -12,18 +12,31 @@ keeps its value: a matrix that is given and then changed is a copy of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..framework.desc import BACKWARD, FORMAT_VERSION, FORWARD, encode_attr, make_op, make_var
-from ..framework.names import grad_name, state_name
+from ..framework.desc import (
+    BACKWARD,
+    FORMAT_VERSION,
+    FORWARD,
+    INPUT,
+    OUTPUT,
+    TEMPORARY,
+    encode_attr,
+    make_op,
+    make_var,
+)
+from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
 from .analyze import WRITE, Analysis
 from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
-from .compute.lowering import FROZEN
+from .compute.lowering import FROZEN, OUT, Step, X
 from .compute.marks import GOTO, LABEL, SEGMENT
+from .compute.template import Template
+from .lower_variables import Declarations
 from .optimize.zeroing import needless_zeroing
 
 MODEL_DERIVATIVE = "model_derivative"
@@ -43,7 +56,13 @@ def lower_computation(
     return Lowering(computation, name, natural_gradient).net
 
 
-_Use = tuple[ComponentOps, dict[str, Any], dict[str, Any]]
+class _Component:
+    """A component in use: its operators, and what of its variables is declared."""
+
+    def __init__(self, ops: ComponentOps, trained: dict[str, tuple[int, ...]]) -> None:
+        self.ops = ops
+        self.trained = trained  # parameters and their shapes
+        self.has_states = self.has_memory = self.has_gradient = False
 
 
 class Lowering:
@@ -55,140 +74,135 @@ class Lowering:
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
         if computation.need_model_derivative:
             self.net.metadata[MODEL_DERIVATIVE] = "true"
+        self.variables = Declarations(self.net.vars)
         self.role = FORWARD
-        self.ops: dict[str, ComponentOps] = {}
-        self.natural_gradient = natural_gradient
-        # Components whose parameters, statistics, and what natural gradient keeps have variables.
-        self.fields: set[str] = set()
-        self.states: set[str] = set()
-        self.memory: set[str] = set()
-        self.arrays: dict[str, dict[str, str]] = {}  # component -> names of these variables
-        self.uses: dict[tuple[str, int], _Use] = {}  # by component and precomputed indexes
-        self.started: set[str] = set()  # components whose gradients hold something
+        self.natural_gradient, self.has_frozen = natural_gradient, False
+        self.components: dict[str, _Component] = {}
+        self.templates: dict[tuple[str, int], Template] = {}  # of commands, by type and role
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
         self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
         self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
         self.names: list[str] = []  # of the variable of each sub-matrix
+        self.matrix_of = [s.matrix for s in computation.submatrices]
         types = [command.type for command in computation.commands]
         self.is_looped = types[-1:] == ["GotoLabel"]
         markers = types.count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
-        self.analysis = analysis = Analysis(computation, sets=True)
-        self._declare()
+        self.io_names = self._name_io(types)  # by command
+        self._lower()
+
+    def _lower(self) -> None:
+        analysis = Analysis(self.computation, sets=True)
+        self._declare(analysis)
         # Kaldi's components may add to what they find; the operators here set their results.
         if self.is_looped:  # what is handed to the next round is read there
-            swaps = [c for c in computation.commands if c.type == "SwapMatrix"]
-            analysis.taken |= {computation.submatrices[c.source].matrix for c in swaps}
+            swaps = [c for c in self.computation.commands if c.type == "SwapMatrix"]
+            analysis.taken |= {self.matrix_of[c.source] for c in swaps}
         needless = needless_zeroing(analysis)
-        for number, command in enumerate(computation.commands):
-            if number not in needless:
-                self._lower(command)
+        methods: dict[str, Callable[[Command], None]] = {
+            command_type: getattr(self, name) for command_type, name in _METHODS.items()
+        }
+        if not self.is_looped:  # one matrix takes the other's memory: the plan's work
+            del methods["SwapMatrix"]
+        for number, command in enumerate(self.computation.commands):
+            method = methods.get(command.type)
+            if method is None or number in needless:
+                continue
+            if command.type == "SetConst" and self.computation.is_whole(command.target):
+                self.fills[self.matrix_of[command.target]] = command
+                continue
+            if self.fills:
+                self._fill(command, analysis.of_command[number])
+            method(command)
+
+    def _fill(self, command: Command, accesses: list[tuple[int, int]]) -> None:
+        """Fill what a command touches, where nothing has done so before.
+
+        So a matrix is filled in the same part of the net as its first reader.
+        """
+        touched = {self.matrix_of[s] for s, _ in accesses}
+        if command.type == "SwapMatrix":
+            touched |= {self.matrix_of[command.target], self.matrix_of[command.source]}
+        for matrix in sorted(touched & self.fills.keys()):
+            self._set(self.fills.pop(matrix))
 
     # Variables
 
-    def _io_names(self) -> dict[int, tuple[str, int]]:
+    def _name_io(self, types: list[str]) -> dict[int, str]:
+        """The names of what commands accept and provide."""
+        names = {}
+        segment = 0
+        for number, command_type in enumerate(types):
+            if command_type == "NoOperationMarker":
+                segment = min(segment + 1, self.segments_left)
+            elif command_type in ("AcceptInput", "ProvideOutput"):
+                node = self.nodes[self.computation.commands[number].node]
+                word = "output" if node.is_output else "input"
+                # A matrix may hold a value and then a derivative, so that does not tell which.
+                if (command_type == "AcceptInput") == node.is_output:
+                    word += "_deriv"
+                name = f"{word}.{node.name}"
+                names[number] = f"{name}:{segment}" if segment > 0 else name
+        return names
+
+    def _io_of_matrices(self) -> dict[int, tuple[str, int]]:
         """Name and kind of the variables of matrices that the caller gives or takes."""
-        computation = self.computation
-        kinds: dict[int, tuple[str, int]] = {}
-        for number, command in enumerate(computation.commands):
-            if command.type in ("AcceptInput", "ProvideOutput"):
-                matrix = computation.submatrices[command.target].matrix
-                given = command.type == "AcceptInput"
-                kind = pb.VarDesc.INPUT if given else pb.VarDesc.OUTPUT
-                kinds[matrix] = self._io_name(number), kind
+        kinds = {}
+        for number, name in self.io_names.items():
+            command = self.computation.commands[number]
+            kind = INPUT if command.type == "AcceptInput" else OUTPUT
+            kinds[self.matrix_of[command.target]] = name, kind
         return kinds
 
-    def _io_name(self, number: int) -> str:
-        """The name of what a command accepts or provides."""
-        commands = self.computation.commands
-        node = self.nodes[commands[number].node]
-        word = "output" if node.is_output else "input"
-        # A matrix may hold a value and then a derivative, so that does not tell which is meant.
-        if (commands[number].type == "AcceptInput") == node.is_output:
-            word += "_deriv"
-        before = [c.type for c in commands[:number]].count("NoOperationMarker")
-        segment = min(before, self.segments_left)
-        return f"{word}.{node.name}:{segment}" if segment else f"{word}.{node.name}"
+    def _declare(self, analysis: Analysis) -> None:
+        """The variables of matrices, and of sub-matrices, which are views of them."""
+        matrices = self.computation.matrices
+        kinds = self._io_of_matrices()
+        self._declare_given(kinds, analysis)
+        bases = [kinds[m][0] if m in kinds else f"m{m}" for m in range(len(matrices))]
+        for number, matrix in enumerate(matrices[1:], 1):
+            kind = kinds[number][1] if number in kinds else TEMPORARY
+            self.variables.matrix(bases[number], matrix.rows, matrix.cols, kind)
+        self.names = [""]
+        sizes = [(matrix.rows, matrix.cols) for matrix in matrices]
+        for number, (of, row, rows, col, cols) in enumerate(self.computation.submatrices[1:], 1):
+            name = bases[of]
+            if (rows, cols) != sizes[of]:
+                name = f"{name}.s{number}"
+                self.variables.view(name, bases[of], row, rows, col, cols)
+            self.names.append(name)
 
-    def _declare(self) -> None:
-        computation = self.computation
-        kinds = self._io_names()
-        self._declare_given(kinds)
-        self.names = [""] * len(computation.submatrices)
-        bases: list[str] = [""]
-        for number, matrix in enumerate(computation.matrices[1:], 1):
-            name, kind = kinds.get(number, (f"m{number}", pb.VarDesc.TEMPORARY))
-            bases.append(name)
-            dims = matrix.rows, matrix.cols
-            self.net.vars.add(name=name, kind=kind, dtype=pb.FLOAT32, dims=dims, has_dims=True)
-        for number, s in enumerate(computation.submatrices[1:], 1):
-            self._declare_part(number, bases[s.matrix])
-
-    def _declare_given(self, kinds: dict[int, tuple[str, int]]) -> None:
+    def _declare_given(self, kinds: dict[int, tuple[str, int]], analysis: Analysis) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
-        computation = self.computation
-        inputs: dict[int, str] = {}
-        changed: set[int] = set()
-        matrix_of = [s.matrix for s in computation.submatrices]
-        for number, command in enumerate(computation.commands):
-            matrix = matrix_of[command.target]
-            if command.type == "AcceptInput":
-                inputs[matrix] = self._io_name(number)
-            elif matrix in inputs and command.type == "ProvideOutput":
-                changed.add(matrix)
-            else:
-                for s, mode in self.analysis.of_command[number]:
-                    if mode & WRITE and matrix_of[s] in inputs:
-                        changed.add(matrix_of[s])
-        for matrix in changed:
-            info, name = computation.matrices[matrix], inputs[matrix]
-            self.copied[matrix] = name
-            shape = (info.rows, info.cols)
-            self.net.vars.append(make_var(name, shape, "float32", pb.VarDesc.INPUT))
-            if kinds[matrix][1] == pb.VarDesc.INPUT:
+        commands = self.computation.commands
+        for accepted, name in self.io_names.items():
+            matrix = self.matrix_of[commands[accepted].target]
+            if commands[accepted].type == "AcceptInput" and any(
+                number > accepted
+                and (mode & WRITE or commands[number].type == "ProvideOutput")
+                and commands[number].type != "AcceptInput"
+                for number, _, mode in analysis.of_matrix[matrix]
+            ):
+                self.copied[matrix] = name
+        for matrix, name in self.copied.items():
+            info = self.computation.matrices[matrix]
+            self.variables.matrix(name, info.rows, info.cols, INPUT)
+            if kinds[matrix][1] == INPUT:
                 del kinds[matrix]
 
-    def _declare_part(self, number: int, base: str) -> None:
-        """The variable of a sub-matrix: that of its matrix, or a view of it."""
-        if self.computation.is_whole(number):
-            self.names[number] = base
-            return
-        _, row, rows, col, cols = self.computation.submatrices[number]
-        name = self.names[number] = f"{base}.s{number}"
-        view = {
-            "base": base,
-            "row_begin": row,
-            "row_end": row + rows,
-            "col_begin": col,
-            "col_end": col + cols,
-        }
-        self.net.vars.add(name=name, dtype=pb.FLOAT32, dims=(rows, cols), has_dims=True, view=view)
-
-    def _lower(self, command: Command) -> None:
-        """Operators of one command.
-
-        A matrix is filled only where it is touched for the first time: in the same part of the net
-        as its reader.
-        """
-        computation = self.computation
-        if command.type in ("AllocMatrix", "DeallocMatrix"):
-            return
-        if command.type == "SwapMatrix" and not self.is_looped:
-            return  # one matrix takes the other's memory: the plan's work
-        if command.type == "SetConst" and computation.is_whole(command.target):
-            self.fills[computation.submatrices[command.target].matrix] = command
-            return
-        if self.fills:
-            for matrix in sorted(computation.touched(command) & self.fills.keys()):
-                self._set(self.fills.pop(matrix))
-        if command.type in _METHODS:
-            getattr(self, _METHODS[command.type])(command)
+    # Commands
 
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
         self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
-    # Commands
+    def _simple(self, op_type: str, x: str, out: str) -> None:
+        """An operator without attributes, of which there may be many."""
+        template = self.templates.get((op_type, self.role))
+        if template is None:
+            template = Template([_SIMPLE[op_type]], self.role, _UNNAMED)
+            self.templates[op_type, self.role] = template
+        template.append(self.net.ops, {X: x, OUT: out})
 
     def _marker(self, c: Command) -> None:
         if self.segments_left > 0:
@@ -201,9 +215,12 @@ class Lowering:
         self.net.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
 
     def _accept(self, c: Command) -> None:
-        matrix = self.computation.submatrices[c.target].matrix
-        if matrix in self.copied:
-            self._op("assign", {"x": self.copied[matrix]}, self.names[c.target], {})
+        name = self.copied.get(self.matrix_of[c.target])
+        if name is not None:
+            self._simple("assign", name, self.names[c.target])
+
+    def _provide(self, c: Command) -> None:
+        """Nothing: the caller reads the variable."""
 
     def _compress(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
@@ -218,26 +235,31 @@ class Lowering:
         whole = self.computation.submatrices[c.target]
         packed, limit = self.packed.pop(whole.matrix)
         name = f"{packed.removesuffix('.packed')}.restored"
-        self.net.vars.append(make_var(name, (whole.rows, whole.cols), "float32"))
+        self.variables.matrix(name, whole.rows, whole.cols)
         self._op("nnet3.decompress", {"x": packed}, name, {"range": limit})
         for number, s in enumerate(self.computation.submatrices):
             if s.matrix == whole.matrix:
-                self._declare_part(number, name)
+                self.names[number] = name
+                if (s.rows, s.cols) != (whole.rows, whole.cols):
+                    self.names[number] = part = f"{name}.s{number}"
+                    self.variables.view(part, name, s.row, s.rows, s.col, s.cols)
 
     def _set(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
         attrs = {"shape": [s.rows, s.cols], "value": float(c.alpha)}
         self._op("fill_constant", {}, self.names[c.target], attrs)
 
-    def _matrix(self, c: Command) -> None:
+    def _copy(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
-        if c.type in ("MatrixCopy", "SwapMatrix"):
-            if c.alpha == 1:
-                self._op("assign", {"x": source}, target, {})
-            else:
-                self._op("scale", {"x": source}, target, {"scale": float(c.alpha)})
-        elif c.alpha == 1:
-            self._op("add", {"x": target, "y": source}, target, {})
+        if c.alpha == 1:
+            self._simple("assign", source, target)
+        else:
+            self._op("scale", {"x": source}, target, {"scale": float(c.alpha)})
+
+    def _add(self, c: Command) -> None:
+        target, source = self.names[c.target], self.names[c.source]
+        if c.alpha == 1:
+            self._simple("add", source, target)
         else:
             attrs = {"alpha": float(c.alpha)}
             self._op("nnet3.add_scaled", {"y": target, "x": source}, target, attrs)
@@ -274,147 +296,133 @@ class Lowering:
             attrs = {"alpha": float(c.alpha), "rows": int_tensor(rows)}
             self._op("nnet3.add_rows", {"y": target, "x": self.names[c.target]}, target, attrs)
 
-    def _component(self, c: Command) -> tuple[ComponentOps, dict[str, Any], dict[str, Any]]:
-        """The component's operators, arguments for them, and the shapes of what is trained."""
-        name = self.nodes[c.node].component_name
-        key = name, c.precomputed
-        if key not in self.uses:
-            self.uses[key] = self._declare_component(c)
-        ops, common, trained = self.uses[key]
-        prefix = f"step{c.step}" if c.step >= 0 else f"update.{name}"
-        return ops, {**common, "prefix": prefix, "rows": self._rows_out(c)}, trained
-
-    def _declare_component(self, c: Command) -> _Use:
-        """As `_component`, but what each command differs in; the variables are declared."""
+    def _component(self, c: Command) -> _Component:
+        """The component of a command; at its first use its variables are declared."""
         node = self.nodes[c.node]
-        name = node.component_name
-        ops = self.ops.get(name)
-        if ops is None:
-            ops = self.ops[name] = ComponentOps(node.component, self.natural_gradient)
-        indexes = self.computation.precomputed[c.precomputed]
-        recipe = ops.recipe(indexes, self._rows_out(c))
-        if name not in self.fields:
-            self.fields.add(name)
-            names = self.arrays.setdefault(name, {})
-            for field in (*recipe.parameters, *recipe.constants):
-                names[f"{name}.{field}"] = f"{name}/{field}"
-                names[f"{name}@D.{field}"] = grad_name(f"{name}/{field}")
-            for field, array in recipe.parameters.items():
-                self._declare_array(f"{name}/{field}", array, pb.VarDesc.PARAMETER)
-            for field, array in recipe.constants.items():
-                self._declare_state(f"{name}/{field}", array)
-        common = {"parameters": name, "indexes": indexes, "rename": self.arrays[name]}
-        return ops, common, {field: a.shape for field, a in recipe.parameters.items()}
+        found = self.components.get(node.component_name)
+        if found is None:
+            ops = ComponentOps(node.component, node.component_name, self.natural_gradient)
+            use = self.computation.precomputed[c.precomputed], self._rows_out(c)
+            trained = ops.parameters(*use)
+            found = _Component(ops, {name: array.shape for name, array in trained.items()})
+            self.components[node.component_name] = found
+            for name, array in trained.items():
+                self.variables.parameter(name, array)
+            for name, array in ops.constants(*use).items():
+                self.variables.state(name, array)
+        return found
 
     def _rows_out(self, c: Command) -> int:
         """The rows of the output of a component's command."""
         written = c.target if c.type == "Propagate" else c.deriv[2]
         return self.computation.submatrices[written].rows
 
-    def _declare_array(
-        self, name: str, array: np.ndarray, kind: int, value: pb.OpDesc | None = None
-    ) -> None:
-        var = make_var(name, array.shape, array.dtype, kind, initializer=value)
-        self.net.vars.append(var)
+    def _declare_statistics(self, component: _Component, indexes: Any) -> None:
+        if not component.has_states:
+            component.has_states = True
+            for name, array in component.ops.states(indexes).items():
+                self.variables.state(name, array)
 
-    def _declare_state(self, name: str, array: np.ndarray) -> None:
-        value = make_op("constant", {}, {"out": name}, {"value": array})
-        self._declare_array(name, array, pb.VarDesc.STATE, value)
-
-    def _statistics(self, name: str, c: Command, wanted: bool) -> str | None:
-        """The prefix of a component's statistics where they are wanted; else None."""
-        if wanted and name not in self.states:
-            states = self.ops[name].states(name, self.computation.precomputed[c.precomputed])
-            fields = [state.removeprefix(f"{name}.") for state in states]
-            self.states.add(name)
-            self.arrays[name] |= {f"{name}.{field}": f"{name}/{field}" for field in fields}
-            for field, array in zip(fields, states.values(), strict=True):
-                self._declare_state(f"{name}/{field}", array)
-        return name if wanted else None
-
-    def _memory(self, name: str, c: Command) -> str:
-        """The prefix of what natural gradient keeps of a component."""
-        if name not in self.memory:
-            arrays = self.ops[name].memory(name, self.computation.precomputed[c.precomputed])
-            fields = {given: given.removeprefix(f"{name}.") for given in arrays}
-            self.memory.add(name)
-            names = {
-                given: state_name(f"{name}/{field}", "natural_gradient")
-                for given, field in fields.items()
-            }
-            self.arrays[name] |= names
-            for given, array in arrays.items():
-                self._declare_state(names[given], array)
-            if arrays and not any(var.name == FROZEN for var in self.net.vars):
-                self._declare_state(FROZEN, np.zeros(1, np.float32))
-        return name
+    def _declare_memory(self, component: _Component, indexes: Any) -> None:
+        """The variables of natural gradient, and the one that all components share."""
+        if component.has_memory:
+            return
+        component.has_memory = True
+        arrays = component.ops.memory(indexes)
+        for name, array in arrays.items():
+            self.variables.state(name, array)
+        if arrays and not self.has_frozen:
+            self.has_frozen = True
+            self.variables.state(FROZEN, np.zeros(1, np.float32))
 
     def _propagate(self, c: Command) -> None:
-        ops, common, _ = self._component(c)
-        states = self._statistics(common["parameters"], c, c.store_stats)
-        x, out = self.names[c.source], self.names[c.target]
-        made = ops.propagate(x, out, states=states, **common)
-        self.forward[c.step] = x, out, self._rows_out(c)
-        self.net.ops.extend(made)
+        component = self._component(c)
+        indexes = self.computation.precomputed[c.precomputed]
+        x, out, rows = self.names[c.source], self.names[c.target], self._rows_out(c)
+        if c.store_stats:
+            self._declare_statistics(component, indexes)
+        component.ops.propagate(
+            self.net.ops,
+            x,
+            out,
+            prefix=f"step{c.step}",
+            indexes=indexes,
+            rows=rows,
+            statistics=c.store_stats,
+        )
+        self.forward[c.step] = x, out, rows
 
     def _backprop(self, c: Command) -> None:
-        ops, common, trained = self._component(c)
-        name = common["parameters"]
+        component = self._component(c)
+        indexes = self.computation.precomputed[c.precomputed]
         updates = c.type == "Backprop" and self.computation.need_model_derivative
-        wanted = updates and bool(trained)
+        trained = updates and bool(component.trained)
         in_deriv = self.names[c.deriv[3]] or None
-        states = self._statistics(name, c, c.store_stats)
-        if not wanted and in_deriv is None and states is None:
+        if c.store_stats:
+            self._declare_statistics(component, indexes)
+        if not (trained or in_deriv or c.store_stats):
             return
-        x, out = self._values(c, ops, common)
-        made = ops.backprop(
+        prefix, x, out = self._values(c, component.ops, indexes)
+        if trained and self.natural_gradient:
+            self._declare_memory(component, indexes)
+        component.ops.backprop(
+            self.net.ops,
             x,
             out,
             self.names[c.deriv[2]],
             in_deriv,
-            param_derivs=f"{name}@D" if wanted else None,
-            accumulate=wanted and name in self.started,
-            states=states,
-            memory=self._memory(name, c) if wanted and self.natural_gradient else None,
-            **common,
+            prefix=prefix,
+            trained=trained,
+            indexes=indexes,
+            rows=self._rows_out(c),
+            accumulate=trained and component.has_gradient,
+            statistics=c.store_stats,
+            natural=trained and self.natural_gradient,
         )
-        if wanted and name not in self.started:
-            self.started.add(name)
-            for field, shape in trained.items():
-                gradient = grad_name(f"{name}/{field}")
-                self.net.vars.append(make_var(gradient, shape, "float32", pb.VarDesc.OUTPUT))
-        self.net.ops.extend(made)
+        if trained and not component.has_gradient:
+            component.has_gradient = True
+            for name, shape in component.trained.items():
+                self.net.vars.append(make_var(grad_name(name), shape, "float32", OUTPUT))
 
-    def _values(self, c: Command, ops: ComponentOps, common: dict[str, Any]) -> tuple[str, str]:
-        """The variables of the values that a backprop reads; some only for their shape.
+    def _values(self, c: Command, ops: ComponentOps, indexes: Any) -> tuple[str, str, str]:
+        """The variables of the values that a backprop reads, some only for their shape, and the
+        prefix of temporaries.
 
         One that looks back at the rows of several steps, or at some of the rows of its step, does
         not find what the forward operators have left for it: they run once more.
         """
         value_in, value_out, out_deriv, in_deriv = (self.names[s] for s in c.deriv)
+        prefix = f"step{c.step}" if c.step >= 0 else f"update.{self.nodes[c.node].component_name}"
         x, out, rows = self.forward.get(c.step, ("", "", -1))
         if rows != self._rows_out(c):
-            x, out = in_deriv or out_deriv, out_deriv
-            if ops.keeps_temporaries(common["indexes"], common["rows"]):
-                common["prefix"] = f"again{len(self.net.ops)}"
-                out = f"{common['prefix']}.out"
+            x, out, rows = in_deriv or out_deriv, out_deriv, self._rows_out(c)
+            if ops.keeps_temporaries(indexes, rows):
+                first = len(self.net.ops)
+                prefix = f"again{first}"
+                out = f"{prefix}.out"
                 s = self.computation.submatrices[c.deriv[2]]
-                self.net.vars.append(make_var(out, (s.rows, s.cols), "float32"))
-                made = ops.propagate(value_in, out, **common)
-                for op in made:
+                self.variables.matrix(out, s.rows, s.cols)
+                ops.propagate(
+                    self.net.ops, value_in, out, prefix=prefix, indexes=indexes, rows=rows
+                )
+                for op in self.net.ops[first:]:
                     op.role = self.role
-                self.net.ops.extend(made)
-        return value_in or x, value_out or out
+        return prefix, value_in or x, value_out or out
 
 
+_SIMPLE = {
+    "assign": Step("assign", {"x": (X,)}, {"out": (OUT,)}, {}),
+    "add": Step("add", {"x": (OUT,), "y": (X,)}, {"out": (OUT,)}, {}),
+}
+_UNNAMED = dict.fromkeys((X, OUT))
 _METHODS = {
     "NoOperationMarker": "_marker",
     "NoOperationLabel": "_mark",
     "GotoLabel": "_mark",
-    "SwapMatrix": "_matrix",
+    "SwapMatrix": "_copy",
     "SetConst": "_set",
-    "MatrixCopy": "_matrix",
-    "MatrixAdd": "_matrix",
+    "MatrixCopy": "_copy",
+    "MatrixAdd": "_add",
     "AddRows": "_rows",
     "CopyRows": "_rows",
     "CopyRowsMulti": "_rows_multi",
@@ -423,6 +431,7 @@ _METHODS = {
     "AddToRowsMulti": "_to_rows_multi",
     "CopyToRowsMulti": "_to_rows_multi",  # each row is copied to zeros
     "AcceptInput": "_accept",
+    "ProvideOutput": "_provide",
     "CompressMatrix": "_compress",
     "DecompressMatrix": "_decompress",
     "Propagate": "_propagate",

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..framework.desc import make_var
 from ..framework.errors import OpscopeError
 from ..proto import net_pb2 as pb
 from .computation import Command, Computation, SubMatrix, numbered_sources
@@ -41,20 +40,17 @@ class _Piece(NamedTuple):
 
 
 class _ForwardLowering(Lowering):
-    def _declare(self) -> None:
-        self.over = False  # the backward part has begun
+    def _lower(self) -> None:
         self.cuts: dict[tuple[str, int, int], str] = {}
         self.width: dict[str, int] = {}
         self.pieces = [[_Piece(0, m.cols, "", 0)] for m in self.computation.matrices]
-        self.given = self._io_names()
-
-    def _lower(self, command: Command) -> None:
-        if command.type == "NoOperationMarker":
-            self.over = True
-        if self.over or command.type in ("AllocMatrix", "DeallocMatrix"):
-            return
-        if command.type in _METHODS:
-            getattr(self, _METHODS[command.type])(command)
+        self.given = self._io_of_matrices()
+        methods = {command_type: getattr(self, name) for command_type, name in _METHODS.items()}
+        for command in self.computation.commands:
+            if command.type == "NoOperationMarker":
+                break
+            if command.type in methods:
+                methods[command.type](command)
 
     # Columns
 
@@ -137,12 +133,12 @@ class _ForwardLowering(Lowering):
         name, kind = self.given[target.matrix]
         self.width[name] = target.cols
         self._put(target, name)
-        self.net.vars.append(make_var(name, (target.rows, target.cols), "float32", kind))
+        self.variables.matrix(name, target.rows, target.cols, kind)
 
     def _provide(self, c: Command) -> None:
         source = self.computation.submatrices[c.target]
         name, kind = self.given[source.matrix]
-        self.net.vars.append(make_var(name, (source.rows, source.cols), "float32", kind))
+        self.variables.matrix(name, source.rows, source.cols, kind)
         self._op("assign", {"x": self._get(source)}, name, {})
 
     def _matrix(self, c: Command) -> None:
@@ -184,11 +180,13 @@ class _ForwardLowering(Lowering):
         self._put(target, value)
 
     def _propagate(self, c: Command) -> None:
-        ops, common, _ = self._component(c)
+        ops = self._component(c).ops
         source = self._get(self.computation.submatrices[c.source]) if c.source else ""
         target = self.computation.submatrices[c.target]
         out = self._name(target.cols)
-        self.net.ops.extend(ops.propagate(source, out, **common))
+        indexes = self.computation.precomputed[c.precomputed]
+        options = {"prefix": f"step{c.step}", "indexes": indexes, "rows": target.rows}
+        ops.propagate(self.net.ops, source, out, **options)
         self._put(target, out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ def _rule(s: ShapeArgs) -> None:
     s.rank("output", 2)
     s.set("deriv", (shape, dtype))
     s.set("totals", ((3,), np.dtype(np.float64)))
+    if s.has("posteriors"):
+        s.same_shape("outputs and posteriors", shape, s["posteriors"])
     if s.has("xent_deriv"):
         s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
         s.set("xent_totals", ((2,), np.dtype(np.float64)))
@@ -45,6 +48,7 @@ chain = operator(
         Slot("graph_initial", "[H] float64"),
         Slot("deriv_weights", "[N]: factor of each row's derivative", optional=True),
         Slot("xent_output", "[N, D]: log-probabilities", optional=True),
+        Slot("posteriors", "[N, D]: of another network, not to be forgotten", optional=True),
     ],
     outputs=[
         Slot("deriv", "[N, D]"),
@@ -59,6 +63,8 @@ chain = operator(
         ),
         AttrSpec("leaky_hmm_coefficient", "float", "above 0, below 1", default=1e-5, minimum=0),
         AttrSpec("xent_regularize", "float", "scale of xent_deriv", default=0.0, minimum=0),
+        AttrSpec("lwf_scale", "float", "of the posteriors", default=0.0),
+        AttrSpec("lwf_den_scale", "float", "of these and of the graph's part", default=0.0),
     ],
     source="Kaldi: chain/chain-training.cc, nnet3/nnet-chain-training.cc",
     shape=_rule,
@@ -71,12 +77,7 @@ chain = operator(
 def _(k: Any) -> Callable[[], Any]:
     xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
     attrs, state = k.attrs, k.state
-    options = ChainOptions(
-        attrs["l2_regularize"],
-        attrs["out_of_range_regularize"],
-        attrs["leaky_hmm_coefficient"],
-        attrs["xent_regularize"],
-    )
+    options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})
     xent = k.get("xent_output")
     row_weights = k.get("deriv_weights")
     rows, pdfs = output.shape
@@ -95,6 +96,7 @@ def _(k: Any) -> Callable[[], Any]:
             *(options, held["graph"], supervision, output),
             xent=xent is not None,
             penalize=penalize,
+            posteriors=k.get("posteriors"),
             xp=xp,
         )
         deriv[...] = found.deriv

@@ -1,22 +1,19 @@
 """Operators of components for a compiler: recipes with the names of a net's variables.
 
-ops = ComponentOps(component)
-forward = ops.propagate("m1", "m2", prefix="c7", parameters="tdnn1")
-backward = ops.backprop("m1", "m2", "m2_deriv", "m1_deriv", prefix="c7", parameters="tdnn1",
-                        param_derivs="tdnn1.deriv")
+ops = ComponentOps(component, "tdnn1")
+ops.propagate(net.ops, "m1", "m2", prefix="step7")
+ops.backprop(net.ops, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ...framework.desc import BACKWARD, FORWARD, make_op
-from ...framework.names import EMPTY
+from ...framework.desc import BACKWARD, FORWARD
+from ...framework.names import EMPTY, grad_name, state_name
 from ...framework.registry import lookup
-from ...proto import net_pb2 as pb
 from .lowering import (
     FROZEN,
     IN_DERIV,
@@ -33,10 +30,33 @@ from .lowering import (
     deriv_of,
     lower,
 )
+from .template import Template
 
 _SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
 """Components without an input: they alone must be told how many rows they make."""
-_GIVEN = frozenset({X, OUT, OUT_DERIV, IN_DERIV})
+
+
+class _Names(dict[str, str | None]):
+    """By symbol the variable that all uses of a component share; None where each has its own."""
+
+    def __init__(self, component: str) -> None:
+        super().__init__({EMPTY: EMPTY, FROZEN: FROZEN})
+        self._component = component
+
+    def __missing__(self, symbol: str) -> str | None:
+        kind, slash, field = symbol.partition("/")
+        name = f"{self._component}/{field}"
+        found = None
+        if kind + slash == STATE:
+            found = name
+        elif kind + slash == MEMORY:
+            found = state_name(name, "natural_gradient")
+        elif kind + slash == PARAMETER and field.endswith("@D"):
+            found = grad_name(name.removesuffix("@D"))
+        elif kind + slash == PARAMETER and "@" not in field:
+            found = name
+        self[symbol] = found
+        return found
 
 
 def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
@@ -69,178 +89,113 @@ def _adding(steps: list[Step], write: str) -> list[Step]:
     return [*moved, Step("add", {"x": (write,), "y": (part,)}, {"out": (write,)}, {})]
 
 
-class _Template:
-    """Operators for many uses; each names x, out, their derivatives and the temporaries.
-
-    Args:
-        steps: what they are made of.
-        role: of the operators.
-        prefixes: for the names of all other variables, by kind.
-        rename: names in place of those that the prefixes give.
-    """
-
-    def __init__(
-        self, steps: list[Step], role: int, prefixes: Mapping[str, str], rename: Mapping[str, str]
-    ) -> None:
-        self._role = role
-        self._ops = [(s.type, [*s.inputs.items()], [*s.outputs.items()], _attrs(s)) for s in steps]
-        self._fixed = {EMPTY: EMPTY, FROZEN: FROZEN}
-        self._temporaries: dict[str, str] = {}
-        symbols = {name for step in steps for name in step.variables()}
-        for symbol in symbols - self._fixed.keys() - _GIVEN:
-            kind, bare = _kind(symbol)
-            if kind == "temporary":
-                self._temporaries[symbol] = bare
-            else:
-                name = prefixes[kind] + bare
-                self._fixed[symbol] = rename.get(name, name)
-
-    def use(self, given: dict[str, str], prefix: str) -> list[pb.OpDesc]:
-        """The operators with names for what is `given`, and a prefix for the temporaries."""
-        names = {**self._fixed, **given}
-        for symbol, bare in self._temporaries.items():
-            names[symbol] = f"{prefix}/{bare}"
-        result = []
-        for op_type, inputs, outputs, attrs in self._ops:
-            op = pb.OpDesc(
-                type=op_type,
-                role=self._role,
-                inputs=[{"name": s, "vars": [names[v] for v in given]} for s, given in inputs],
-                outputs=[{"name": s, "vars": [names[v] for v in given]} for s, given in outputs],
-            )
-            if attrs is not None:
-                op.MergeFrom(attrs)
-            result.append(op)
-        return result
-
-
-def _attrs(step: Step) -> pb.OpDesc | None:
-    """An operator that has nothing but the attributes of a step; None where there are none."""
-    return make_op("", {}, {}, step.attrs) if step.attrs else None
-
-
-def _kind(symbol: str) -> tuple[str, str]:
-    """What prefix an inner variable gets, and the rest of its name."""
-    if symbol.startswith(STATE):
-        return "state", symbol.removeprefix(STATE)
-    if symbol.startswith(MEMORY):
-        return "memory", symbol.removeprefix(MEMORY)
-    bare = symbol.removeprefix(PARAMETER)
-    if bare != symbol and bare.endswith("@D"):
-        return "deriv", bare.removesuffix("@D")
-    if bare != symbol and "@" not in bare:
-        return "parameter", bare
-    return "temporary", symbol.removeprefix(TEMPORARY)
-
-
 class ComponentOps:
     """Forward and backward operators of one component, as often as a compiler asks for them.
 
     Recipes are kept: later calls with the same `indexes` only name variables anew. The component's
-    settings (test mode, dropout proportion) are read when a recipe is first made. Without
-    `natural_gradient` nothing is made for it, and all gradients are plain.
+    settings (test mode, dropout proportion) are read when a recipe is first made.
+
+    Parameters, constants and statistics are variables `NAME/FIELD`, gradients of parameters
+    `NAME/FIELD@GRAD`, what natural gradient keeps `NAME/FIELD@NATURAL_GRADIENT`.
+
+    Args:
+        name: the component's, for its variables.
+        natural_gradient: without, nothing is made for it, and all gradients are plain.
     """
 
-    def __init__(self, component: Any, natural_gradient: bool = True) -> None:
+    def __init__(self, component: Any, name: str, natural_gradient: bool = True) -> None:
         self.component = component
         self._natural_gradient = natural_gradient
+        self._names = _Names(name)
+        self._needs_rows = component.type in _SOURCES
         self._recipes: dict[tuple[int, int], Recipe] = {}
-        self._templates: dict[tuple[Any, ...], _Template] = {}
+        self._templates: dict[tuple[Any, ...], Template] = {}
 
     def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
         """The forward recipe for one set of precomputed indexes."""
-        key = self._key(indexes, rows)
-        if key not in self._recipes:
-            self._recipes[key] = lower(self.component, indexes, rows, self._natural_gradient)
-        return self._recipes[key]
-
-    def _key(self, indexes: Any, rows: int) -> tuple[int, int]:
-        """What tells recipes apart; each keeps its indexes alive."""
-        return id(indexes), rows if self.component.type in _SOURCES else -1
+        # The key holds as long as the recipe, which keeps its indexes alive.
+        key = id(indexes), rows if self._needs_rows else -1
+        recipe = self._recipes.get(key)
+        if recipe is None:
+            recipe = lower(self.component, indexes, rows, self._natural_gradient)
+            self._recipes[key] = recipe
+        return recipe
 
     def propagate(
         self,
+        ops: Any,
         x: str,
         out: str,
         *,
         prefix: str,
-        parameters: str,
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
-        states: str | None = None,
-        rename: Mapping[str, str] | None = None,
-    ) -> list[pb.OpDesc]:
-        """Operators that compute `out` from `x` (the same name: in place).
+        statistics: bool = False,
+    ) -> None:
+        """Append operators that compute `out` from `x` (the same name: in place).
 
         Args:
+            ops: the operators of a NetDesc.
             prefix: of the names of temporaries; those that the backward operators read again are
                 found there, so give `backprop` the same.
-            parameters: prefix of the parameters' variables: `PREFIX.linear_params`.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to what `out` holds.
-            states: prefix of the variables of the component's statistics, which are then added to;
-                see `states`.
-            rename: names in place of those with the prefixes `parameters` and `states`; always the
-                same for the same prefixes.
+            statistics: add to the component's statistics; see `states`.
         """
-        key = ("forward", *self._key(indexes, rows), x == out, add, parameters, states)
-        if key not in self._templates:
+        same = x == out
+        key = FORWARD, id(indexes), rows if self._needs_rows else -1, same, add, statistics
+        template = self._templates.get(key)
+        if template is None:
             recipe = self.recipe(indexes, rows)
             steps = recipe.steps
-            if states is not None:
+            if statistics:
                 steps = steps + recipe.stats
-            if x == out:
+            if same:
                 steps = _apart(steps, X, OUT)
             if add:
                 steps = _adding(steps, OUT)
-            prefixes = {"parameter": f"{parameters}.", "state": f"{states}."}
-            self._templates[key] = _Template(steps, FORWARD, prefixes, rename or {})
-        return self._templates[key].use({X: x, OUT: out}, prefix)
+            template = self._templates[key] = Template(steps, FORWARD, self._names)
+        template.append(ops, {X: x, OUT: out}, prefix)
 
     def backprop(
         self,
+        ops: Any,
         x: str,
         out: str,
         out_deriv: str,
         in_deriv: str | None,
         *,
         prefix: str,
-        parameters: str,
-        param_derivs: str | None = None,
+        trained: bool = False,
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
         accumulate: bool = False,
-        states: str | None = None,
-        memory: str | None = None,
-        rename: Mapping[str, str] | None = None,
-    ) -> list[pb.OpDesc]:
-        """Operators that compute `in_deriv` and the gradient of the parameters.
+        statistics: bool = False,
+        natural: bool = False,
+    ) -> None:
+        """Append operators that compute `in_deriv` and the gradient of the parameters.
 
         Args:
             in_deriv: None where nobody needs it; may be `out_deriv` itself.
-            param_derivs: prefix of the gradients' variables, or None.
+            trained: make the gradients of the parameters.
             add: add to what `in_deriv` holds.
             accumulate: add to what the gradients of the parameters hold.
-            states: prefix of the variables of the component's statistics, as in training: they are
-                added to, and self-repair changes `in_deriv`.
-            memory: prefix of the variables of natural gradient, which then makes the gradients of
-                components that have it; see `memory`. Without it all are plain gradients.
-            rename: as for `propagate`.
+            statistics: add to the component's statistics, as in training, and change `in_deriv` by
+                self-repair.
+            natural: natural gradient makes the gradients of components that have it; see `memory`.
+                Without, all are plain gradients.
         """
-        given = in_deriv is not None
-        wanted = param_derivs is not None
-        same = in_deriv == out_deriv
-        base = self._key(indexes, rows)
-        stats, natural = states is not None, memory is not None
-        prefixed = parameters, param_derivs, states, memory
-        key = ("backward", *base, given, same, add, accumulate, *prefixed)
-        if key not in self._templates:
+        given, same = in_deriv is not None, in_deriv == out_deriv
+        how = given, same, trained, add, accumulate, statistics, natural
+        key = BACKWARD, id(indexes), rows if self._needs_rows else -1, *how
+        template = self._templates.get(key)
+        if template is None:
             recipe = self.recipe(indexes, rows)
-            derivs = list(recipe.parameters) if wanted else []
-            steps = backward_steps(recipe, derivs, given, stats, natural)
+            derivs = list(recipe.parameters) if trained else []
+            steps = backward_steps(recipe, derivs, given, statistics, natural)
             if same:
                 steps = _apart(steps, OUT_DERIV, IN_DERIV)
             if add and given:
@@ -248,28 +203,32 @@ class ComponentOps:
             if accumulate:
                 for name in derivs:
                     steps = _adding(steps, deriv_of(PARAMETER + name))
-            prefixes = {
-                "parameter": f"{parameters}.",
-                "deriv": f"{param_derivs}.",
-                "state": f"{states}.",
-                "memory": f"{memory}.",
-            }
-            self._templates[key] = _Template(steps, BACKWARD, prefixes, rename or {})
+            template = self._templates[key] = Template(steps, BACKWARD, self._names)
         names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
-        return self._templates[key].use(names, prefix)
+        template.append(ops, names, prefix)
 
-    def states(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+    def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables that may be trained, with their values."""
+        return self._variables(PARAMETER, self.recipe(indexes, rows).parameters)
+
+    def constants(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Other variables that the operators read besides `x`, with their values."""
+        return self._variables(PARAMETER, self.recipe(indexes, rows).constants)
+
+    def states(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables of the component's statistics with their values so far, float64."""
-        states = self.recipe(indexes, rows).states
-        return {f"{prefix}.{name}": array for name, array in states.items()}
+        return self._variables(STATE, self.recipe(indexes, rows).states)
 
-    def memory(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+    def memory(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables that natural gradient keeps from batch to batch, with their first values."""
         recipe = self.recipe(indexes, rows)
         found = dict(recipe.memory)
         for part, _ in recipe.parts:
             found |= part.memory
-        return {f"{prefix}.{name}": array for name, array in found.items()}
+        return self._variables(MEMORY, found)
+
+    def _variables(self, kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {self._names[kind + field] or "": array for field, array in arrays.items()}
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""
@@ -283,12 +242,6 @@ class ComponentOps:
         kept = recipe.temps()
         steps = backward_steps(recipe, recipe.parameters, True)
         return any(step.reads(name) for step in steps for name in kept)
-
-    def arrays(self, prefix: str, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
-        """Values of the variables that the operators read besides `x`: parameters and constants."""
-        recipe = self.recipe(indexes, rows)
-        both = recipe.parameters | recipe.constants
-        return {f"{prefix}.{name}": array for name, array in both.items()}
 
 
 def part_of(component: Any, path: str) -> tuple[Any, str]:

@@ -7,8 +7,10 @@ beside the repository) and skips where that is missing.
 import numpy as np
 import pytest
 
+from component_runs import arrays, backprop, propagate
 from kaldi_data import FOLDER, difference, need, read_archive
 from opscope.framework.desc import make_var
+from opscope.framework.names import grad_name
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
 from opscope.nnet3.components import Component, Properties
@@ -23,21 +25,19 @@ TOLERANCE = 1e-4
 
 def run_component(component, x, out_deriv):
     """Output, input derivative and parameter gradient of a simple component."""
-    ops = ComponentOps(component)
-    net = pb.NetDesc(name="component")
-    common = {"prefix": "c", "parameters": "p"}
-    net.ops.extend(ops.propagate("x", "y", **common))
-    trained = ops.recipe().parameters
-    derivs = "d" if trained else None
-    net.ops.extend(ops.backprop("x", "y", "y_deriv", "x_deriv", param_derivs=derivs, **common))
-    arrays = ops.arrays("p") | {"x": x, "y_deriv": out_deriv}
-    for name, array in arrays.items():
+    ops = ComponentOps(component, "p")
+    trained = ops.parameters()
+    made = propagate(ops, "x", "y")
+    made += backprop(ops, "x", "y", "y_deriv", "x_deriv", trained=bool(trained))
+    net = pb.NetDesc(name="component", ops=made)
+    feeds = arrays(ops) | {"x": x, "y_deriv": out_deriv}
+    for name, array in feeds.items():
         net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
-    results = ["y", "x_deriv", *(f"d.{name}" for name in trained)]
+    results = ["y", "x_deriv", *map(grad_name, trained)]
     for name in results:
         net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
     scope = Scope()
-    scope.feed(arrays)
+    scope.feed(feeds)
     PlainNet(net).run(scope)
     values = [scope.numpy(name) for name in results]
     return values[0], values[1], np.concatenate([v.ravel() for v in values[2:]] or [[]])
@@ -108,6 +108,6 @@ def errors_with_gaps(component, io):
 def test_backprop_reads_no_more_than_in_kaldi(name):
     """A compiler lets go of what Kaldi's properties say is not needed."""
     component = Component.read_new(Reader(need("components", name) / "component.bin"))
-    reads_input, reads_output = ComponentOps(component).backprop_reads()
+    reads_input, reads_output = ComponentOps(component, name).backprop_reads()
     assert not reads_input or component.properties & Properties.BACKPROP_NEEDS_INPUT
     assert not reads_output or component.properties & Properties.BACKPROP_NEEDS_OUTPUT

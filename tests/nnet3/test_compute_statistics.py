@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from component_runs import arrays, backprop, propagate
 from op_test import Case, OpTest
 from opscope.framework.context import OpContext
 from opscope.framework.desc import make_var
@@ -234,20 +235,25 @@ BATCH_NORM = (
     " <Count> 0 <StatsMean> [ 0 0 ] <StatsVar> [ 0 0 ] </BatchNormComponent>"
 )
 X = np.array([[0.5, -1.0], [2.0, 0.0], [1.0, 4.0]], np.float32)
-NAMES = {"prefix": "c", "parameters": "p", "states": "s"}
+
+
+def both_ways(ops, x, y, *derivs):
+    """Forward and backward operators of a component that stores statistics."""
+    forward = propagate(ops, x, y, statistics=True)
+    return forward + backprop(ops, x, y, *derivs, statistics=True)
 
 
 def hand_back(c, values):
     for name, value in values.items():
-        if name.startswith("s."):
-            set_statistic(c, name.removeprefix("s."), value)
+        if name.startswith("p/"):
+            set_statistic(c, name.removeprefix("p/"), value)
 
 
 def test_statistics_of_a_nonlinearity():
     c = component(SIGMOID)
-    ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
-    values = run(made, ops.states("s") | {"x": X, "g": 2 * X})
+    ops = ComponentOps(c, "p")
+    made = both_ways(ops, "x", "y", "g", "dx")
+    values = run(made, ops.states() | {"x": X, "g": 2 * X})
     y = values["y"]
     hand_back(c, values)
     assert c.count == 3.0 and isinstance(c.count, float) and c.oderiv_count == 3.0
@@ -257,42 +263,41 @@ def test_statistics_of_a_nonlinearity():
 
 
 def test_output_derivatives_are_counted_before_they_are_overwritten():
-    ops = ComponentOps(component(SIGMOID))
-    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "g", **NAMES)
-    values = run(made, ops.states("s") | {"x": X, "g": 2 * X})
-    np.testing.assert_allclose(values["s.oderiv_sumsq"], (4 * X**2).sum(axis=0), rtol=1e-6)
+    ops = ComponentOps(component(SIGMOID), "p")
+    made = both_ways(ops, "x", "y", "g", "g")
+    values = run(made, ops.states() | {"x": X, "g": 2 * X})
+    np.testing.assert_allclose(values["p/oderiv_sumsq"], (4 * X**2).sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(values["g"], 2 * X * values["y"] * (1 - values["y"]), rtol=1e-5)
 
 
 def test_statistics_add_up():
-    ops = ComponentOps(component(SIGMOID))
-    made = ops.propagate("x", "y", **NAMES)
-    once = run(made, ops.states("s") | {"x": X})
-    twice = run(made + made, ops.states("s") | {"x": X})
-    np.testing.assert_allclose(twice["s.value_sum"], 2 * once["s.value_sum"])
-    assert twice["s.count"] == 6
+    ops = ComponentOps(component(SIGMOID), "p")
+    made = propagate(ops, "x", "y", statistics=True)
+    once = run(made, ops.states() | {"x": X})
+    twice = run(made + made, ops.states() | {"x": X})
+    np.testing.assert_allclose(twice["p/value_sum"], 2 * once["p/value_sum"])
+    assert twice["p/count"] == 6
 
 
 def test_self_repair_comes_with_its_scale():
-    ops = ComponentOps(component(SIGMOID.replace("</", "<SelfRepairScale> 0.0001 </")))
-    types = [op.type for op in ops.backprop("x", "y", "g", "dx", **NAMES)]
+    ops = ComponentOps(component(SIGMOID.replace("</", "<SelfRepairScale> 0.0001 </")), "p")
+    types = [op.type for op in backprop(ops, "x", "y", "g", "dx", statistics=True)]
     assert types == ["nnet3.column_sums", "sigmoid_grad", "nnet3.self_repair"]
-    types = [op.type for op in ops.backprop("x", "y", "g", None, **NAMES)]
+    types = [op.type for op in backprop(ops, "x", "y", "g", None, statistics=True)]
     assert types == ["nnet3.column_sums"], "there is no gradient to change"
-    plain = NAMES | {"states": None}
-    assert [op.type for op in ops.backprop("x", "y", "g", "dx", **plain)] == ["sigmoid_grad"]
+    assert [op.type for op in backprop(ops, "x", "y", "g", "dx")] == ["sigmoid_grad"]
 
 
 def test_batch_norm_statistics_serve_its_test_mode():
     c = component(BATCH_NORM)
-    ops = ComponentOps(c)
-    values = run(ops.propagate("x", "y", **NAMES), ops.states("s") | {"x": X})
+    ops = ComponentOps(c, "p")
+    values = run(propagate(ops, "x", "y", statistics=True), ops.states() | {"x": X})
     hand_back(c, values)
     np.testing.assert_allclose(c.stats_sum, X.sum(axis=0), rtol=1e-6)
     np.testing.assert_allclose(c.stats_sumsq, (X**2).sum(axis=0), rtol=1e-6)
     c.test_mode = True
-    ops = ComponentOps(c)
-    tested = run(ops.propagate("x", "y", **NAMES), ops.arrays("p") | {"x": X})
+    ops = ComponentOps(c, "p")
+    tested = run(propagate(ops, "x", "y"), arrays(ops) | {"x": X})
     np.testing.assert_allclose(tested["y"], values["y"], rtol=1e-5)
 
 
@@ -305,11 +310,11 @@ def composite(*parts):
 
 def test_statistics_within_a_composite():
     c = composite(SIGMOID, BATCH_NORM)
-    ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES)
+    ops = ComponentOps(c, "p")
+    made = propagate(ops, "x", "y", statistics=True)
     assert not any("statistics" in op.type for op in made), "Kaldi's composites store them later"
-    made += ops.backprop("x", "y", "g", "dx", **NAMES)
-    values = run(made, ops.states("s") | {"x": X, "g": X})
+    made += backprop(ops, "x", "y", "g", "dx", statistics=True)
+    values = run(made, ops.states() | {"x": X, "g": X})
     hand_back(c, values)
     y = 1 / (1 + np.exp(-X))
     np.testing.assert_allclose(c.components[0].value_sum, y.sum(axis=0), rtol=1e-6)
@@ -321,15 +326,15 @@ def test_self_repair_within_a_composite():
     """The second sigmoid is repaired before its gradient goes on to the first."""
     stuck = SIGMOID.replace("[ ]", "[ 0 0 ]").replace("<Count> 0", "<Count> 90")
     c = composite(SIGMOID, stuck.replace("</", "<SelfRepairScale> 0.5 </"))
-    ops = ComponentOps(c)
-    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
-    feeds = ops.states("s") | {"x": X, "g": np.zeros_like(X)}
+    ops = ComponentOps(c, "p")
+    made = both_ways(ops, "x", "y", "g", "dx")
+    feeds = ops.states() | {"x": X, "g": np.zeros_like(X)}
     y = 1 / (1 + np.exp(-X))
     z = 1 / (1 + np.exp(-y))
     repaired = 0
     for seed in range(12):
         values = run(made, feeds, seed)
-        repaired += values["s.1.num_dims_self_repaired"][0] == 2
+        repaired += values["p/1.num_dims_self_repaired"][0] == 2
         wanted = (1 - 2 * z) * y * (1 - y) if values["dx"].any() else np.zeros_like(X)
         np.testing.assert_allclose(values["dx"], wanted, rtol=1e-4)
     assert 0 < repaired < 12
@@ -341,17 +346,17 @@ def test_self_repair_of_a_gru(name):
     c = new_component(f"{name}NonlinearityComponent")
     c.init_from_config(ConfigLine("cell-dim=2 self-repair-scale=0.25"), np.random.default_rng(1))
     c.count, c.value_sum, c.deriv_sum = 50.0, np.zeros(2), np.array([0.0, 50.0])
-    ops = ComponentOps(c)
+    ops = ComponentOps(c, "p")
     x = np.random.default_rng(0).normal(size=(3, 2 * parts)).astype(np.float32)
-    made = ops.propagate("x", "y", **NAMES) + ops.backprop("x", "y", "g", "dx", **NAMES)
-    feeds = ops.states("s") | ops.arrays("p") | {"x": x, "g": np.zeros((3, 4), np.float32)}
+    made = both_ways(ops, "x", "y", "g", "dx")
+    feeds = ops.states() | arrays(ops) | {"x": x, "g": np.zeros((3, 4), np.float32)}
     column = slice(2 * parts - 4, 2 * parts - 2)
     repaired = 0
     for seed in range(12):
         values = run(made, feeds, seed)
-        assert values["s.count"] == 53 and not values["p.self_repair"].any()
+        assert values["p/count"] == 53 and not values["p/self_repair"].any()
         pushed = values["dx"][:, column]
-        repaired += values["s.self_repair_total"][0] == 1
+        repaired += values["p/self_repair_total"][0] == 1
         wanted = -2 * c.self_repair_scale * values["y"][:, :2] * [1, 0]
         np.testing.assert_allclose(pushed, wanted if pushed.any() else 0 * wanted, rtol=1e-5)
     assert 0 < repaired < 12
