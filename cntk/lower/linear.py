@@ -21,15 +21,19 @@ def _(e: Emitter, node: Node) -> str:
         shape = (1, shape[0]) if len(shape) == 1 else shape[::-1]
     kept = node.attributes["outputRank"]
     width, depth = math.prod(shape[:kept]), math.prod(shape[kept:])
-    matrix = e.shaped(left, (width, depth) if transposed else (depth, width))
     rest = size(right) // depth
-    attrs = {"transpose_y": transposed}
     rows = e.sparse(right)
-    if rows is not None and rest == 1 and left.axis is None:
+    if rows is not None and left.axis is None:
         if transposed:
-            matrix = e.op("transpose", {"x": matrix}, {"perm": (1, 0)})
-        out = e.op("cntk.sparse_times", {**rows.slots, "w": matrix})
-        return e.unflat(out, node)
+            matrix = e.shaped(left, (width, depth))
+        else:  # the table itself where it can be: then its gradient holds some rows
+            fits = len(left.shape) > 1 and left.shape[-1] == depth
+            matrix = e.value(left) if fits else e.shaped(left, (depth, width))
+        reads = {**rows.slots, "w": matrix}
+        attrs = {"transpose": transposed, "parts": rest}
+        return e.unflat(e.op("cntk.sparse_times", reads, attrs), node)
+    matrix, attrs = (depth, width), {"transpose_y": transposed}
+    matrix = e.shaped(left, matrix[::-1] if transposed else matrix)
     if left.axis is not None:
         x = e.shaped(right, (rest, depth))
         out = e.op("matmul", {"x": x, "y": matrix}, attrs)
@@ -83,8 +87,9 @@ def _(e: Emitter, node: Node) -> str:
     number = size(words) // count
     matrix = e.shaped(table, (count, width))
     rows = e.sparse(words)
-    if rows is not None and number == 1:
-        return e.op("cntk.sparse_times", {**rows.slots, "w": matrix})
+    if rows is not None:
+        out = e.op("cntk.sparse_times", {**rows.slots, "w": matrix}, {"parts": number})
+        return e.unflat(out, node)
     if number == 1:
         return e.op("matmul", {"x": e.flat(words), "y": matrix})
     out = e.op("matmul", {"x": e.shaped(words, (number, count)), "y": matrix})

@@ -459,8 +459,8 @@ def _(k: Any) -> Call:
 
 weight_noise = operator(
     "cntk.weight_noise",
-    doc="Normally distributed noise on a parameter.",
-    inputs=[Slot("param", "any shape"), _CONTROL],
+    doc="Normally distributed noise on a parameter, or with `rows` on the rows named there.",
+    inputs=[Slot("param", "any shape"), _CONTROL, _ROWS],
     outputs=[Slot("param_out", "shape of param", inplace="param")],
     attrs=[AttrSpec("deviation", "float", "standard deviation", minimum=0)],
     source=SOURCE,
@@ -473,7 +473,10 @@ weight_noise = operator(
 @weight_noise.kernel
 def _(k: Any) -> Call:
     xp, param, out, state, dtype = k.xp, k["param"], k["param_out"], k.state, k["param"].dtype
-    deviation, noise = k.attrs["deviation"], k.scratch(param.shape, param.dtype)
+    deviation = k.attrs["deviation"]
+    if "rows" in k.op.inputs:
+        return in_order(copying(xp, param, out), partial(_noise_on_rows, k, out, deviation))
+    noise = k.scratch(param.shape, dtype)
 
     def run() -> None:
         state.generator.standard_normal(out=noise, dtype=dtype)
@@ -481,3 +484,10 @@ def _(k: Any) -> Call:
         xp.add(param, noise, out)
 
     return run
+
+
+def _noise_on_rows(k: Any, param: Any, deviation: float) -> None:
+    rows = k.xp.unique(k["rows"])
+    rows = rows[rows >= 0]
+    shape = (len(rows), *param.shape[1:])
+    param[rows] += deviation * k.state.generator.standard_normal(shape, param.dtype)

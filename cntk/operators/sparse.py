@@ -13,9 +13,10 @@ import numpy as np
 
 from ...framework.names import EMPTY, rows_name
 from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
+from ...framework.shape import ShapeArgs, count
 from ...operators._calls import Call, in_order
 from ...operators._indexing import id_check, scatter_adder, taker
+from ...operators._updates import merge_rows
 
 _ROWS = [
     Slot("values", "[E]"),
@@ -67,49 +68,101 @@ def _(k: Any) -> Call:
     return run
 
 
+_PARTS = AttrSpec("parts", "int", "rows of the matrix that stand side by side in a row", 1, 1)
+_TRANSPOSE = AttrSpec("transpose", "bool", "w is [M, D]", False)
+
 sparse_times = operator(
     "cntk.sparse_times",
     doc=(
-        "Product of sparse rows and a matrix: [N rows of D elements] and [D, M] -> [N, M]. The"
-        " gradient of the matrix holds the rows that occur, one for each element, and their"
-        " numbers; where the matrix is computed by an operator it is dense."
+        "Product of sparse rows and a matrix: [N rows of P D elements] and [D, M] -> [N, P M], with"
+        " P = `parts`. The gradient of the matrix holds the rows that occur, one for each element,"
+        " and their numbers; it is dense where the matrix is computed by an operator or transposed."
     ),
-    inputs=[*_ROWS, Slot("w", "[D, M]", not_in_gradient=True)],
-    outputs=[Slot("out", "[N, M]", not_in_gradient=True)],
+    inputs=[
+        *_ROWS,
+        Slot("w", "[D, M], or [D, m1, ..., mk] for M = m1 ... mk", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[N, P M]", not_in_gradient=True)],
+    attrs=[_PARTS, _TRANSPOSE],
     source="CNTK: Times of a sparse operand, Source/Math/CPUSparseMatrix.cpp",
 )
 
 
 @sparse_times.shape_rule
 def _(s: ShapeArgs) -> None:
-    s.set("out", ((_rows_rule(s), s.rank("w", 2)[1]), s.floats("values", "w")))
+    rows, w = _rows_rule(s), s["w"]
+    if s.attrs["transpose"]:
+        w = s.rank("w", 2)[::-1]
+    elif len(w) < 2:
+        s.fail("w is no matrix")
+    width = -1 if -1 in w[1:] else s.attrs["parts"] * count(w[1:])
+    s.set("out", ((rows, width), s.floats("values", "w")))
+
+
+class _Elements:
+    """Where the elements of sparse rows go: a row of the matrix, and a row of a result [N P, M].
+
+    Attributes:
+        ids: row of the matrix for each element, [E]. at: row of the result, [E].
+    """
+
+    def __init__(self, k: Any, depth: int) -> None:
+        self._xp, self._parts, self._depth = k.xp, k.attrs["parts"], depth
+        self._indices, self._counts = k["indices"], k["counts"]
+        self.at = k.scratch(self._indices.shape, _INT)
+        self.ids = self._indices
+        if self._parts > 1:
+            self.ids = k.scratch(self._indices.shape, _INT)
+
+    def load(self) -> None:
+        _row_of_element(self._xp, self._counts, self.at)
+        if self._parts > 1:
+            part, ids = self._xp.divmod(self._indices, self._depth)
+            self._xp.copyto(self.ids, ids)
+            self._xp.multiply(self.at, self._parts, self.at)
+            self._xp.add(self.at, part, self.at)
 
 
 @sparse_times.kernel
 def _(k: Any) -> Call:
-    xp, w, out = k.xp, k["w"], k["out"]
-    values, indices, counts = k["values"], k["indices"], k["counts"]
-    check = id_check(k, "indices", len(w))
-    if not values.size:
+    xp, w, out, parts = k.xp, k["w"], k["out"], k.attrs["parts"]
+    values, counts, transpose = k["values"], k["counts"], k.attrs["transpose"]
+    depth = w.shape[1] if transpose else w.shape[0]
+    check = id_check(k, "indices", parts * depth)
+    if not values.size or not out.size:
         return in_order(check, partial(out.fill, 0))
-    terms = k.scratch((len(values), w.shape[1]), w.dtype)
-    take, factors = taker(k, w, indices, 0, terms), values[:, None]
-    row = k.scratch(values.shape, _INT)
-    add = scatter_adder(k, out, row, terms)
+    elements = _Elements(k, depth)
+    terms = k.scratch((len(values), out.shape[1] // parts), w.dtype)
+    factors, whole = values[:, None], _whole(k, out)
+    if transpose:
+        spread = k.scratch(terms.shape[::-1], w.dtype)
+        take, taken = taker(k, w, elements.ids, 1, spread), spread.T
+    else:
+        take, taken = taker(k, w.reshape(depth, -1), elements.ids, 0, terms), terms
+    add = scatter_adder(k, whole.reshape(-1, terms.shape[1]), elements.at, terms)
 
     def run() -> None:
         check()
+        elements.load()
         take()
-        xp.multiply(terms, factors, terms)
-        if len(terms) == len(out) and counts.min() == 1:
+        xp.multiply(taken, factors, terms)
+        if parts == 1 and len(terms) == len(out) and counts.min() == 1:
             xp.copyto(out, terms)  # one element in each row
             return
-        out.fill(0)
-        _row_of_element(xp, counts, row)
+        whole.fill(0)
         add()
+        if whole is not out:
+            xp.copyto(out, whole)
 
     return run
 
+
+def _whole(k: Any, array: Any) -> Any:
+    """The array itself where it can be seen in another shape, or scratch memory like it."""
+    return array if array.flags.c_contiguous else k.scratch(array.shape, array.dtype)
+
+
+_GRAD_INPUTS = [*_ROWS, Slot("out_grad", "[N, P M]"), Slot("w", "the matrix", shape_only=True)]
 
 sparse_times_grad = operator(
     "cntk.sparse_times_rows_grad",
@@ -117,8 +170,9 @@ sparse_times_grad = operator(
         "Gradient of `cntk.sparse_times` by its matrix: grad[e] = values[e] * out_grad[row of e],"
         " for the row rows[e] of the matrix."
     ),
-    inputs=[*_ROWS, Slot("out_grad", "[N, M]")],
-    outputs=[Slot("grad", "[E, M]"), Slot("rows", "[E], int64")],
+    inputs=_GRAD_INPUTS,
+    outputs=[Slot("grad", "[E, M], or [E, m1, ..., mk]"), Slot("rows", "[E], int64")],
+    attrs=[_PARTS],
     no_gradient="the gradient of a gradient is not built",
 )
 
@@ -126,23 +180,68 @@ sparse_times_grad = operator(
 @sparse_times_grad.shape_rule
 def _(s: ShapeArgs) -> None:
     _rows_rule(s)
-    count = s["values"][0]
-    s.set("grad", ((count, s.rank("out_grad", 2)[1]), s.dtype("out_grad")))
-    s.set("rows", ((count,), _INT))
+    s.rank("out_grad", 2)
+    elements = s["values"][0]
+    s.set("grad", ((elements, *s["w"][1:]), s.dtype("out_grad")))
+    s.set("rows", ((elements,), _INT))
+
+
+def _terms_of(k: Any, terms: Any, elements: _Elements) -> Call:
+    """A callable for the terms [E, M] of the gradient, one for each element."""
+    xp, out_grad, factors = k.xp, k["out_grad"], k["values"][:, None]
+    whole = _whole(k, out_grad)
+    rows = whole.reshape(-1, terms.shape[1]) if terms.size else whole
+
+    def run() -> None:
+        elements.load()
+        if not terms.size:
+            return
+        if whole is not out_grad:
+            xp.copyto(whole, out_grad)
+        xp.take(rows, elements.at, 0, terms)
+        xp.multiply(terms, factors, terms)
+
+    return run
 
 
 @sparse_times_grad.kernel
 def _(k: Any) -> Call:
-    xp, out_grad, grad, rows = k.xp, k["out_grad"], k["grad"], k["rows"]
-    values, indices, counts = k["values"], k["indices"], k["counts"]
-    row = k.scratch(values.shape, _INT)
-    factors = values[:, None]
+    grad, rows = k["grad"], k["rows"]
+    elements = _Elements(k, k.shape("w")[0])
+    terms = _terms_of(k, grad.reshape(len(rows), -1 if grad.size else 0), elements)
+    return in_order(terms, partial(k.xp.copyto, rows, elements.ids))
+
+
+sparse_times_columns_grad = operator(
+    "cntk.sparse_times_columns_grad",
+    doc="Gradient of `cntk.sparse_times` by a transposed matrix [M, D], of its shape.",
+    inputs=_GRAD_INPUTS,
+    outputs=[Slot("grad", "[M, D]")],
+    attrs=[_PARTS],
+    no_gradient="the gradient of a gradient is not built",
+)
+
+
+@sparse_times_columns_grad.shape_rule
+def _(s: ShapeArgs) -> None:
+    _rows_rule(s)
+    s.rank("out_grad", 2)
+    s.set("grad", (s.rank("w", 2), s.dtype("out_grad")))
+
+
+@sparse_times_columns_grad.kernel
+def _(k: Any) -> Call:
+    xp, grad = k.xp, k["grad"]
+    width, depth = grad.shape
+    elements = _Elements(k, depth)
+    terms = k.scratch((len(k["values"]), width), grad.dtype)
+    load = _terms_of(k, terms, elements)
 
     def run() -> None:
-        xp.copyto(rows, indices)
-        _row_of_element(xp, counts, row)
-        xp.take(out_grad, row, 0, grad)
-        xp.multiply(grad, factors, grad)
+        load()
+        ids, sums = merge_rows(xp, elements.ids, terms)
+        grad.fill(0)
+        grad[:, ids] = sums.T
 
     return run
 
@@ -153,12 +252,15 @@ def _(g: Any) -> Any:
     if grads == [EMPTY]:
         return []
     reads = {slot: g.inputs(slot) for slot in ("values", "indices", "counts")}
-    reads["out_grad"] = g.output_grads("out")
+    reads |= {"out_grad": g.output_grads("out"), "w": tables}
+    attrs = {name: value for name, value in g.attrs.items() if name == "parts"}
+    if "transpose" in g.attrs and g.attrs["transpose"].b:
+        return [g.op("cntk.sparse_times_columns_grad", reads, {"grad": grads}, attrs)]
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}
-        return [g.op("cntk.sparse_times_rows_grad", reads, writes)]
+        return [g.op("cntk.sparse_times_rows_grad", reads, writes, attrs)]
     some, rows = f"{grads[0]}@SOME", rows_name(f"{grads[0]}@SOME")
     return [
-        g.op("cntk.sparse_times_rows_grad", reads, {"grad": some, "rows": rows}),
+        g.op("cntk.sparse_times_rows_grad", reads, {"grad": some, "rows": rows}, attrs),
         g.op("rows_to_dense", {"x": some, "rows": rows, "like": tables}, {"out": grads}),
     ]

@@ -95,9 +95,18 @@ class TestSparseTimes(OpTest):
 
     def cases(self, rng):
         yield Case({**SPARSE, "w": rng.normal(size=(5, 3))})
+        yield Case({**SPARSE, "w": rng.normal(size=(5, 3, 2))})
+        yield Case({**SPARSE, "w": rng.normal(size=(3, 5))}, {"transpose": True})
+        pairs = {**SPARSE, "indices": np.array([9, 0, 0, 7])}
+        yield Case({**pairs, "w": rng.normal(size=(5, 3))}, {"parts": 2})
+        yield Case({**pairs, "w": rng.normal(size=(3, 5))}, {"parts": 2, "transpose": True})
 
     def reference(self, inputs, attrs):
-        return {"out": DENSE @ inputs["w"]}
+        w, parts = inputs["w"], attrs.get("parts", 1)
+        w = w.T if attrs.get("transpose") else w.reshape(len(w), -1)
+        dense = np.zeros((3, parts * len(w)))
+        np.add.at(dense, (np.array([0, 2, 2, 2]), inputs["indices"]), inputs["values"])
+        return {"out": (dense.reshape(-1, len(w)) @ w).reshape(3, -1)}
 
     def test_one_element_a_row(self):
         inputs = {"values": np.array([2.0, 3.0]), "indices": np.array([1, 0])}
@@ -117,6 +126,18 @@ class TestSparseTimes(OpTest):
         np.testing.assert_array_equal(
             scope.numpy(gradient), SPARSE["values"][:, None] * np.ones((4, 3))
         )
+
+
+    def test_gradient_of_a_transposed_matrix_is_dense(self):
+        net = PlainNet()
+        reads = {slot: slot for slot in ("values", "indices", "counts", "w")}
+        net.add_op("cntk.sparse_times", reads, {"out": "out"}, {"transpose": True})
+        gradient = net.add_backward_ops("out", ["w"])["w"]
+        scope = Scope()
+        scope.feed({**SPARSE, "w": np.ones((3, 5))})
+        net.run(scope)
+        assert "cntk.sparse_times_columns_grad" in {op.type for op in net.desc.ops}
+        np.testing.assert_array_equal(scope.numpy(gradient), np.ones((3, 3)) @ DENSE)
 
 
 @pytest.mark.parametrize("train", [False, True])
