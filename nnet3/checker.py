@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..framework.errors import OpscopeError, ShapeError
-from .analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Grid
+from .analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover
 from .components.base import Properties
 from .computation import Command, Computation, SubMatrix
 
@@ -284,18 +284,19 @@ class _Checker:
             if not listed:
                 continue
             parts = [self.submatrices[s] for _, s, _ in listed]
-            written = Grid(info.rows, info.cols, parts)
-            read = Grid(info.rows, info.cols, parts)
+            written, read = Cover(info.cols, parts), Cover(info.cols, parts)
+            if self.analysis.zeroed[number] >= 0:
+                written.add(SubMatrix(number, 0, info.rows, 0, info.cols))
             for (command, s, mode), part in zip(listed, parts, strict=True):
                 kind = self.computation.commands[command].type
-                if mode & READ and kind != "CompressMatrix" and not written.of(part).all():
+                if mode & READ and kind != "CompressMatrix" and not written.contains(part):
                     self.fail(f"{self.name(s)} is read before it is written", number=command)
                 if mode & WRITE:
-                    if not rewrites and read.of(part).any():
+                    if not rewrites and read.touches(part):
                         self.fail(f"{self.name(s)} is changed after it was read", number=command)
-                    written.of(part)[...] = True
+                    written.add(part)
                 else:
-                    read.of(part)[...] = True
+                    read.add(part)
 
     def compression(self) -> None:
         """What is compressed is restored before it is used, on the other side of the marker."""

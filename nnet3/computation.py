@@ -67,7 +67,7 @@ class Command:
     store_stats: bool = False
     use_memo: bool = False
     storage: str = ""
-    accesses: list[tuple[int, int]] | None = field(default=None, repr=False, compare=False)
+    accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
 
     def changed(self, **values: Any) -> Command:
         """A command that differs in these attributes."""
@@ -152,6 +152,11 @@ class Computation:
         if command.type.endswith("Multi") and command.rows is not None:
             named.update(np.unique(command.rows[:, 0]).tolist())
         return {self.submatrices[s].matrix for s in named if s > 0}
+
+    def wholes(self) -> list[bool]:
+        """For every sub-matrix whether it is the whole of its matrix."""
+        sizes = [(matrix.rows, matrix.cols) for matrix in self.matrices]
+        return [(rows, cols) == sizes[matrix] for matrix, _, rows, _, cols in self.submatrices]
 
     def whole_submatrices(self) -> list[int]:
         """For every matrix the last sub-matrix that is the whole of it."""
@@ -274,6 +279,17 @@ def inputs_first(commands: list[Command]) -> list[Command]:
         else:
             rest.append(command)
     return [*ordered, *rest, *last]
+
+
+def insert(commands: list[Command], before: dict[int, list[Command]]) -> list[Command]:
+    """The commands with others in between; these are listed by the number that they go before."""
+    result: list[Command] = []
+    begin = 0
+    for number in sorted(before):
+        result += commands[begin:number]
+        result += before[number]
+        begin = number
+    return result + commands[begin:]
 
 
 def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:

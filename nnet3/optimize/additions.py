@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import SIZING, accesses, is_zeroing, overlap, rows_of
-from ..computation import Computation
+from ..analyze import SIZING, accesses, overlap, rows_of
+from ..computation import Command, Computation
 from .options import OptimizeOptions
 
 _COPIES = {
@@ -19,24 +19,27 @@ _COPIES = {
 def convert_additions(computation: Computation, options: OptimizeOptions) -> Computation:
     """Every matrix is zero at first, so what is first added to a sub-matrix may overwrite it."""
     submatrices, nodes = computation.submatrices, computation.topology.nodes
-    matrix_of = [s.matrix for s in submatrices]
-    used: list[set[int]] = [set() for _ in computation.matrices]  # sub-matrices touched so far
+    touched: list[list[int]] = [[] for _ in computation.matrices]  # sub-matrices, so far
+    beside = [touched[s[0]] for s in submatrices]  # by sub-matrix, those of the same matrix
 
     def fresh(number: int) -> bool:
-        mine, touched = submatrices[number], used[matrix_of[number]]
-        return number not in touched and not any(overlap(submatrices[s], mine) for s in touched)
+        mine = submatrices[number]
+        return not any(s == number or overlap(submatrices[s], mine) for s in beside[number])
 
     commands = list(computation.commands)
     for number, command in enumerate(commands):
-        if command.type in SIZING or is_zeroing(command):
+        kind = command.type
+        if kind in SIZING or (kind == "SetConst" and command.alpha == 0):
             continue
-        kind = _COPIES.get(command.type)
-        if kind == "CopyToRowsMulti":
-            convert = command.alpha == 1 and all(fresh(s) for s in rows_of(command))
-        else:
-            convert = kind is not None and fresh(command.target)
+        copy = _COPIES.get(kind)
+        if copy is not None:
+            if copy == "CopyToRowsMulti":
+                convert = command.alpha == 1 and all(map(fresh, rows_of(command)))
+            else:
+                convert = fresh(command.target)
+            if convert:
+                command = Command(copy, command.target, command.source, command.alpha, command.rows)
+                commands[number] = command
         for s, _ in accesses(command, nodes):
-            used[matrix_of[s]].add(s)
-        if convert:
-            commands[number] = command.changed(type=kind)
+            beside[s].append(s)
     return replace(computation, commands=commands)

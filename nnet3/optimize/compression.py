@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 from ..analyze import READ, Analysis
-from ..computation import Command, Computation
+from ..computation import Command, Computation, insert
 from .options import OptimizeOptions
 
 RANGE = 10.0
@@ -18,45 +19,39 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     Level 1 does it where a rectified output is only read by its own backprop, which looks at the
     sign: it changes nothing. Level 2 stores all else that is kept in 16 bits, in -10 .. 10.
     """
-    commands = computation.commands
+    commands, level = computation.commands, options.memory_compression_level
     middle = [i for i, c in enumerate(commands) if c.type == "NoOperationMarker"]
-    if len(middle) != 1 or not options.memory_compression_level:
+    if len(middle) != 1 or not level:
         return computation
-    if options.memory_compression_level < 2 and not any(
-        c.type == "Backprop" and _is_rectifier(computation, c) for c in commands
-    ):
+    marker = middle[0]
+    rectifiers = {
+        number
+        for number in range(marker, len(commands))
+        if commands[number].type == "Backprop" and _is_rectifier(computation, commands[number])
+    }
+    if level < 2 and not rectifiers:
         return computation
     analysis = Analysis(computation)
     whole = computation.whole_submatrices()
-    before: list[list[Command]] = [[] for _ in range(len(commands) + 1)]
-    found = False
-    for matrix in range(1, len(computation.matrices)):
-        uses = analysis.of_matrix[matrix]
-        ahead = [use for use in uses if use[0] < middle[0]]
-        behind = [use for use in uses if use[0] > middle[0]]
-        if matrix in analysis.taken or not ahead or not behind:
+    extra: dict[int, list[Command]] = {}  # by the command that they go before
+    for matrix, uses in enumerate(analysis.of_matrix):
+        behind = bisect_left(uses, (marker,))
+        before = uses[behind - 1][0] if behind else analysis.zeroed[matrix]
+        if matrix in analysis.taken or before < 0 or before > marker or behind == len(uses):
             continue
-        back = commands[behind[0][0]]
-        alone = all(number == behind[0][0] and mode == READ for number, _, mode in behind)
-        if alone and back.type == "Backprop" and _is_rectifier(computation, back):
+        back = uses[behind][0]
+        alone = all(number == back and mode == READ for number, _, mode in uses[behind:])
+        if alone and back in rectifiers:
             storage, limit = "uint8", 0.0
-        elif options.memory_compression_level >= 2:
+        elif level >= 2:
             storage, limit = "int16", RANGE
         else:
             continue
         s = whole[matrix]
         compress = Command("CompressMatrix", s, alpha=limit, storage=storage)
-        before[ahead[-1][0] + 1].append(compress)
-        before[behind[0][0]].append(Command("DecompressMatrix", s))
-        found = True
-    if not found:
-        return computation
-    merged: list[Command] = []
-    for extra, command in zip(before, [*commands, None], strict=True):
-        merged += extra
-        if command is not None:
-            merged.append(command)
-    return replace(computation, commands=merged)
+        extra.setdefault(before + 1, []).append(compress)
+        extra.setdefault(back, []).append(Command("DecompressMatrix", s))
+    return replace(computation, commands=insert(commands, extra)) if extra else computation
 
 
 def _is_rectifier(computation: Computation, command: Command) -> bool:

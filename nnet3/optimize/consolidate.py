@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..computation import Command, Computation, MatrixInfo, SubMatrix
+from ..computation import Command, Computation, MatrixInfo, SubMatrix, insert
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
@@ -44,16 +44,25 @@ class _Consolidator:
         for node in computation.topology.nodes:
             if node.component_name in steps:
                 self._component(steps.pop(node.component_name))
-        commands = list(self.begin)
-        for number, command in enumerate(computation.commands):
-            commands += [*self.before.get(number, ()), command]
-        computation.commands = commands + self.final + self.free
+        computation.commands = [
+            *self.begin,
+            *insert(computation.commands, self.before),
+            *self.final,
+            *self.free,
+        ]
 
     def _component(self, numbers: list[int]) -> None:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
-        for number, command in zip(numbers, old, strict=True):
-            commands[number] = command.changed(type="BackpropNoModelUpdate", store_stats=False)
+        for number, c in zip(numbers, old, strict=True):
+            commands[number] = Command(
+                "BackpropNoModelUpdate",
+                node=c.node,
+                step=c.step,
+                precomputed=c.precomputed,
+                deriv=c.deriv,
+                use_memo=c.use_memo,
+            )
         read = [
             self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0
             for i in range(3)
@@ -88,7 +97,7 @@ class _Consolidator:
 def _describe(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> None:
     """What a matrix of rows of others holds."""
     rows = [
-        info.indexes[s.row : s.row + s.rows]
+        info.indexes if s.rows == info.rows else info.indexes[s.row : s.row + s.rows]
         for info, s in zip(infos, parts, strict=True)
         if info.indexes is not None
     ]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.errors import OpscopeError
-from ..analyze import BACKPROPS, Analysis, Grid
+from ..analyze import BACKPROPS, Analysis, Cover
 from ..components.base import Properties
 from ..computation import Command, Computation, SubMatrix
 from .options import LEAST, MOST, OptimizeOptions
@@ -232,12 +232,14 @@ class _Limiter:
     def _only_inside(self, number: int, uses: list[SubMatrix]) -> bool:
         info = self.result.matrices[number]
         begin, end = self.bounds[number]
-        part = SubMatrix(number, begin, end - begin, 0, info.cols)
-        grid = Grid(info.rows, info.cols, [part, *uses])
+        outside = [
+            SubMatrix(number, 0, begin, 0, info.cols),
+            SubMatrix(number, end, info.rows - end, 0, info.cols),
+        ]
+        used = Cover(info.cols, uses)
         for use in uses:
-            grid.of(use)[...] = True
-        grid.of(part)[...] = False
-        return not grid.marks.any()
+            used.add(use)
+        return not any(map(used.touches, outside))
 
     def _cut_matrix(self, number: int, begin: int, end: int) -> None:
         computation = self.result

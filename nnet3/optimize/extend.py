@@ -10,49 +10,55 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..analyze import is_zeroing
-from ..computation import Computation, SubMatrix
+from ..computation import Command, Computation, SubMatrix
 from ..indexes import NO_TIME
 from .options import OptimizeOptions
 
 LEAST_SHARE = 0.8
 """Of a matrix's rows that must have been copied: extending costs memory."""
 
+_OF_WHOLE = frozenset({"AllocMatrix", "DeallocMatrix", "SetConst"})
+
 
 def extend_matrices(computation: Computation, options: OptimizeOptions) -> Computation:
     """See above; only copies to the end of their matrix can be extended."""
     result = computation.copy()
-    submatrices = result.submatrices
-    before = [matrix.rows for matrix in computation.matrices]
-    bound = {
-        submatrices[c.target].matrix
-        for c in result.commands
-        if c.type in ("AcceptInput", "ProvideOutput")
-    }
-    changed: set[int] = set()
-    for number, command in enumerate(result.commands):
+    submatrices, matrices = result.submatrices, result.matrices
+    bound = None
+    changed: dict[int, int] = {}  # matrix -> its rows before
+    for number, command in enumerate(computation.commands):
         if command.type != "MatrixCopy" or command.alpha != 1:
             continue
-        target, source = submatrices[command.target], submatrices[command.source]
-        whole = result.matrices[source.matrix]
-        if (
-            source.matrix == target.matrix
-            or target.matrix in bound
-            or source.rows < LEAST_SHARE * before[source.matrix]
-            or (source.row, source.col, source.cols) != (0, 0, whole.cols)
-            or source.rows >= whole.rows
-            or target.row + target.rows != before[target.matrix]
-        ):
+        home, row, rows, col, cols = submatrices[command.source]
+        whole = matrices[home]
+        if rows == whole.rows or row or col or cols != whole.cols:
             continue
-        _grow(result, target.matrix, target.row + whole.rows)
-        changed.add(target.matrix)
-        larger = command.changed(target=len(submatrices), source=len(submatrices) + 1)
+        if rows < LEAST_SHARE * changed.get(home, whole.rows):
+            continue
+        target = submatrices[command.target]
+        matrix = target.matrix
+        bound = _bound(computation) if bound is None else bound
+        end = changed.get(matrix, matrices[matrix].rows)
+        if matrix == home or matrix in bound or target.row + target.rows != end:
+            continue
+        changed[matrix] = end
+        _grow(result, matrix, target.row + whole.rows)
+        larger = Command("MatrixCopy", len(submatrices), len(submatrices) + 1)
         submatrices.append(target._replace(rows=whole.rows))
-        submatrices.append(SubMatrix(source.matrix, 0, whole.rows, 0, whole.cols))
+        submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
         result.commands[number] = larger
     if changed:
-        _of_whole_matrices(result, before, changed)
+        _of_whole_matrices(result, changed)
     return result
+
+
+def _bound(computation: Computation) -> set[int]:
+    """The matrices that the caller gives or takes."""
+    return {
+        computation.submatrices[c.target].matrix
+        for c in computation.commands
+        if c.type in ("AcceptInput", "ProvideOutput")
+    }
 
 
 def _grow(computation: Computation, number: int, rows: int) -> None:
@@ -69,15 +75,18 @@ def _grow(computation: Computation, number: int, rows: int) -> None:
     computation.submatrices.append(SubMatrix(number, 0, rows, 0, matrix.cols))
 
 
-def _of_whole_matrices(computation: Computation, before: list[int], changed: set[int]) -> None:
-    """What took, gave up or zeroed a whole matrix that has grown does so with the new whole."""
-    whole = computation.whole_submatrices()
+def _of_whole_matrices(computation: Computation, before: dict[int, int]) -> None:
+    """What took, gave up or zeroed a whole matrix that has grown does so with the new whole.
+
+    Args:
+        before: of the matrices that have grown, the rows that they had.
+    """
+    submatrices, whole = computation.submatrices, computation.whole_submatrices()
     for number, command in enumerate(computation.commands):
-        if command.type not in ("AllocMatrix", "DeallocMatrix") and not is_zeroing(command):
+        kind = command.type
+        if kind not in _OF_WHOLE or (kind == "SetConst" and command.alpha):
             continue
-        s = computation.submatrices[command.target]
-        if s.matrix in changed and (s.rows, s.cols) == (
-            before[s.matrix],
-            computation.matrices[s.matrix].cols,
-        ):
+        s = submatrices[command.target]
+        old = before.get(s.matrix)
+        if s.rows == old and s.cols == computation.matrices[s.matrix].cols:
             computation.commands[number] = command.changed(target=whole[s.matrix])

@@ -8,9 +8,10 @@ whose conditions c1 to c7 are those of `_Merger.allowed`.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..analyze import BACKPROPS, Analysis, is_zeroing, overlap
+from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
 from ..computation import Command, Computation, SubMatrix
 from ..topology import FLAGS
 from .options import OptimizeOptions
@@ -27,56 +28,66 @@ def merge_variables(computation: Computation, options: OptimizeOptions) -> Compu
 
 
 class _Merger:
+    """The state of merging.
+
+    Attributes:
+        whole: for every sub-matrix whether it is the whole of its matrix.
+        first, end: for every sub-matrix its first row, and the one behind its last.
+        parts: the sub-matrices of every matrix.
+        candidates: commands, with what they read and write that could be one.
+        dirty: matrix -> its sub-matrices that were merged in this round.
+        changed: the matrices that were merged in the round before.
+        dropped: commands that fall away.
+    """
+
     def __init__(self, computation: Computation, options: OptimizeOptions):
         self.computation = computation = computation.copy()
         self.options = options
         self.analysis = Analysis(computation)
-        self.dropped: set[int] = set()
-        self.dirty: dict[int, list[int]] = {}  # matrix -> its sub-matrices merged in this round
-        self.changed = set(range(len(computation.matrices)))  # since the round before
+        submatrices = computation.submatrices
+        self.whole = computation.wholes()
+        self.first = [s[1] for s in submatrices]
+        self.end = [s[1] + s[2] for s in submatrices]
         self.parts: list[list[int]] = [[] for _ in computation.matrices]
-        for number, s in enumerate(computation.submatrices):
-            self.parts[s.matrix].append(number)
-        self.zeroings: set[int] = set()
-        self.candidates: list[tuple[int, int, int]] = []  # command, what it reads, what it writes
+        for number, s in enumerate(submatrices):
+            self.parts[s[0]].append(number)
+        self.candidates: list[tuple[int, int, int]] = []
         for number, command in enumerate(computation.commands):
             if command.type in _MERGING:
                 pair = self._pair(command)
                 if pair is not None:
                     self.candidates.append((number, *pair))
-            elif is_zeroing(command):
-                self.zeroings.add(number)
+        self.dirty: dict[int, list[int]] = {}
+        self.changed = set(range(len(computation.matrices)))
+        self.dropped: set[int] = set()
 
     def _pair(self, command: Command) -> tuple[int, int] | None:
         """What a command reads and writes that could be one."""
         options = self.options
         if command.type == "MatrixCopy":
             return (command.source, command.target) if options.remove_assignments else None
-        if command.type == "Propagate" and options.propagate_in_place:
-            if self._flags(command) & FLAGS.PROPAGATE_IN_PLACE and command.source:
+        flags = self.computation.topology.nodes[command.node].properties
+        if command.type == "Propagate":
+            if options.propagate_in_place and flags & FLAGS.PROPAGATE_IN_PLACE and command.source:
                 return command.source, command.target
-        elif command.type in BACKPROPS and options.backprop_in_place:
+        elif options.backprop_in_place and flags & FLAGS.BACKPROP_IN_PLACE:
             value_in, value_out, out_deriv, in_deriv = command.deriv
-            if self._flags(command) & FLAGS.BACKPROP_IN_PLACE and in_deriv:
-                if not {out_deriv, in_deriv} & {value_in, value_out}:
-                    return out_deriv, in_deriv
+            if in_deriv and not {out_deriv, in_deriv} & {value_in, value_out}:
+                return out_deriv, in_deriv
         return None
-
-    def _flags(self, command: Command) -> int:
-        return self.computation.topology.nodes[command.node].properties
 
     def round(self) -> bool:
         """Tries candidates once; whether anything was merged.
 
         What was refused stays so until one of its matrices is merged with another.
         """
-        submatrices, is_whole = self.computation.submatrices, self.computation.is_whole
+        submatrices, whole = self.computation.submatrices, self.whole
         changed, dirty = self.changed, self.dirty
         left = []
         for candidate in self.candidates:
             number, source, target = candidate
-            a, b = submatrices[source].matrix, submatrices[target].matrix
-            if a == b or not (is_whole(source) or is_whole(target)):
+            a, b = submatrices[source][0], submatrices[target][0]
+            if a == b or not (whole[source] or whole[target]):
                 continue  # nor will it ever be possible
             if a in changed or b in changed or a in dirty or b in dirty:
                 into_source, into_target = self.allowed(number, source, target)
@@ -88,108 +99,145 @@ class _Merger:
         self.candidates, self.changed, self.dirty = left, set(dirty), {}
         return bool(self.changed)
 
-    def _is_dirty(self, part: SubMatrix) -> bool:
-        merged = self.dirty.get(part.matrix)
-        if merged is None:
-            return False
-        submatrices = self.computation.submatrices
-        return any(overlap(submatrices[s], part) for s in merged)
-
-    def _is_first(self, number: int, part: SubMatrix) -> bool:
-        """Whether a command is the first, zeroing aside, that touches a sub-matrix."""
-        submatrices = self.computation.submatrices
-        for other, s, _ in self.analysis.of_matrix[part.matrix]:
-            if other >= number:
-                return True
-            if other not in self.zeroings and overlap(submatrices[s], part):
-                return False
-        return True
-
     def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
-        computation, analysis, never = self.computation, self.analysis, (False, False)
-        a, b = computation.submatrices[source], computation.submatrices[target]
-        if self._is_dirty(a) or self._is_dirty(b):
+        computation, options, never = self.computation, self.options, (False, False)
+        whole_a, whole_b = self.whole[source], self.whole[target]
+        a, b = computation.submatrices[source][0], computation.submatrices[target][0]
+        given, taken = self.analysis.given, self.analysis.taken  # each is a matrix of its own
+        if (a in given and b in given) or (a in taken and b in taken):
             return never
-        whole_a, whole_b = computation.is_whole(source), computation.is_whole(target)
-        given, taken = analysis.given, analysis.taken  # each is a matrix of its own
-        if (a.matrix in given and b.matrix in given) or (a.matrix in taken and b.matrix in taken):
+        if not (whole_a and whole_b) and (a in given or b in given or a in taken or b in taken):
             return never
-        if not (whole_a and whole_b) and (
-            a.matrix in given or b.matrix in given or a.matrix in taken or b.matrix in taken
-        ):
+        left = options.allow_left_merge and whole_b
+        right = options.allow_right_merge and whole_a
+        left &= whole_a or not computation.matrices[b].contiguous
+        right &= whole_b or not computation.matrices[a].contiguous
+        if not (left or right) or self._is_dirty(source) or self._is_dirty(target):
             return never
-        left = self.options.allow_left_merge and whole_b
-        right = self.options.allow_right_merge and whole_a
-        left &= whole_a or not computation.matrices[b.matrix].contiguous
-        right &= whole_b or not computation.matrices[a.matrix].contiguous
-        if not (left or right) or not self._is_first(number, b):
+        if not self._is_first(number, target):
             return never
         command = computation.commands[number]
         if command.type == "MatrixCopy" and command.alpha == 1:
-            safe = analysis.last_write(source) < number and analysis.last_use(
-                source
-            ) < analysis.invalidated(number, target)
+            safe = self._stays_equal(number, source, target)
         else:
-            safe = analysis.last_use(source) == number
+            safe = self._is_last(number, source)
         return (left, right) if safe else never
+
+    # What else touches a sub-matrix
+
+    def _uses(self, submatrix: int) -> list[Access]:
+        """The accesses of its matrix."""
+        return self.analysis.of_matrix[self.computation.submatrices[submatrix][0]]
+
+    def _touching(self, submatrix: int, uses: Iterable[Access]) -> Iterator[Access]:
+        """Those of the accesses of its matrix that touch a sub-matrix."""
+        if self.whole[submatrix]:
+            yield from uses
+            return
+        submatrices, firsts, ends = self.computation.submatrices, self.first, self.end
+        mine, first, end = submatrices[submatrix], firsts[submatrix], ends[submatrix]
+        for use in uses:
+            s = use[1]
+            # Rows are looked at first: a matrix that many were merged with has them one by one.
+            if firsts[s] < end and first < ends[s] and overlap(submatrices[s], mine):
+                yield use
+
+    def _is_dirty(self, submatrix: int) -> bool:
+        """Whether something of a sub-matrix was merged in this round."""
+        submatrices = self.computation.submatrices
+        mine = submatrices[submatrix]
+        merged = self.dirty.get(mine[0])
+        return merged is not None and any(overlap(submatrices[s], mine) for s in merged)
+
+    def _is_first(self, number: int, submatrix: int) -> bool:
+        """Whether a command is the first, zeroing aside, that touches a sub-matrix."""
+        for other, _, _ in self._touching(submatrix, self._uses(submatrix)):
+            return other >= number
+        return True
+
+    def _is_last(self, number: int, submatrix: int) -> bool:
+        """Whether a command is the last that touches a sub-matrix."""
+        for other, _, _ in self._touching(submatrix, reversed(self._uses(submatrix))):
+            return other == number
+        return False
+
+    def _stays_equal(self, number: int, source: int, target: int) -> bool:
+        """Whether a copy is as good as its source for all that still touches the source."""
+        last = number
+        for other, _, mode in self._touching(source, reversed(self._uses(source))):
+            if other <= number:
+                break
+            if mode & WRITE:
+                return False
+            last = max(last, other)
+        if last == number:
+            return True
+        uses = self._uses(target)
+        behind = uses[bisect_left(uses, (number + 1,)) :]
+        for other, _, mode in self._touching(target, behind):
+            if other > last:
+                break
+            if mode & WRITE:
+                return False
+        return not 0 <= self.analysis.released[self.computation.submatrices[target][0]] <= last
+
+    # Merging
 
     def _merge(self, number: int, keep: int, drop: int) -> None:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another."""
         computation, analysis = self.computation, self.analysis
-        commands, submatrices = computation.commands, computation.submatrices
-        home, old = submatrices[keep], submatrices[drop].matrix
+        commands, submatrices, whole = computation.commands, computation.submatrices, self.whole
+        (home, row, _, col, _), old = submatrices[keep], submatrices[drop][0]
         command = commands[number]
         if command.type == "MatrixCopy" and command.alpha == 1:
             self._drop(number)
         # Memory is taken and given up once; what the caller gives and takes decides where.
         if analysis.released[old] >= 0:
             self.dropped.add(analysis.released[old])
-        elif analysis.released[home.matrix] >= 0:
-            self.dropped.add(analysis.released[home.matrix])
-            analysis.released[home.matrix] = -1
+        elif analysis.released[home] >= 0:
+            self.dropped.add(analysis.released[home])
+            analysis.released[home] = -1
         given = commands[analysis.allocated[old]].type == "AcceptInput"
-        dismissed = home.matrix if given else old
+        dismissed = home if given else old
         if analysis.allocated[dismissed] >= 0:
             self.dropped.add(analysis.allocated[dismissed])
         if given:
-            analysis.allocated[home.matrix] = analysis.allocated[old]
-        listed = analysis.of_matrix[dismissed]
-        if listed and listed[0][0] in self.zeroings:
-            self._drop(listed[0][0])
+            analysis.allocated[home] = analysis.allocated[old]
+        if analysis.zeroed[dismissed] >= 0:
+            self.dropped.add(analysis.zeroed[dismissed])
+            analysis.zeroed[dismissed] = -1
         for s in self.parts[old]:
-            part = submatrices[s]
-            row, col = home.row + part.row, home.col + part.col
-            submatrices[s] = SubMatrix(home.matrix, row, part.rows, col, part.cols)
-        self.parts[home.matrix] += self.parts[old]
-        analysis.of_matrix[home.matrix] += analysis.of_matrix[old]
-        analysis.of_matrix[home.matrix].sort()
+            _, first, rows, begin, cols = submatrices[s]
+            submatrices[s] = SubMatrix(home, row + first, rows, col + begin, cols)
+            self.first[s] += row
+            self.end[s] += row
+            whole[s] &= whole[keep]
+        self.parts[home] += self.parts[old]
+        analysis.of_matrix[home] += analysis.of_matrix[old]
+        analysis.of_matrix[home].sort()
         analysis.of_matrix[old] = []
-        for listed_set in (analysis.given, analysis.taken):
-            if old in listed_set:
-                listed_set.add(home.matrix)
-        if (
-            computation.matrices[old].contiguous
-            and not computation.matrices[home.matrix].contiguous
-        ):
-            matrix = computation.matrices[home.matrix]
-            computation.matrices[home.matrix] = replace(matrix, contiguous=True)
-        self.dirty.setdefault(home.matrix, []).append(keep)
+        for matrices in (analysis.given, analysis.taken):
+            if old in matrices:
+                matrices.add(home)
+        if computation.matrices[old].contiguous and not computation.matrices[home].contiguous:
+            computation.matrices[home] = replace(computation.matrices[home], contiguous=True)
+        self.dirty.setdefault(home, []).append(keep)
 
     def _drop(self, number: int) -> None:
         """Takes a command out of the list and of the accesses."""
         self.dropped.add(number)
         submatrices, analysis = self.computation.submatrices, self.analysis
         for s, _ in analysis.of_command[number]:
-            listed = analysis.of_matrix[submatrices[s].matrix]
+            listed = analysis.of_matrix[submatrices[s][0]]
             begin = bisect_left(listed, (number,))
             end = bisect_left(listed, (number + 1,), begin)
             del listed[begin:end]
 
     def result(self) -> Computation:
         """The computation without what was dropped."""
-        computation = self.computation
+        computation, dropped = self.computation, self.dropped
         computation.commands = [
-            command for i, command in enumerate(computation.commands) if i not in self.dropped
+            command for i, command in enumerate(computation.commands) if i not in dropped
         ]
         return computation

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..analyze import rows_of
+from ..analyze import BACKPROPS, ROWS_MULTI, rows_of
 from ..computation import Command, Computation, SubMatrix, inputs_first
 from .options import OptimizeOptions
 
@@ -15,35 +15,42 @@ def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
     """Matrices and sub-matrices that are used, numbered anew; equal sub-matrices become one."""
     named = {0}
     for command in computation.commands:
-        named.update((command.target, command.source, *command.deriv))
-        if command.type.endswith("Multi"):
+        named.add(command.target)
+        named.add(command.source)
+        kind = command.type
+        if kind in BACKPROPS:
+            named.update(command.deriv)
+        elif kind in ROWS_MULTI:
             named.update(rows_of(command))
-    matrices = sorted({computation.submatrices[s].matrix for s in named})
-    matrix_number = {old: new for new, old in enumerate(matrices)}
+    submatrices = [(old, computation.submatrices[old]) for old in sorted(named)]
+    matrices = sorted({s[0] for _, s in submatrices})
+    matrix_number = [0] * len(computation.matrices)
+    for new, matrix in enumerate(matrices):
+        matrix_number[matrix] = new
     numbers = [0] * len(computation.submatrices)
-    known: dict[SubMatrix, int] = {}
-    for old in sorted(named):
-        s = computation.submatrices[old]
-        s = SubMatrix(matrix_number[s.matrix], *s[1:])
+    known: dict[tuple[int, ...], int] = {}
+    for old, (matrix, row, rows, col, cols) in submatrices:
+        s = matrix_number[matrix], row, rows, col, cols
         numbers[old] = known.setdefault(s, len(known))
-    array = np.array(numbers)
     return replace(
         computation,
         matrices=[computation.matrices[m] for m in matrices],
-        submatrices=list(known),
-        commands=[_renumbered(command, numbers, array) for command in computation.commands],
+        submatrices=list(map(SubMatrix._make, known)),
+        commands=[_renumbered(command, numbers) for command in computation.commands],
     )
 
 
-def _renumbered(command: Command, numbers: list[int], array: np.ndarray) -> Command:
-    rows = command.rows
-    if command.type.endswith("Multi"):
+def _renumbered(command: Command, numbers: list[int]) -> Command:
+    kind, rows, deriv = command.type, command.rows, command.deriv
+    if kind in BACKPROPS:
+        a, b, c, d = deriv
+        deriv = numbers[a], numbers[b], numbers[c], numbers[d]
+    elif kind in ROWS_MULTI:
         rows = rows.copy()  # type: ignore[union-attr]
         real = rows[:, 0] > 0
-        rows[real, 0] = array[rows[real, 0]]
-    a, b, c, d = command.deriv
+        rows[real, 0] = np.array(numbers)[rows[real, 0]]
     return Command(
-        command.type,
+        kind,
         numbers[command.target],
         numbers[command.source],
         command.alpha,
@@ -51,7 +58,7 @@ def _renumbered(command: Command, numbers: list[int], array: np.ndarray) -> Comm
         command.node,
         command.step,
         command.precomputed,
-        (numbers[a], numbers[b], numbers[c], numbers[d]),
+        deriv,
         command.store_stats,
         command.use_memo,
         command.storage,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import replace
 
-from ..analyze import Analysis, is_zeroing
+import numpy as np
+
+from ..analyze import Analysis
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -17,30 +19,21 @@ def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> 
     """
     analysis = Analysis(computation)
     commands = computation.commands
-    pairs = set()  # commands that take a matrix and are followed by its zeroing
-    for number, command in enumerate(commands[:-1]):
-        after = commands[number + 1]
-        if command.type == "AllocMatrix" and is_zeroing(after) and after.target == command.target:
-            pairs.add(number)
     # Command i goes to place 3 i; 3 i - 1 is just before it, 3 i + 1 just behind it.
-    places = [3 * number for number in range(len(commands))]
-    for matrix in range(1, len(computation.matrices)):
-        uses = analysis.of_matrix[matrix]
-        taken, freed = analysis.allocated[matrix], analysis.released[matrix]
-        if taken >= 0 and commands[taken].type == "AllocMatrix":
-            skipped = taken + 1 if taken in pairs else -1
-            first = next((number for number, _, _ in uses if number != skipped), -1)
-            if first >= 0:
-                places[taken] = 3 * first - 1
-        if freed >= 0 and uses and commands[freed].type == "DeallocMatrix":
-            places[freed] = 3 * uses[-1][0] + 1
-    ordered: list[Command] = []
-    for number in sorted(range(len(commands)), key=places.__getitem__):
-        if number - 1 not in pairs:
-            ordered.append(commands[number])
-            if number in pairs:
-                ordered.append(commands[number + 1])
-    return replace(computation, commands=ordered)
+    places = list(range(0, 3 * len(commands), 3))
+    each = zip(
+        analysis.of_matrix, analysis.allocated, analysis.released, analysis.zeroed, strict=True
+    )
+    for uses, taken, freed, zeroed in each:
+        if uses and taken >= 0 and commands[taken].type == "AllocMatrix":
+            places[taken] = 3 * uses[0][0] - 1
+            if zeroed >= 0:
+                places[zeroed] = places[taken]
+        last = uses[-1][0] if uses else zeroed
+        if freed >= 0 and last >= 0 and commands[freed].type == "DeallocMatrix":
+            places[freed] = 3 * last + 1
+    order = np.argsort(places, kind="stable").tolist()
+    return replace(computation, commands=[commands[number] for number in order])
 
 
 def allocate_from_other(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -48,12 +41,14 @@ def allocate_from_other(computation: Computation, options: OptimizeOptions) -> C
 
     The matrix that is freed last is served first, by the next that is taken.
     """
+    matrices, submatrices = computation.matrices, computation.submatrices
     freed: dict[tuple[int, int, bool], list[int]] = {}
     taken: dict[tuple[int, int, bool], list[int]] = {}
     for number, command in enumerate(computation.commands):
-        if command.type in ("AllocMatrix", "DeallocMatrix"):
-            matrix = computation.matrices[computation.submatrices[command.target].matrix]
-            lists = taken if command.type == "AllocMatrix" else freed
+        kind = command.type
+        if kind == "AllocMatrix" or kind == "DeallocMatrix":
+            matrix = matrices[submatrices[command.target][0]]
+            lists = taken if kind == "AllocMatrix" else freed
             size = matrix.rows, matrix.cols, matrix.contiguous
             lists.setdefault(size, []).append(number)
     commands: list[Command | None] = list(computation.commands)
@@ -64,7 +59,7 @@ def allocate_from_other(computation: Computation, options: OptimizeOptions) -> C
             if at == len(takers):
                 continue
             taker = takers.pop(at)
-            source = computation.commands[giver].target
-            commands[taker] = computation.commands[taker].changed(type="SwapMatrix", source=source)
+            target, source = (computation.commands[number].target for number in (taker, giver))
+            commands[taker] = Command("SwapMatrix", target, source)
             commands[giver] = None
     return replace(computation, commands=[c for c in commands if c is not None])

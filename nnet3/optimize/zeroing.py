@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import READ, Analysis, Grid, is_zeroing
-from ..computation import Computation
+from ..analyze import READ, Analysis, Cover
+from ..computation import Computation, SubMatrix
 from .options import OptimizeOptions
 
 
@@ -18,32 +18,28 @@ def remove_unnecessary_zeroing(computation: Computation, options: OptimizeOption
 
 def needless_zeroing(analysis: Analysis) -> set[int]:
     """The commands that set a matrix to zeros that nothing reads."""
-    computation = analysis.computation
-    needless = set()
-    for matrix in range(1, len(computation.matrices)):
-        listed = analysis.of_matrix[matrix]
-        if not listed or not computation.is_whole(listed[0][1]):
-            continue
-        first = listed[0][0]
-        if is_zeroing(computation.commands[first]) and not _needed(analysis, matrix):
-            needless.add(first)
-    return needless
+    return {
+        number
+        for matrix, number in enumerate(analysis.zeroed)
+        if number >= 0 and not _needed(analysis, matrix)
+    }
 
 
 def _needed(analysis: Analysis, matrix: int) -> bool:
-    """Whether something reads what the first access of a matrix has set."""
-    computation = analysis.computation
-    listed = analysis.of_matrix[matrix][1:]
-    if listed and (listed[0][2] & READ or computation.is_whole(listed[0][1])):
-        return bool(listed[0][2] & READ)
-    info = computation.matrices[matrix]
-    parts = [computation.submatrices[s] for _, s, _ in listed]
-    grid = Grid(info.rows, info.cols, parts)
+    """Whether something reads the zeros that a matrix begins with."""
+    submatrices = analysis.computation.submatrices
+    _, _, rows, _, cols = submatrices[analysis.computation.commands[analysis.zeroed[matrix]].target]
+    listed = analysis.of_matrix[matrix]
+    if listed:
+        _, first, mode = listed[0]
+        part = submatrices[first]
+        if mode & READ or (part[2] == rows and part[4] == cols):
+            return bool(mode & READ)
+    parts = [submatrices[s] for _, s, _ in listed]
+    written = Cover(cols, parts)
     for (_, _, mode), part in zip(listed, parts, strict=True):
-        marks = grid.of(part)
-        if mode & READ:
-            if not marks.all():
-                return True
-        else:
-            marks[...] = True
-    return matrix in analysis.taken and not grid.marks.all()
+        if not mode & READ:
+            written.add(part)
+        elif not written.contains(part):
+            return True
+    return matrix in analysis.taken and not written.contains(SubMatrix(matrix, 0, rows, 0, cols))
