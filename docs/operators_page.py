@@ -18,12 +18,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def _programs(markdown: str) -> str:
     import click
 
-    from opscope.python_api.cli import main
+    from opscope.python_api.cli import kaldi_programs, main
 
+    wanted = {*kaldi_programs(), "nnet3", "nnet3-compile", "nnet3-xconfig-to-config", "links"}
     context = click.Context(main, info_name="opscope")
     sections = [markdown]
     for name in main.list_commands(context):
-        if not name.startswith("nnet") and name != "links":
+        if name not in wanted:
             continue
         command = main.get_command(context, name)
         if hasattr(command, "usage"):

@@ -16,6 +16,7 @@ import numpy as np
 from ..framework.errors import FormatError, nearest
 from . import matrix_io
 from .chain.examples import NnetChainExample
+from .chain.supervision import Supervision
 from .compressed import CompressedMatrix
 from .examples import NnetExample
 from .kaldi_io import Reader, Writer
@@ -211,6 +212,7 @@ _ALL = (
     Kind("posterior", Posterior.read, lambda writer, value: value.write(writer)),
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
+    Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),
@@ -219,8 +221,8 @@ _ALL = (
     Kind("token_vector", _read_words, _write_words, header=False),
 )
 KINDS = {kind.name: kind for kind in _ALL}
-_GUESSES = ("example", "chain_example", "array", "general_matrix", "int_vector", "posterior")
-_GUESSES += ("int", "float", "bool")
+_GUESSES = ("example", "chain_example", "supervision", "array", "general_matrix", "int_vector")
+_GUESSES += ("posterior", "int", "float", "bool")
 
 
 def guess_kind(reader: Reader) -> Kind:

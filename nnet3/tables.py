@@ -106,6 +106,14 @@ class WriteSpecifier:
         return cls(name, None, **options) if sources == ["ark"] else cls(None, name, **options)
 
 
+def is_specifier(text: str) -> bool:
+    """Whether a name says how to find a table, as `ark:feats.ark` does; else it is a file's."""
+    words = re.split("[, ]+", text.partition(":")[0]) if ":" in text else []
+    return any(word in ("ark", "scp") for word in words) and all(
+        word in ("ark", "scp") or word in _READ_OPTIONS or word in _WRITE_OPTIONS for word in words
+    )
+
+
 def _parse(text: str, known: dict[str, dict], use: str) -> tuple[str, list[str], dict[str, bool]]:
     """The file name, `ark` and `scp` as they come, and the options."""
     head, colon, name = text.partition(":")

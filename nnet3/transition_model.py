@@ -1,4 +1,4 @@
-"""Transition models: from binary to text and back. Nothing is computed with them here.
+"""Transition models: from binary to text and back, and their transitions by number.
 
 A transition model says which HMM states a phone has (its topology), which output of the network
 belongs to each, and how likely each transition is. Format: Kaldi's `hmm/transition-model.cc` and
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..framework.errors import FormatError
 from .kaldi_io import Reader, Writer
 
 _NO_PDF = -1
@@ -25,6 +26,25 @@ class HmmState:
     forward: int = _NO_PDF
     self_loop: int = _NO_PDF
     transitions: list[tuple[int, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """The transitions of a model; number 0 is none.
+
+    Attributes:
+        state: the transition state that each leaves, from 1 on; int64. pdf: its output, int64.
+        is_loop: whether it goes back to its state, bool.
+    """
+
+    state: np.ndarray
+    pdf: np.ndarray
+    is_loop: np.ndarray
+
+    @property
+    def num_pdfs(self) -> int:
+        """How many outputs there are."""
+        return int(self.pdf.max(initial=-1)) + 1
 
 
 @dataclass
@@ -72,6 +92,23 @@ class TransitionModel:
         reader.expect_token("</TransitionModel>")
         tuples = np.array(values, np.int32).reshape(count, width)
         return cls(phones, entry_of, entries, opening, tuples, log_probs)
+
+    def transitions(self) -> Transitions:
+        """All transitions, by their number (transition-id).
+
+        Raises:
+            FormatError: the topology has no such phone or state.
+        """
+        state, pdf, loop = [0], [-1], [False]
+        for number, (phone, place, *pdfs) in enumerate(self.tuples.tolist(), 1):
+            entry = self.entry_of[phone] if 0 <= phone < len(self.entry_of) else -1
+            if not 0 <= entry < len(self.entries) or not 0 <= place < len(self.entries[entry]):
+                raise FormatError(f"no state {place} of phone {phone} in the topology")
+            for target, _ in self.entries[entry][place].transitions:
+                state.append(number)
+                loop.append(target == place)
+                pdf.append(pdfs[-1] if loop[-1] else pdfs[0])
+        return Transitions(np.array(state), np.array(pdf), np.array(loop))
 
     def write_to(self, writer: Writer) -> None:
         """Write it as Kaldi does, opening and closing token included."""

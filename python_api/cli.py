@@ -24,11 +24,15 @@ _COMMANDS = {
     "nnet3-am-info": (".cli_nnet3", "Print what an nnet3 acoustic model is made of."),
     "nnet3-compute": (".cli_nnet3_compute", "Compute the output of an nnet3 network for features."),
     "nnet3-xvector-compute": (".cli_nnet3_compute", "Compute one vector for each utterance."),
+    "nnet3-compute-from-egs": (".cli_nnet3_compute", "Compute the output for each example."),
     "nnet3-compile": (".cli_nnet3_compile", "Print what a network computes for a request."),
     "nnet3-xconfig-to-config": (".cli_nnet3_xconfig", "Turn an xconfig into config files."),
-    "nnet3-get-egs": (".cli_nnet3_egs", "Make examples from features and posteriors."),
-    "nnet3-get-egs-dense-targets": (".cli_nnet3_egs", "Make examples from features and matrices."),
-    "nnet3-xvector-get-egs": (".cli_nnet3_egs", "Make examples for x-vectors."),
+    "nnet3-get-egs": (".cli_nnet3_get_egs", "Make examples from features and posteriors."),
+    "nnet3-get-egs-dense-targets": (
+        ".cli_nnet3_get_egs",
+        "Make examples from features and matrices.",
+    ),
+    "nnet3-xvector-get-egs": (".cli_nnet3_get_egs", "Make examples for x-vectors."),
     "nnet3-copy-egs": (".cli_nnet3_egs", "Copy examples; choose frames, cut context."),
     "nnet3-merge-egs": (".cli_nnet3_egs", "Merge examples into minibatches."),
     "nnet3-shuffle-egs": (".cli_nnet3_egs", "Copy examples in random order."),
@@ -37,13 +41,27 @@ _COMMANDS = {
     "nnet3-compute-prob": (".cli_nnet3_train", "Objective and accuracy on examples."),
     "nnet3-chain-train": (".cli_nnet3_chain", "Train an nnet3 network with LF-MMI."),
     "nnet3-chain-compute-prob": (".cli_nnet3_chain", "LF-MMI objective on examples."),
+    "nnet3-chain-combine": (".cli_nnet3_chain", "Average the networks that do best with LF-MMI."),
+    "nnet3-chain-get-egs": (".cli_nnet3_chain_egs", "Make chain examples."),
+    "nnet3-chain-normalize-egs": (".cli_nnet3_chain_egs", "Add weights to chain examples."),
+    "nnet3-chain-copy-egs": (".cli_nnet3_chain_egs", "Copy chain examples; shift, cut context."),
+    "nnet3-chain-merge-egs": (".cli_nnet3_chain_egs", "Merge chain examples into minibatches."),
+    "nnet3-chain-shuffle-egs": (".cli_nnet3_chain_egs", "Copy chain examples in random order."),
+    "nnet3-chain-subset-egs": (".cli_nnet3_chain_egs", "Draw chain examples at random."),
     "nnet3-average": (".cli_nnet3_train", "Average nnet3 networks."),
     "nnet3-combine": (".cli_nnet3_train", "Average the networks that do best on examples."),
     "nnet3-show-progress": (".cli_nnet3_train", "How a network changed."),
-    "nnet3-acc-lda-stats": (".cli_nnet3_stats", "Statistics for LDA of a network's output."),
-    "nnet-get-feature-transform": (".cli_nnet3_stats", "An input transform from such statistics."),
-    "nnet3-am-init": (".cli_nnet3_stats", "Make an acoustic model of a raw network."),
-    "nnet3-am-adjust-priors": (".cli_nnet3_stats", "Set the priors of an acoustic model."),
+    "nnet3-acc-lda-stats": (".cli_nnet3_lda", "Statistics for LDA of a network's output."),
+    "nnet3-chain-acc-lda-stats": (".cli_nnet3_lda", "The same, of chain examples."),
+    "sum-lda-accs": (".cli_nnet3_lda", "Add statistics for LDA."),
+    "nnet-get-feature-transform": (".cli_nnet3_lda", "An input transform from such statistics."),
+    "nnet3-am-init": (".cli_nnet3_am", "Make an acoustic model of a raw network."),
+    "nnet3-am-adjust-priors": (".cli_nnet3_am", "Set the priors of an acoustic model."),
+    "nnet3-am-train-transitions": (".cli_nnet3_am", "Transition probabilities of alignments."),
+    "copy-transition-model": (".cli_nnet3_am", "Copy a model's transition model."),
+    "matrix-sum": (".cli_kaldi_sums", "Add matrices."),
+    "matrix-sum-rows": (".cli_kaldi_sums", "Add up the rows of matrices."),
+    "vector-sum": (".cli_kaldi_sums", "Add vectors."),
     "convert": (".cli_convert", "Convert feed-forward networks between CNTK and nnet3."),
     "cntk": (".cli_cntk", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".cli_nnet3_recipe", "Train an nnet3 network from features in one command."),
@@ -52,11 +70,15 @@ _COMMANDS = {
 
 _LONG = 5  # lines of an error that are not put into one
 _OWN = frozenset({"nnet3-compile", "nnet3-xconfig-to-config"})
+_OTHERS = frozenset(
+    {"copy-transition-model", "matrix-sum", "matrix-sum-rows", "sum-lda-accs", "vector-sum"}
+)  # programs of Kaldi with other names
 
 
 def kaldi_programs() -> list[str]:
     """The commands that stand for programs of Kaldi."""
-    return [n for n in _COMMANDS if n.startswith(("nnet3-", "nnet-")) and n not in _OWN]
+    names = (n for n in _COMMANDS if n.startswith(("nnet3-", "nnet-")) or n in _OTHERS)
+    return [name for name in names if name not in _OWN]
 
 
 class _Commands(click.Group):

@@ -1,29 +1,41 @@
-"""Kaldi's programs that train and judge nnet3 networks with LF-MMI.
+"""Kaldi's programs that train, judge and combine nnet3 networks with LF-MMI.
 
-Source: Kaldi's `chainbin/nnet3-chain-train.cc`, `nnet3-chain-compute-prob.cc`.
+Source: Kaldi's `chainbin/nnet3-chain-train.cc`, `nnet3-chain-compute-prob.cc`,
+`nnet3-chain-combine.cc`.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import click
 
 from ..nnet3 import adjust
 from ..nnet3.chain.denominator import DenominatorGraph
-from ..nnet3.chain.fst import Fst
 from ..nnet3.chain.objective import ChainOptions
 from ..nnet3.nnet import Nnet
-from ..nnet3.streams import open_reader
+from ..nnet3.tables import read_table
 from ..nnet3.training import NnetTrainer
 from ..nnet3.training.chain_objectives import ChainObjectives
 from ..nnet3.training.chain_prob import NnetChainComputeProb
-from .cli_nnet3_options import DEBUG, GPU, chosen_passes, chosen_place, optimization_options
+from ..nnet3.training.chain_request import XENT
+from ..nnet3.training.combination import combine
+from .cli_nnet3_options import (
+    ALLOCATOR,
+    DEBUG,
+    GPU,
+    UNUSED,
+    chosen_passes,
+    chosen_place,
+    optimization_options,
+    read_fst,
+)
 from .cli_nnet3_program import Option, program
 from .cli_nnet3_train import (
     BINARY,
     CACHE,
+    COMBINING,
     COMPILER,
     SRAND,
     chosen_trainer,
@@ -38,6 +50,9 @@ _CHAIN = (
     Option("out-of-range-regularize", 0.01, "How much outputs beyond [-30,30] are pulled back"),
     Option("leaky-hmm-coefficient", 1.0e-05, "Flow from each HMM state to all others"),
     Option("xent-regularize", 0.0, "Scale of the cross-entropy objective of 'output-xent'"),
+    Option("lwf-scale", 0.0, "Learning without forgetting: scale of the examples' posteriors"),
+    Option("lwf-den-scale", 0.0, "The same, less the denominator's log-probability"),
+    Option("numerator-graph-threads", 4, UNUSED),
 )
 
 
@@ -53,9 +68,7 @@ def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
     Raises:
         FormatError: it is no FST, or its labels are no pdfs of the network.
     """
-    reader = open_reader(name)
-    reader.offset, reader.binary = 0, False
-    return DenominatorGraph.of_fst(Fst.read(reader), nnet.node_dims()["output"])
+    return DenominatorGraph.of_fst(read_fst(name), nnet.node_dims()["output"])
 
 
 @program(
@@ -69,6 +82,7 @@ def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
     *trainer_options(),
     *_CHAIN,
     *CACHE,
+    *ALLOCATOR,
     *DEBUG,
     *COMPILER,
     *optimization_options(),
@@ -101,6 +115,8 @@ def nnet3_chain_train(
     GPU,
     Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
     Option("dropout-test-mode", True, "Test mode of dropout components"),
+    Option("compute-accuracy", True, UNUSED),
+    Option("compute-per-dim-accuracy", False, UNUSED),
     *_CHAIN,
     *DEBUG,
     *COMPILER,
@@ -121,3 +137,45 @@ def nnet3_chain_compute_prob(
     in_turn(examples, prob.compute, "compute", "chain_example")
     if not prob.print_total_stats(options.program.log):
         raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-chain-combine",
+    "Average the first n of several raw nnet3 networks (the last one first), with the n that has"
+    " the best LF-MMI objective on chain examples.",
+    ("<den-fst>", "<raw-nnet-in>...", "<chain-examples-in>", "<raw-nnet-out>"),
+    BINARY,
+    GPU,
+    *COMBINING,
+    *_CHAIN,
+)
+def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None:
+    *models, valid, output = files
+    log, chosen = options.program.log, _chain_options(options)
+    place = chosen_place(options.use_gpu)
+    examples = [example for _, example in read_table(valid, "chain_example")]
+    log(f"Read {len(examples)} examples.")
+    nnets = [read_raw(models[0])]
+    graph = _read_graph(fst, nnets[0])
+    has_xent = any(node.name.endswith(XENT) for node in nnets[0].outputs())
+
+    def make_prob(nnet: Nnet, store_component_stats: bool) -> NnetChainComputeProb:
+        settings = chosen
+        if store_component_stats and has_xent and not chosen.xent_regularize:
+            settings = replace(chosen, xent_regularize=0.1)  # statistics of that branch, too
+        return NnetChainComputeProb(
+            *(nnet, graph, settings, place), store_component_stats=store_component_stats
+        )
+
+    nnet = combine(
+        (nnets.pop() if nnets else read_raw(name) for name in models),
+        len(models),
+        examples,
+        log,
+        options.max_objective_evaluations,
+        options.batchnorm_test_mode,
+        options.dropout_test_mode,
+        make_prob=make_prob,
+    )
+    write_raw(nnet, output, options.binary)
+    log(f"Finished combining neural nets, wrote model to {output}")

@@ -1,7 +1,7 @@
-"""Kaldi's programs that compute with nnet3 models: nnet3-compute, nnet3-xvector-compute.
+"""Kaldi's programs that compute with nnet3 models.
 
-Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3bin/nnet3-xvector-compute.cc` and
-`nnet3/nnet-am-decodable-simple.h`.
+Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-xvector-compute.cc`,
+`nnet3-compute-from-egs.cc` and `nnet3/nnet-am-decodable-simple.h`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,27 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ..framework.errors import FormatError, ShapeError
+from ..framework.errors import FormatError, OpscopeError, ShapeError
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import prepare_for_test
 from ..nnet3.compile_cache import ComputerCache
 from ..nnet3.looped_computer import LoopedComputer, LoopedOptions
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
+from ..nnet3.sparse import to_dense
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
+from ..nnet3.training.example_request import example_request
 from ..nnet3.xvector import xvector
-from .cli_nnet3_options import DEBUG, GPU, UNUSED, chosen_passes, chosen_place, optimization_options
+from .cli_nnet3_options import (
+    DEBUG,
+    GPU,
+    UNUSED,
+    chosen_passes,
+    chosen_place,
+    optimization_options,
+    shown,
+)
 from .cli_nnet3_program import Option, program
 
 _CHUNKS = (
@@ -234,3 +244,35 @@ class _Utterances:
         """Note an utterance that cannot be computed."""
         self._program.warn(message)
         self.failed += 1
+
+
+@program(
+    "nnet3-compute-from-egs",
+    "Compute an output of a raw nnet3 network for each example.",
+    ("<raw-nnet-in>", "<training-examples-in>", "<matrices-out>"),
+    Option("binary", True, UNUSED),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("output-name", "output", "The output node"),
+    GPU,
+)
+def nnet3_compute_from_egs(
+    options: SimpleNamespace, model: str, examples: str, output: str
+) -> None:
+    nnet = Nnet.read_from(open_reader(model))
+    cache = ComputerCache(nnet, chosen_place(options.use_gpu))
+    inputs = {node.name for node in nnet.inputs()}
+    done = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, example in shown(read_table(examples, "example"), "compute", "examples"):
+            try:
+                computer = cache.computer(example_request(nnet, example))
+                for io in example.io:
+                    if io.name in inputs:
+                        computer.accept_input(io.name, to_dense(io.features))
+                computer.run()
+                matrix = computer.get_output(options.output_name)
+            except OpscopeError as error:
+                raise type(error)(f"{examples}: {key}: {error}") from error
+            writer.write(key, np.exp(matrix) if options.apply_exp else matrix)
+            done += 1
+    options.program.log(f"Processed {done} examples.")

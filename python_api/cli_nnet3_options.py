@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 from ..framework.backend import GPUPlace, Place, gpu_present
 from ..framework.errors import FormatError
+from ..nnet3.chain.fst import Fst
 from ..nnet3.optimize import OptimizeOptions
+from ..nnet3.streams import open_reader
 from .cli_nnet3_program import Option
 
 Entry = TypeVar("Entry")
@@ -24,6 +26,10 @@ UNUSED = "Taken for compatibility; without effect"
 DEBUG = (
     Option("debug-computation", False, UNUSED),
     Option("computation.debug", False, UNUSED),
+)
+ALLOCATOR = (
+    Option("cuda-cache-memory", True, UNUSED),
+    Option("cuda-memory-proportion", 0.5, UNUSED),
 )
 _LAST = (1 << 31) - 1
 _OPTIMIZATION = {
@@ -80,6 +86,17 @@ def chosen_place(use_gpu: str) -> Place | None:
     if use_gpu == "no" or (use_gpu == "optional" and not gpu_present()):
         return None
     return GPUPlace()
+
+
+def read_fst(name: str) -> Fst:
+    """The FST in a file, binary or text.
+
+    Raises:
+        FormatError: it is none.
+    """
+    reader = open_reader(name)
+    reader.offset, reader.binary = 0, False
+    return Fst.read(reader)
 
 
 def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:

@@ -25,6 +25,7 @@ from ..nnet3.training import NnetTrainer, NnetTrainerOptions
 from ..nnet3.training.combination import average, combine, show_progress
 from ..nnet3.training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .cli_nnet3_options import (
+    ALLOCATOR,
     DEBUG,
     GPU,
     UNUSED,
@@ -45,6 +46,11 @@ CACHE = (
     Option("read-cache", "", UNUSED),
     Option("write-cache", "", UNUSED),
     Option("binary-write-cache", True, UNUSED),
+)
+COMBINING = (
+    Option("max-objective-evaluations", 30, "How often to compute the objective, at most"),
+    Option("batchnorm-test-mode", False, "Test mode of batch-norm components meanwhile"),
+    Option("dropout-test-mode", True, "Test mode of dropout components meanwhile"),
 )
 _TRAINER_DOCS = {
     "zero_component_stats": "Begin with statistics of nonlinearities at 0, if they are stored",
@@ -89,6 +95,11 @@ def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
     """Write a raw network. Raises SaveError: it cannot be written."""
     writer = Writer(binary)
     nnet.write_to(writer)
+    save(writer, name)
+
+
+def save(writer: Writer, name: str) -> None:
+    """Write what was put together to a file. Raises SaveError: that is not possible."""
     with open_output(name) as file:
         file.write(writer.getvalue())
 
@@ -129,6 +140,7 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
     GPU,
     *trainer_options(),
     *CACHE,
+    *ALLOCATOR,
     *DEBUG,
     *COMPILER,
     *optimization_options(),
@@ -213,17 +225,13 @@ def nnet3_average(options: SimpleNamespace, *files: str) -> None:
     ("<nnet-in>...", "<valid-examples-in>", "<nnet-out>"),
     BINARY,
     GPU,
-    Option("max-objective-evaluations", 30, "How often to compute the objective, at most"),
-    Option("batchnorm-test-mode", False, "Test mode of batch-norm components meanwhile"),
-    Option("dropout-test-mode", True, "Test mode of dropout components meanwhile"),
+    *COMBINING,
 )
 def nnet3_combine(options: SimpleNamespace, *files: str) -> None:
     *models, valid, output = files
     log = options.program.log
     examples = list(read_examples(valid))
     log(f"Read {len(examples)} examples.")
-    if options.max_objective_evaluations < 1:
-        raise FormatError("--max-objective-evaluations must be positive")
     nnet = combine(
         (read_raw(name) for name in models),
         len(models),

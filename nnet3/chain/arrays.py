@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.errors import ShapeError
 from .denominator import DenominatorGraph
 from .fst import Fst
-from .supervision import Supervision
+from .supervision import Supervision, check_labels
 
 _BITS = 3  # significant bits of sizes
 _SMALLEST = 64
@@ -29,9 +29,13 @@ def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
         finals: float32 [states, 2]: number of the FST, -1 for padding, and the final weight.
         weight: float32 [1], of the supervision.
         layout: int32 [2]: sequences, and 1 where each has an FST of its own.
+
+    Raises:
+        ShapeError: an FST has arcs without a label.
     """
     arcs, weights, finals = [], [], []
     for number, fst in enumerate(supervision.fsts):
+        check_labels(fst)
         columns = (np.full(fst.arcs, number), fst.source(), fst.nextstate, fst.ilabel)
         arcs.append(np.stack(columns, axis=1))
         weights.append(fst.weight)

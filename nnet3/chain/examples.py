@@ -5,6 +5,7 @@ Source: Kaldi's `nnet3/nnet-chain-example.cc`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -52,8 +53,10 @@ class NnetChainSupervision:
         indexes = read_indexes(reader)
         supervision = Supervision.read(reader)
         weights = np.zeros(0, np.float32)
-        if reader.expect_token("<DW>", "<DW2>", "</NnetChainSup>") != "</NnetChainSup>":
-            weights = matrix_io.read_vector(reader, np.float32)
+        token = reader.expect_token("<DW>", "<DW2>", "</NnetChainSup>")
+        if token != "</NnetChainSup>":
+            in_bytes = token == "<DW>" and reader.binary
+            weights = _read_bytes(reader) if in_bytes else matrix_io.read_vector(reader, np.float32)
             reader.expect_token("</NnetChainSup>")
         if len(indexes) != supervision.rows or len(weights) not in (0, len(indexes)):
             raise reader.error(
@@ -107,6 +110,17 @@ class NnetChainExample:
                 part.write(writer)
                 _end_line(writer)
         writer.write_token("</Nnet3ChainEg>")
+
+
+def _read_bytes(reader: Reader) -> np.ndarray:
+    """Weights in the form of older files: the number 1, a count, and a byte for each, 255 = 1."""
+    start = reader.offset
+    if reader.read_bytes(1) != b"\x01":
+        raise reader.error("weights of one byte each were expected here", start)
+    (count,) = struct.unpack("<i", reader.read_bytes(4))
+    if count < 0:
+        raise reader.error(f"{count} weights cannot stand here", start)
+    return np.frombuffer(reader.read_bytes(count), np.uint8) * np.float32(1 / 255)
 
 
 def _end_line(writer: Writer) -> None:

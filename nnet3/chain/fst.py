@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.errors import FormatError
 from ..kaldi_io import format_number
+from .fst_properties import acceptor_properties
 
 if TYPE_CHECKING:
     from ..kaldi_io import Reader, Writer
@@ -292,8 +293,7 @@ def _write_compact(fst: Fst, writer: Writer) -> None:
         raise FormatError("an FST whose labels differ cannot be written as an acceptor")
     header = fst.header
     if header.kind != "compact_acceptor":
-        properties = (header.properties | _EXPANDED) & ~_MUTABLE
-        header = Header("compact_acceptor", "standard", 2, 0, properties, fst.arcs)
+        header = Header("compact_acceptor", properties=acceptor_properties(fst), arcs=fst.arcs)
     _write_header(fst, writer, header)
     final = ~np.isinf(fst.final)
     counts = np.diff(fst.begin) + final

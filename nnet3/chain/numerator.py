@@ -14,7 +14,7 @@ import numpy as np
 
 from ...framework.errors import ShapeError
 from .fst import Fst
-from .supervision import Supervision, state_times
+from .supervision import Supervision, check_labels, state_times
 
 
 @dataclass(eq=False)
@@ -153,6 +153,7 @@ def _unrolled(supervision: Supervision) -> tuple[_Arcs, np.ndarray, np.ndarray]:
     offset = 0
     steps = np.arange(frames)[:, None]
     for number, fst in enumerate(supervision.e2e_fsts):
+        check_labels(fst)
         # State s before frame t is offset + t * states + s; the first one is in state 0 alone.
         source = offset + steps * fst.states + fst.source()
         target = offset + (steps + 1) * fst.states + fst.nextstate

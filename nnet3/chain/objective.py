@@ -29,12 +29,22 @@ class ChainOptions:
         out_of_range_regularize: scale of the pull on outputs beyond [-30, 30].
         leaky_hmm_coefficient: what flows at each frame from every state to the initial ones.
         xent_regularize: scale of the cross-entropy objective of the output `...-xent`.
+        lwf_scale, lwf_den_scale: scales of learning without forgetting: of the cross-entropy with
+            posteriors of another network, and of that less the denominator's log-probability.
+            Source: arXiv 2110.07055.
     """
 
     l2_regularize: float = 0.0
     out_of_range_regularize: float = 0.01
     leaky_hmm_coefficient: float = 1e-5
     xent_regularize: float = 0.0
+    lwf_scale: float = 0.0
+    lwf_den_scale: float = 0.0
+
+    @property
+    def uses_posteriors(self) -> bool:
+        """Whether the posteriors of another network count."""
+        return self.lwf_scale != 0 or self.lwf_den_scale != 0
 
 
 @dataclass
@@ -66,6 +76,7 @@ def chain_objective(
     deriv: bool = True,
     xent: bool = False,
     penalize: bool = False,
+    posteriors: Any = None,
     xp: Any = np,
 ) -> ChainObjective:
     """The objective function of an output, and its derivatives where asked for.
@@ -78,6 +89,7 @@ def chain_objective(
         deriv, xent: which derivatives are wanted.
         penalize: whether outputs out of range are pulled back this time. Training does it at every
             other minibatch, with twice the scale, as Kaldi does.
+        posteriors: of another network, [rows, pdfs], for learning without forgetting.
         xp: NumPy or CuPy.
 
     Raises:
@@ -106,6 +118,8 @@ def chain_objective(
         paths[...] = 0
     elif deriv:
         result.deriv = every.posterior
+        if options.lwf_den_scale:
+            result.deriv *= output.dtype.type(1.0 + options.lwf_den_scale)
         xp.subtract(paths, result.deriv, out=result.deriv)
         result.deriv *= output.dtype.type(weight)
     if xent:
@@ -114,6 +128,9 @@ def chain_objective(
     if deriv and penalize and options.out_of_range_regularize:
         scale = output.dtype.type(2.0 * options.out_of_range_regularize)
         result.deriv += scale * (xp.clip(output, -LIMIT, LIMIT) - output)
+    if deriv and posteriors is not None and options.uses_posteriors:
+        scale = output.dtype.type(options.lwf_scale + options.lwf_den_scale)
+        result.deriv += scale * posteriors
     if options.l2_regularize:
         scale = weight * options.l2_regularize
         result.l2_term = -0.5 * scale * float(xp.vdot(output, output))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...framework.errors import ShapeError
+from .acceptors import remove_epsilons
 from .fst import Fst
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Supervision:
         num_sequences: how many sequences; their frames are interleaved in the network's output:
             row t * num_sequences + s is frame t of sequence s.
         frames_per_sequence: frames (after subsampling) of each.
-        label_dim: how many pdfs there are; labels of the FSTs are pdfs counted from 1.
+        label_dim: how many pdfs there are; labels of the FSTs are pdfs counted from 1. Label 0,
+            which stands for no frame, occurs before normalisation only.
         fst: one acyclic acceptor, sorted by time, for the sequences one after the other.
         e2e_fsts: instead of it, one acceptor of any form for each sequence (flat start).
         alignment_pdfs: the pdf of each frame where it is known, int32; may be empty.
@@ -76,8 +78,8 @@ class Supervision:
             found.alignment_pdfs = reader.read_int_vector()
         reader.expect_token("</Supervision>")
         for fst in found.fsts:
-            if fst.arcs and not 0 < fst.ilabel.min() <= fst.ilabel.max() <= found.label_dim:
-                raise reader.error(f"a label of the FST is none of 1 to {found.label_dim}", start)
+            if fst.arcs and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= found.label_dim:
+                raise reader.error(f"a label of the FST is none of 0 to {found.label_dim}", start)
             if fst.start != 0:
                 raise reader.error("the FST does not start in state 0", start)
         return found
@@ -123,13 +125,27 @@ class Supervision:
         return self.weight * self.rows
 
 
+def check_labels(fst: Fst) -> None:
+    """Refuse arcs that stand for no frame.
+
+    Raises:
+        ShapeError: there are some, so the chain example that holds the FST was not normalised.
+    """
+    if fst.arcs and fst.ilabel.min() <= 0:
+        raise ShapeError(
+            "the FST of a supervision has arcs without a label: nnet3-chain-normalize-egs makes"
+            " such chain examples ready for training"
+        )
+
+
 def state_times(fst: Fst) -> np.ndarray:
     """The frame before which the path is in each state, int32, [states].
 
     Raises:
-        ShapeError: paths to a state have different lengths, a state cannot be reached, or the
-            states are not sorted by time.
+        ShapeError: paths to a state have different lengths, a state cannot be reached, the states
+            are not sorted by time, or there are arcs without a label.
     """
+    check_labels(fst)
     times = np.full(fst.states, -1, np.int32)
     if fst.states:
         times[0] = 0
@@ -172,7 +188,8 @@ def merge_supervision(parts: Sequence[Supervision]) -> Supervision:
     if first.e2e_fsts:
         fsts = [fst for part in parts for fst in part.e2e_fsts]
         return replace(first, num_sequences=count, e2e_fsts=fsts, alignment_pdfs=no_pdfs)
-    fst = breadth_first(_concatenate([part.fst for part in parts if part.fst is not None]))
+    fsts = [remove_epsilons(part.fst) for part in parts if part.fst is not None]
+    fst = breadth_first(_concatenate(fsts))
     return replace(first, num_sequences=count, fst=fst, alignment_pdfs=no_pdfs)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,8 @@ class _Counts:
 
 
 class ExampleMerger:
-    """Merges a stream of examples; keeps count of what it makes and what is left over.
+    """Merges a stream of examples; keeps count of what it makes and what is left over. What depends
+    on the kind of examples is in methods of its own.
 
     Args:
         rule: of minibatch sizes. compress: the features of minibatches.
@@ -134,34 +136,50 @@ class ExampleMerger:
         self.counts: dict[object, _Counts] = {}
         self.minibatches = 0
 
-    def merge(self, examples: Iterable[NnetExample]) -> Iterator[tuple[str, NnetExample]]:
+    def structure(self, example: Any) -> tuple[object, ...]:
+        """A hashable value that is equal for examples that can be merged."""
+        return structure(example)
+
+    def example_size(self, example: Any) -> int:
+        """Rows of the longest input or output."""
+        return example_size(example)
+
+    def merged(self, examples: Sequence[Any]) -> Any:
+        """One example of several. Raises ShapeError: they differ."""
+        return merge_examples(examples, self.compress)
+
+    def name(self, number: int, example: Any, count: int) -> str:
+        """The key of a minibatch of `count` examples like this one."""
+        return f"merged-{number}-{count}"
+
+    def merge(self, examples: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         """Minibatches and their keys, `merged-NUMBER-SIZE`; the smaller ones come at the end."""
-        waiting: dict[object, list[NnetExample]] = {}
+        waiting: dict[object, list[Any]] = {}
         for example in examples:
-            key = structure(example)
+            key = self.structure(example)
             group = waiting.setdefault(key, [])
             group.append(example)
-            if self.rule.size(example_size(example), len(group), ended=False):
+            if self.rule.size(self.example_size(example), len(group), ended=False):
                 yield self._write(key, group)
                 del waiting[key]
         for key, group in waiting.items():
             while group:
-                size = self.rule.size(example_size(group[0]), len(group), ended=True)
+                size = self.rule.size(self.example_size(group[0]), len(group), ended=True)
                 if not size:
                     self._of(key, group[0]).discarded += len(group)
                     break
                 yield self._write(key, group[:size])
                 del group[:size]
 
-    def _of(self, key: object, example: NnetExample) -> _Counts:
-        return self.counts.setdefault(key, _Counts(example_size(example)))
+    def _of(self, key: object, example: Any) -> _Counts:
+        return self.counts.setdefault(key, _Counts(self.example_size(example)))
 
-    def _write(self, key: object, group: list[NnetExample]) -> tuple[str, NnetExample]:
+    def _write(self, key: object, group: list[Any]) -> tuple[str, Any]:
         written = self._of(key, group[0]).written
         written[len(group)] = written.get(len(group), 0) + 1
-        name = f"merged-{self.minibatches}-{len(group)}"
+        name = self.name(self.minibatches, group[0], len(group))
         self.minibatches += 1
-        return name, merge_examples(group, self.compress)
+        return name, self.merged(group)
 
     def report(self, log: Log) -> None:
         """Log what was merged, as Kaldi does."""

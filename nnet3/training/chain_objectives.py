@@ -24,7 +24,7 @@ from ..chain.objective import ChainOptions
 from ..nnet import Nnet
 from ..request import ComputationRequest
 from ..sparse import to_dense
-from .chain_request import XENT, chain_request
+from .chain_request import XENT, chain_request, posteriors_of
 from .example_request import count_examples
 from .objectives import Outcome, StepBuilder, take_derivative
 
@@ -91,6 +91,10 @@ class ChainObjectives:
                 inputs[slot] = step.declare(_variable(name, slot), shape, dtype, INPUT)
             for slot, (shape, dtype) in _GRAPH.items():
                 inputs[slot] = step.declare(f"denominator.{slot}", shape, dtype, INPUT)
+            if self.options.uses_posteriors:
+                inputs["posteriors"] = step.declare(
+                    _variable(name, "posteriors"), deriv.dims, "float32", INPUT
+                )
             totals = step.declare(_TOTALS + name, (3,), "float64", OUTPUT)
             outputs = {"deriv": deriv.name, "totals": totals}
             xent_deriv = derivs.get(name + XENT)
@@ -114,6 +118,8 @@ class ChainObjectives:
             if not (self.apply_deriv_weights and len(weights)):
                 weights = np.ones(output.supervision.rows, np.float32)
             arrays["deriv_weights"] = weights
+            if self.options.uses_posteriors:
+                arrays["posteriors"] = posteriors_of(example, output.supervision)
             found |= {_variable(output.name, slot): array for slot, array in arrays.items()}
         return found
 

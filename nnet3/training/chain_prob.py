@@ -15,8 +15,8 @@ from ..compile_cache import ComputerCache
 from ..nnet import Nnet
 from ..optimize import OptimizeOptions
 from ..sparse import to_dense
-from .chain_request import XENT, chain_request
-from .progress import Log, ObjectiveInfo, averages, number
+from .chain_request import POSTERIORS, XENT, chain_request, posteriors_of
+from .progress import Log, ObjectiveInfo, averages, number, ratio
 
 
 class NnetChainComputeProb:
@@ -29,6 +29,7 @@ class NnetChainComputeProb:
             is computed, too.
         place: where to compute; the CPU by default.
         optimize: passes of the compiler.
+        store_component_stats: collect statistics of components in the network.
     """
 
     def __init__(
@@ -38,9 +39,12 @@ class NnetChainComputeProb:
         options: ChainOptions | None = None,
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
+        store_component_stats: bool = False,
     ) -> None:
+        self.store_component_stats = store_component_stats
         self.nnet, self.graph, self.options = nnet, graph, options or ChainOptions()
         self.totals: dict[str, ObjectiveInfo] = {}
+        self.remembered: dict[str, float] = {}  # of posteriors in the examples
         self._cache = ComputerCache(nnet, place, optimize)
 
     def compute(self, example: NnetChainExample) -> None:
@@ -51,7 +55,9 @@ class NnetChainComputeProb:
             NotComputableError: outputs need inputs that it does not have.
         """
         xent = self.options.xent_regularize != 0
-        computer = self._cache.computer(chain_request(self.nnet, example, xent=xent))
+        stats = self.store_component_stats
+        request = chain_request(self.nnet, example, xent=xent, store_component_stats=stats)
+        computer = self._cache.computer(request)
         for io in example.inputs:
             if not io.name.startswith("__"):
                 computer.accept_input(io.name, to_dense(io.features))
@@ -63,16 +69,33 @@ class NnetChainComputeProb:
                 xent=xent,
             )
             self._add(output.name, found.weight, found.objective, found.l2_term)
+            if any(io.name == POSTERIORS for io in example.inputs):
+                kept = posteriors_of(example, output.supervision)
+                if abs(float(kept[0].sum()) - 1.0) > 0.1:  # they are logarithms
+                    kept = np.exp(kept)
+                logs = computer.get_output(output.name)
+                self.remembered[output.name] = self.remembered.get(output.name, 0.0) + float(
+                    np.vdot(logs, kept)
+                )
             if xent:
                 logs = computer.get_output(output.name + XENT)
                 cross_entropy = float(np.vdot(logs, found.xent_deriv))
                 self._add(output.name + XENT, found.weight, cross_entropy)
+        if stats:
+            computer.store_statistics()
 
     def _add(self, name: str, weight: float, objective: float, l2_term: float = 0.0) -> None:
         totals = self.totals.setdefault(name, ObjectiveInfo())
         totals.weight += weight
         totals.objective += objective
         totals.auxiliary += l2_term
+
+    def objective_per_frame(self) -> float:
+        """The objective of all outputs together, over their weight; -inf where it is not finite."""
+        weight = sum(totals.weight for totals in self.totals.values())
+        parts = (totals.objective + totals.auxiliary for totals in self.totals.values())
+        value = ratio(sum(parts), weight)
+        return value if np.isfinite(value) else float("-inf")
 
     def print_total_stats(self, log: Log) -> bool:
         """Report as Kaldi does; whether there was anything to compute."""
@@ -83,4 +106,8 @@ class NnetChainComputeProb:
                 f"Overall log-probability for '{name}' is {each} per frame, over"
                 f" {number(totals.weight)} frames."
             )
+            if self.remembered.get(name):
+                value = self.remembered[name]
+                each = number(ratio(value, totals.weight))
+                log(f"Total LWF is {number(value)} and it is {each} per frame.")
         return any(totals.weight > 0 for totals in self.totals.values())

@@ -1,18 +1,24 @@
-"""From a chain example to the request of a computation.
+"""From a chain example to the request of a computation, and to what else it holds.
 
 Source: `GetChainComputationRequest` in Kaldi's `nnet3/nnet-chain-example.cc`.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...framework.errors import FormatError, ShapeError, nearest
 from ..chain.examples import NnetChainExample
+from ..chain.supervision import Supervision
 from ..nnet import Nnet
 from ..request import ComputationRequest, IoSpecification
+from ..sparse import to_dense
 from .example_request import check_width, node_dims
 
 XENT = "-xent"
 """What follows the name of an output in that of its cross-entropy output."""
+POSTERIORS = "__LWF-posteriors"
+"""The input of chain examples with the posteriors of another network, sequence by sequence."""
 
 
 def chain_request(
@@ -62,3 +68,25 @@ def chain_request(
                 )
             request.outputs.append(IoSpecification(name, output.indexes, derivatives))
     return request
+
+
+def posteriors_of(example: NnetChainExample, supervision: Supervision) -> np.ndarray:
+    """The posteriors that an example holds for learning without forgetting, in the order of the
+    output's rows; 0 where it holds none.
+
+    Raises:
+        ShapeError: they do not fit the supervision, or there are several outputs.
+    """
+    rows, pdfs = supervision.rows, supervision.label_dim
+    held = [io for io in example.inputs if io.name == POSTERIORS]
+    if not held:
+        return np.zeros((rows, pdfs), np.float32)
+    if len(example.outputs) > 1:
+        raise ShapeError("learning without forgetting wants examples with one output")
+    found = to_dense(held[0].features)
+    if found.shape != (rows, pdfs):
+        raise ShapeError(
+            f"{POSTERIORS} of shape {list(found.shape)} for an output of {[rows, pdfs]}"
+        )
+    frames, sequences = supervision.frames_per_sequence, supervision.num_sequences
+    return found.reshape(sequences, frames, pdfs).swapaxes(0, 1).reshape(rows, pdfs)

@@ -5,7 +5,8 @@ Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,13 +45,40 @@ def average(nnets: Iterable[Nnet], weights: Sequence[float]) -> Nnet:
     return mean
 
 
-def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet, log: Log) -> None:
+class Prob(Protocol):
+    """Sums an objective over examples; see `NnetComputeProb`."""
+
+    def compute(self, example: Any) -> None:
+        """Add one minibatch."""
+
+    def objective_per_frame(self) -> float:
+        """The objective of all outputs together."""
+
+    def print_total_stats(self, log: Log) -> bool:
+        """Report the sums."""
+
+
+MakeProb = Callable[[Nnet, bool], Prob]
+"""What judges a network; with True it also collects the statistics of its components."""
+
+
+def frame_prob(nnet: Nnet, store_component_stats: bool) -> NnetComputeProb:
+    """The linear and quadratic objectives of the output nodes."""
+    options = NnetComputeProbOptions(
+        compute_accuracy=store_component_stats, store_component_stats=store_component_stats
+    )
+    return NnetComputeProb(nnet, options)
+
+
+def recompute_stats(
+    examples: Iterable[Any], nnet: Nnet, log: Log, make_prob: MakeProb = frame_prob
+) -> None:
     """Collect the statistics of all components anew, which is what batch normalisation uses in
     test mode."""
     log("Recomputing stats on nnet (affects batch-norm)")
     for component in nnet.components.values():
         component.zero_stats()
-    prob = NnetComputeProb(nnet, NnetComputeProbOptions(store_component_stats=True))
+    prob = make_prob(nnet, True)
     for example in examples:
         prob.compute(example)
     prob.print_total_stats(log)
@@ -64,9 +92,10 @@ def has_batchnorm(nnet: Nnet) -> bool:
 
 def objective_in_test_mode(
     nnet: Nnet,
-    examples: Sequence[NnetExample],
+    examples: Sequence[Any],
     batchnorm_test_mode: bool = False,
     dropout_test_mode: bool = True,
+    make_prob: MakeProb = frame_prob,
 ) -> float:
     """The objective per frame in test mode."""
     nnet = nnet.copy()
@@ -74,7 +103,7 @@ def objective_in_test_mode(
         adjust.set_batchnorm_test_mode(nnet, True)
     if dropout_test_mode:
         adjust.set_dropout_test_mode(nnet, True)
-    prob = NnetComputeProb(nnet, NnetComputeProbOptions(compute_accuracy=False))
+    prob = make_prob(nnet, False)
     for example in examples:
         prob.compute(example)
     return prob.objective_per_frame()
@@ -83,12 +112,13 @@ def objective_in_test_mode(
 def combine(
     nnets: Iterable[Nnet],
     count: int,
-    examples: Sequence[NnetExample],
+    examples: Sequence[Any],
     log: Log,
     max_objective_evaluations: int = 30,
     batchnorm_test_mode: bool = False,
     dropout_test_mode: bool = True,
-    stats_examples: Iterable[NnetExample] | None = None,
+    stats_examples: Iterable[Any] | None = None,
+    make_prob: MakeProb = frame_prob,
 ) -> Nnet:
     """The mean of the first n networks, with the n whose mean has the best objective.
 
@@ -97,13 +127,17 @@ def combine(
         examples: over which the objective is computed.
         stats_examples: over which statistics are collected at the end, where there is batch
             normalisation; by default the same.
+        make_prob: what to judge by.
 
     Raises:
         ShapeError: the networks' structures differ, or there are no examples.
+        AttributeTypeError: max_objective_evaluations is not positive.
     """
+    if max_objective_evaluations < 1:
+        raise AttributeTypeError("max-objective-evaluations must be positive")
     if not examples:
         raise ShapeError("there are no examples over which to combine")
-    modes = batchnorm_test_mode, dropout_test_mode
+    modes = batchnorm_test_mode, dropout_test_mode, make_prob
     stream = iter(nnets)
     mean = next(stream).copy()
     best, used = mean.copy(), 1
@@ -123,7 +157,7 @@ def combine(
         f" {number(highest)}"
     )
     if has_batchnorm(best):
-        recompute_stats(examples if stats_examples is None else stats_examples, best, log)
+        recompute_stats(stats_examples or examples, best, log, make_prob)
     return best
 
 

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.errors import FormatError, ShapeError
+from ..chain.examples import NnetChainExample
+from ..chain.numerator import numerator
 from ..compile_cache import ComputerCache
 from ..examples import NnetExample
 from ..kaldi_io import Reader, Writer
 from ..nnet import Nnet
+from ..request import ComputationRequest, IoSpecification
 from ..sparse import to_dense
 from .example_request import example_request
 from .progress import Log, number
@@ -209,13 +212,48 @@ class LdaAccumulator:
             if io.name in inputs:
                 computer.accept_input(io.name, to_dense(io.features))
         computer.run()
-        weights = to_dense(classes.features)
+        self._add(computer.get_output("output"), to_dense(classes.features))
+
+    def accumulate_chain(self, example: NnetChainExample) -> None:
+        """Add a chain example: its classes are the posteriors of the supervision's paths, or in
+        end-to-end supervision its alignment.
+
+        Raises:
+            FormatError, ShapeError: it does not fit the network, is merged, or has other outputs
+                than one `output`.
+        """
+        if len(example.outputs) != 1 or example.outputs[0].name != "output":
+            raise FormatError("the example wants one output, called 'output'")
+        supervision = example.outputs[0].supervision
+        if supervision.num_sequences != 1:
+            raise ShapeError("statistics for LDA are made of examples that are not merged")
+        shape = supervision.rows, supervision.label_dim
+        if supervision.fst is not None:
+            _, weights = numerator(supervision, np.zeros(shape, np.float32))
+        else:
+            weights = np.zeros(shape, np.float32)
+            if len(supervision.alignment_pdfs) != supervision.rows:
+                raise FormatError("end-to-end supervision without an alignment has no classes")
+            weights[np.arange(supervision.rows), supervision.alignment_pdfs] = 1.0
+        request = ComputationRequest()
+        for io in example.inputs:
+            if not io.name.startswith("__"):
+                request.inputs.append(IoSpecification(io.name, io.indexes, False))
+        request.outputs.append(IoSpecification("output", example.outputs[0].indexes, False))
+        computer = self._cache.computer(request)
+        for io in example.inputs:
+            if not io.name.startswith("__"):
+                computer.accept_input(io.name, to_dense(io.features))
+        computer.run()
+        self._add(computer.get_output("output"), weights)
+
+    def _add(self, output: np.ndarray, weights: np.ndarray) -> None:
         if self.rand_prune > 0:
             small = np.abs(weights) < self.rand_prune
             kept = self._rng.random(weights.shape) * self.rand_prune < np.abs(weights)
             pruned = np.where(kept, np.sign(weights) * self.rand_prune, 0.0)
             weights = np.where(small, pruned, weights)
-        self.stats.accumulate(computer.get_output("output"), weights)
+        self.stats.accumulate(output, weights)
 
 
 def _without_width(example: NnetExample, nnet: Nnet) -> NnetExample:

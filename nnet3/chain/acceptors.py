@@ -1,0 +1,306 @@
+"""Operations on acceptors over the tropical semiring: composed, determinised, minimised, cut.
+
+They make the supervision of chain examples, so what they give is what OpenFst gives, to the order
+of states and arcs and to the rounding of weights: left-over weights of determinisation are
+multiples of 1/1024, pushed weights of 1e-6. Weights of alternative paths are not added: the better
+one counts.
+
+Source: OpenFst's `determinize.h`, `minimize.h`, `push.h`, `rmepsilon.h`; Mohri 1997, "Finite-state
+transducers in language and speech processing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...framework.errors import ShapeError
+from .fst import Fst
+from .fst_properties import reachable
+
+_RESIDUAL_STEP = np.float32(1 / 1024)
+_PUSHED_STEP = np.float32(1e-6)
+_HALF = np.float32(0.5)
+_INFINITY = np.float32(np.inf)
+_END = 0
+"""The label that stands for the end of a path where final weights are treated as arcs."""
+
+Arc = tuple[int, np.float32, int]
+"""Label, weight, next state."""
+
+
+class _States:
+    """The arcs of each state as Python lists, which these algorithms go through one by one."""
+
+    def __init__(self, fst: Fst) -> None:
+        arcs = list(zip(fst.ilabel.tolist(), fst.weight, fst.nextstate.tolist(), strict=True))
+        begin = fst.begin.tolist()
+        self.arcs: list[list[Arc]] = [arcs[a:b] for a, b in zip(begin[:-1], begin[1:], strict=True)]
+        self.final = fst.final
+
+
+def _acceptor(arcs: list[list[Arc]], final: Iterable[float]) -> Fst:
+    """The acceptor of each state's arcs; it starts in state 0, if there is one."""
+    final = np.array(list(final), np.float32)
+    flat = [arc for group in arcs for arc in group]
+    label, weight, nextstate = zip(*flat, strict=True) if flat else ((), (), ())
+    source = np.repeat(np.arange(len(arcs)), [len(group) for group in arcs])
+    columns = source, np.array(label, np.int32), np.array(weight, np.float32)
+    start = 0 if len(final) else -1
+    return Fst.of_arcs(*columns, np.array(nextstate, np.int32), final, start=start)
+
+
+def connect(fst: Fst) -> Fst:
+    """Without the states that are on no path from the start to an end; others keep their order."""
+    source, target = fst.source(), fst.nextstate
+    kept = np.zeros(fst.states, bool)
+    if fst.start >= 0:
+        kept = reachable(source, target, fst.states, [fst.start])
+        ends = np.flatnonzero(~np.isinf(fst.final)).tolist()
+        kept &= reachable(target, source, fst.states, ends)
+    if kept.all():
+        return fst
+    number = np.cumsum(kept) - 1
+    used = kept[source] & kept[target]
+    start = int(number[fst.start]) if kept.any() else -1
+    return Fst.of_arcs(
+        number[source[used]],
+        fst.ilabel[used],
+        fst.weight[used],
+        number[target[used]],
+        fst.final[kept],
+        fst.olabel[used],
+        start,
+    )
+
+
+def remove_epsilons(fst: Fst) -> Fst:
+    """The same paths without arcs of label 0, which must not form loops.
+
+    Raises:
+        ShapeError: they do.
+    """
+    if not fst.arcs or fst.ilabel.min() > 0:
+        return fst
+    states = _States(fst)
+    done: list[dict[tuple[int, int], np.float32] | None] = [None] * fst.states
+    final = fst.final.copy()
+
+    def close(state: int, above: frozenset[int]) -> dict[tuple[int, int], np.float32]:
+        known = done[state]
+        if known is not None:
+            return known
+        if state in above:
+            raise ShapeError("an FST of a supervision has a loop without labels")
+        found: dict[tuple[int, int], np.float32] = {}
+        for label, weight, target in states.arcs[state]:
+            if label:
+                found[label, target] = min(found.get((label, target), _INFINITY), weight)
+                continue
+            for key, more in close(target, above | {state}).items():
+                found[key] = min(found.get(key, _INFINITY), weight + more)
+            final[state] = min(final[state], weight + final[target])
+        done[state] = found
+        return found
+
+    arcs = [
+        [(label, weight, target) for (label, target), weight in close(state, frozenset()).items()]
+        for state in range(fst.states)
+    ]
+    return connect(_acceptor(arcs, final))
+
+
+def compose(fst: Fst, other: Fst) -> Fst:
+    """The paths that both acceptors have; weights are added. Neither may have arcs of label 0."""
+    left, right = _States(fst), _States(other)
+    if fst.start < 0 or other.start < 0:
+        return _acceptor([], [])
+    by_label: list[dict[int, list[tuple[np.float32, int]]] | None] = [None] * other.states
+    number = {(fst.start, other.start): 0}
+    pairs = [(fst.start, other.start)]
+    arcs: list[list[Arc]] = []
+    for a, b in pairs:  # grows in the loop
+        matching = by_label[b]
+        if matching is None:
+            matching = by_label[b] = {}
+            for label, weight, target in right.arcs[b]:
+                matching.setdefault(label, []).append((weight, target))
+        made: list[Arc] = []
+        for label, weight, target in left.arcs[a]:
+            for more, second in matching.get(label, ()):
+                pair = target, second
+                if pair not in number:
+                    number[pair] = len(pairs)
+                    pairs.append(pair)
+                made.append((label, weight + more, number[pair]))
+        arcs.append(made)
+    firsts, seconds = np.array(pairs).T
+    return connect(_acceptor(arcs, fst.final[firsts] + other.final[seconds]))
+
+
+def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
+    """With one arc of a label from each state; None where that takes `most_states` states or more.
+
+    The acceptor must have no arcs of label 0.
+    """
+    states = _States(fst)
+    zero = np.float32(0)
+    first = ((fst.start, zero),)
+    number: dict[tuple[tuple[int, np.float32], ...], int] = {first: 0}
+    subsets = [first]
+    arcs: list[list[Arc]] = []
+    final = []
+    for subset in subsets:  # grows in the loop
+        reached: dict[int, dict[int, np.float32]] = {}
+        end = _INFINITY
+        for state, left in subset:
+            end = min(end, left + states.final[state])
+            for label, weight, target in states.arcs[state]:
+                group = reached.setdefault(label, {})
+                group[target] = min(group.get(target, _INFINITY), left + weight)
+        final.append(end)
+        made: list[Arc] = []
+        for label in sorted(reached):
+            group = reached[label]
+            best = min(group.values())
+            if len(group) == 1:
+                key = ((next(iter(group)), zero),)
+            else:
+                key = tuple(
+                    (state, _rounded(weight - best, _RESIDUAL_STEP))
+                    for state, weight in sorted(group.items())
+                )
+            if key not in number:
+                if most_states is not None and len(number) >= most_states:
+                    return None
+                number[key] = len(subsets)
+                subsets.append(key)
+            made.append((label, best, number[key]))
+        arcs.append(made)
+    return _acceptor(arcs, final)
+
+
+def _rounded(weight: np.float32, step: np.float32) -> np.float32:
+    return np.float32(np.floor(weight / step + _HALF) * step)
+
+
+def minimize(fst: Fst) -> Fst:
+    """With as few states as possible, weights as early on each path as they can stand.
+
+    Args:
+        fst: deterministic, without loops of more than one state, every state on a path to an end.
+
+    Raises:
+        ShapeError: there is such a loop.
+    """
+    if not fst.states:
+        return fst
+    order = _backwards(fst)
+    states = _push(fst, order)
+    codes: dict[tuple[int, np.float32], int] = {}
+    coded: list[list[tuple[int, int]]] = []
+    for state, group in enumerate(states.arcs):
+        entries = [
+            (codes.setdefault((label, weight), len(codes)), target)
+            for label, weight, target in group
+        ]
+        if not np.isinf(states.final[state]):
+            key = _END, states.final[state]
+            entries.append((codes.setdefault(key, len(codes)), -1))
+        coded.append(entries)
+    member = _classes(coded, order)
+    labels = list(codes)
+    kept = {}
+    for state in range(fst.states):
+        kept.setdefault(member[state], state)
+    number = {member[state]: i for i, state in enumerate(sorted(kept.values()))}
+    arcs: list[list[Arc]] = []
+    final = []
+    for state in sorted(kept.values()):
+        group, end = [], _INFINITY
+        for code, target in sorted(set(coded[state])):
+            label, weight = labels[code]
+            if target < 0:
+                end = weight
+            else:
+                group.append((label, weight, number[member[target]]))
+        arcs.append(group)
+        final.append(end)
+    return _acceptor(arcs, final)
+
+
+def _classes(coded: list[list[tuple[int, int]]], order: list[int]) -> list[int]:
+    """A number for each state; those with the same arcs to states of the same number share it."""
+    member = [-1] * len(coded)
+    if not any(target == state for state, group in enumerate(coded) for _, target in group):
+        known: dict[frozenset[tuple[int, int]], int] = {}
+        for state in order:  # seen from the ends of paths
+            key = frozenset(
+                (code, member[target] if target >= 0 else -1) for code, target in coded[state]
+            )
+            member[state] = known.setdefault(key, len(known))
+        return member
+    count, member = 1, [0] * len(coded)
+    while True:  # refined until nothing differs any more (Moore)
+        split: dict[tuple[int, frozenset[tuple[int, int]]], int] = {}
+        finer = []
+        for state, group in enumerate(coded):
+            arcs = frozenset(
+                (code, member[target] if target >= 0 else -1) for code, target in group
+            )
+            finer.append(split.setdefault((member[state], arcs), len(split)))
+        if len(split) == count:
+            return member
+        count, member = len(split), finer
+
+
+def _backwards(fst: Fst) -> list[int]:
+    """The states, each behind all others that its arcs lead to."""
+    begin, following = fst.begin.tolist(), fst.nextstate.tolist()
+    order: list[int] = []
+    place = begin[:-1]
+    entered = [False] * fst.states
+    left = [False] * fst.states
+    for root in range(fst.states):
+        stack = [] if entered[root] else [root]
+        while stack:
+            state = stack[-1]
+            entered[state] = True
+            if place[state] == begin[state + 1]:
+                left[state] = True
+                order.append(state)
+                stack.pop()
+                continue
+            target = following[place[state]]
+            place[state] += 1
+            if not entered[target]:
+                stack.append(target)
+            elif not left[target] and target != state:
+                raise ShapeError("an FST that is to be minimised has a loop")
+    return order
+
+
+def _push(fst: Fst, order: list[int]) -> _States:
+    """Weights moved towards the start: the best way on from any state but the start is then 0."""
+    states = _States(fst)
+    rest = np.empty(fst.states, np.float32)
+    for state in order:
+        ways = [w + rest[target] for _, w, target in states.arcs[state] if target != state]
+        rest[state] = min([states.final[state], *ways])
+    final = np.empty(fst.states, np.float32)
+    for state, group in enumerate(states.arcs):
+        behind = np.float32(0) if state == fst.start else rest[state]
+        whole = rest[state]
+        pushed = []
+        for label, weight, target in group:
+            weight = (weight + rest[target]) - whole
+            if state == fst.start:
+                weight = whole + weight
+            pushed.append((label, _rounded(weight, _PUSHED_STEP), target))
+        states.arcs[state] = pushed
+        final[state] = states.final[state] - behind
+        if not np.isinf(final[state]):
+            final[state] = _rounded(final[state], _PUSHED_STEP)
+    states.final = final
+    return states

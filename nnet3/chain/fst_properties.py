@@ -1,0 +1,92 @@
+"""The properties that OpenFst's files state of an acceptor, computed from its arrays.
+
+Each is a pair of bits: it holds, or it does not. Source: OpenFst's `properties.h`,
+`test-properties.h`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..epochs import strongly_connected
+
+if TYPE_CHECKING:
+    from .fst import Fst
+
+_EXPANDED = 0x1
+# place of the bit that says yes; the next one says no
+_ACCEPTOR, _DETERMINISTIC, _EPSILONS, _SORTED = 16, (18, 20), (22, 24, 26), (28, 30)
+_WEIGHTED, _CYCLIC, _INITIAL_CYCLIC, _TOP_SORTED = 32, 34, 36, 38
+_ACCESSIBLE, _COACCESSIBLE, _STRING, _WEIGHTED_CYCLES = 40, 42, 44, 46
+
+
+def acceptor_properties(fst: Fst) -> int:
+    """All properties of an acceptor: labels out are labels in."""
+    source, target, label = fst.source(), fst.nextstate, fst.ilabel
+    final = ~np.isinf(fst.final)
+    same = source[1:] == source[:-1]
+    keys = np.sort(source * (1 << 32) + label)
+    forward = bool((target > source).all())
+    loops = np.zeros(0, np.int64) if forward else _in_loops(fst)
+    in_loop = np.isin(source, loops) & np.isin(target, loops)
+    weighted = (fst.weight != 0) & ~np.isinf(fst.weight)
+    reached = reachable(source, target, fst.states, [fst.start] if fst.start >= 0 else [])
+    ending = reachable(target, source, fst.states, np.flatnonzero(final).tolist())
+    ends, counts = np.flatnonzero(final), np.diff(fst.begin)
+    is_string = (
+        fst.start in (-1, 0)
+        and bool((target == source + 1).all())
+        and bool((counts[~final] == 1).all())
+        and (not len(ends) or int(ends[0]) == fst.states - 1)
+    )
+    found = {
+        _ACCEPTOR: True,
+        **dict.fromkeys(_DETERMINISTIC, not (keys[1:] == keys[:-1]).any()),
+        **dict.fromkeys(_EPSILONS, bool((label == 0).any())),
+        **dict.fromkeys(_SORTED, not (same & (np.diff(label) < 0)).any()),
+        _WEIGHTED: bool(weighted.any() or (fst.final[final] != 0).any()),
+        _CYCLIC: bool(len(loops)),
+        _INITIAL_CYCLIC: fst.start in loops,
+        _TOP_SORTED: forward,
+        _ACCESSIBLE: bool(reached.all()),
+        _COACCESSIBLE: bool(ending.all()),
+        _STRING: is_string,
+        _WEIGHTED_CYCLES: bool((weighted & in_loop).any()),
+    }
+    return _EXPANDED | sum(1 << (bit if holds else bit + 1) for bit, holds in found.items())
+
+
+def reachable(
+    source: np.ndarray, target: np.ndarray, states: int, first: Sequence[int]
+) -> np.ndarray:
+    """Whether arcs lead from the `first` states to each state: bool, [states]."""
+    order = np.argsort(source, kind="stable")
+    begin = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=states)))).tolist()
+    following = target[order].tolist()
+    seen = [False] * states
+    for state in first:
+        seen[state] = True
+    stack = list(first)
+    while stack:
+        state = stack.pop()
+        for other in following[begin[state] : begin[state + 1]]:
+            if not seen[other]:
+                seen[other] = True
+                stack.append(other)
+    return np.array(seen, bool)
+
+
+def _in_loops(fst: Fst) -> np.ndarray:
+    """The states that are on a loop."""
+    begin, target = fst.begin.tolist(), fst.nextstate.tolist()
+    following = [target[a:b] for a, b in zip(begin[:-1], begin[1:], strict=True)]
+    loops = [
+        state
+        for members in strongly_connected(following)
+        for state in members
+        if len(members) > 1 or state in following[state]
+    ]
+    return np.array(sorted(loops), np.int64)

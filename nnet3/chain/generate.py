@@ -1,0 +1,71 @@
+"""Chain examples from features and the supervision of whole utterances.
+
+Source: Kaldi's `chainbin/nnet3-chain-get-egs.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..egs.generate import IvectorSource
+from ..egs.rows import compressed, example_io, take_range
+from ..egs.splitting import Chunk, UtteranceSplitter
+from ..examples import NnetIo
+from ..sparse import GeneralMatrix
+from .chunks import SupervisionSplitter
+from .examples import NnetChainExample, NnetChainSupervision
+from .supervision import Supervision
+
+Finish = Callable[[Supervision, Chunk], Supervision]
+"""What is done to the supervision of a chunk before it is written, e.g. normalisation."""
+
+
+def chain_examples(
+    name: str,
+    features: GeneralMatrix,
+    supervision: Supervision,
+    splitter: UtteranceSplitter,
+    finish: Finish,
+    deriv_weights: np.ndarray | None = None,
+    ivectors: IvectorSource | None = None,
+    *,
+    compress: bool = True,
+    long_key: bool = False,
+) -> Iterator[tuple[str, NnetChainExample]]:
+    """The examples of an utterance, with their keys NAME-FIRSTFRAME.
+
+    Args:
+        deriv_weights: of each output frame; those that are missing at the end count as 0.
+        long_key: keys tell all of a chunk, NAME-FIRST-LEFT-FRAMES-RIGHT-v1.
+
+    Raises:
+        ShapeError: the supervision cannot be cut.
+    """
+    factor = splitter.options.frame_subsampling_factor
+    # Features may be a little longer than the supervision, which must not be left.
+    frames = min(features.shape[0], supervision.frames_per_sequence * factor)
+    parts = SupervisionSplitter(supervision)
+    for chunk in splitter.split(frames):
+        first, count = chunk.first // factor, chunk.frames // factor
+        weights = chunk.weights
+        if deriv_weights is not None:
+            mine = np.zeros(count, np.float32)
+            given = deriv_weights[first : first + count]
+            mine[: len(given)] = given
+            weights = weights * mine
+        indexes = np.zeros((count, 3), np.int32)
+        indexes[:, 1] = factor * np.arange(count)
+        target = finish(parts.part(first, count), chunk)
+        output = NnetChainSupervision("output", indexes, target, weights)
+        begin, total = chunk.first - chunk.left, chunk.left + chunk.frames + chunk.right
+        inputs = [example_io("input", take_range(features, begin, total), -chunk.left)]
+        if ivectors is not None:
+            inputs.append(ivectors.io(begin, frames))
+        if compress:
+            inputs = [NnetIo(io.name, io.indexes, compressed(io.features)) for io in inputs]
+        key = f"{name}-{chunk.first}"
+        if long_key:
+            key = f"{key}-{chunk.left}-{chunk.frames}-{chunk.right}-v1"
+        yield key, NnetChainExample(inputs, [output])
