@@ -14,7 +14,7 @@ from typing import Any
 
 from ...framework.atomic import atomic_file
 from ...framework.context import OpContext
-from ...framework.errors import FormatError, VariableError
+from ...framework.errors import FormatError, VariableError, nearest
 from ..config.parameters import ConfigParameters
 from ..formatting import NodeWriter, WriteFormat
 from ..network.analysis import depth_first
@@ -57,6 +57,8 @@ def write(run: Run, section: ConfigParameters) -> None:
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)
         if "writer" in section:
+            if section.section("writer").bool("unittest", False):  # what is read is written
+                nodes = [node for node in depth_first(nodes) if node.is_input]
             _through_writer(run, section, net, nodes, reader)
         elif "outputPath" in section:
             path, form = section.string("outputPath"), WriteFormat.of(section)
@@ -155,7 +157,14 @@ def _through_writer(
     run: Run, section: ConfigParameters, net: CntkNet, nodes: list[Node], reader: DataReader
 ) -> None:
     samples = 0
-    with create_writer(section.section("writer")) as writer:
+    with create_writer(section.section("writer"), section.section("reader")) as writer:
+        missing = set(writer.names).difference(node.name for node in nodes)
+        if missing:
+            known = [node.name for node in nodes]
+            name = min(missing)
+            raise section["writer"].error(
+                f"the node {name!r} is none of those that are written{nearest(name, known)}"
+            )
         for minibatch, program in _minibatches(net, nodes, reader):
             values = {}
             for node in nodes:

@@ -61,7 +61,7 @@ _READER = (
     " customDelimiter dataMultiPass definesMBSize denlats denLatTocFile deserializers dim"
     " elementSize endSequence equalLength expandToUtterance featureTransform file fileList"
     " format frameMode grayscale height hflip ignoresentencebegintag input inputLabel"
-    " intensityFile intensityStdDev interpolations jitterType kaldicmd kaldiModel"
+    " intensityFile intensityStdDev interpolations isProposal jitterType kaldicmd kaldiModel"
     " keepDataInMemory labelDim labelMappingFile labelToTargetMappingFile labelType"
     " latticeIndexBeginFile legacyMode lmScale localTimeline maxErrors maxNumOverflowWarning"
     " maxReadData maxSequenceLength maxUtteranceLength mbFormat meanFile microbatchSize"
@@ -73,7 +73,7 @@ _READER = (
     " readMethod rename rescale returnDense rx saturationRadius scaleMode scpFile sectionType"
     " seed seqTrainCriterion sideRatio silPhoneList skipSequenceIds sparsenessFactor start"
     " statelist stateListFile subminibatch symbolForGap symmetricPadding targetDim token"
-    " traceLevel transforms transPFile truncated truncationLength type unigram unk"
+    " traceLevel transforms transPFile truncated truncationLength type unigram unittest unk"
     " useMersenneTwisterRand useNumericSequenceKeys useWordMap verbosity wfile width windowSize"
     " wordclass wordContext wordmap wrecords writerType wsize"
 )

@@ -10,7 +10,7 @@ from .parameters import ConfigParameters
 
 _REASONS = {
     "training runs in one process": "parallelTrain ParallelTrain distributedMBReading"
-    " enableDistributedMBReading",
+    " enableDistributedMBReading localTimeline",
     "memory is planned from the op list": "shareNodeValueMatrices hyperCompressMemory"
     " optimizeGradientAccumulation maxTempMemSizeInSamplesForCNN traceGPUMemoryAllocations"
     " keepDataInMemory windowSize pageFilePath wsize",
@@ -23,6 +23,7 @@ _REASONS = {
     "a run gives the same numbers each time": "forceDeterministicAlgorithms",
     "the traceLevel of the reader tells how much it logs": "verbosity",
     "readers and deserializers are found by their names": "module",
+    "CNTK 2.0 does not use it either": "unitTest oneLinePerFile ignoresentencebegintag isProposal",
 }
 UNUSED = {name.lower(): reason for reason, names in _REASONS.items() for name in names.split()}
 """Name in lower case -> reason."""

@@ -163,6 +163,7 @@ class Images(Deserializer):
         grayscale: whether colours are dropped.
         views: how often each image is given.
         threads: that decode; 0: as many as there are processors.
+        seed: of random crops and colours, which depend on it, the epoch and the image alone.
         dtype: of values.
     """
 
@@ -178,12 +179,13 @@ class Images(Deserializer):
         grayscale: bool = False,
         views: int = 1,
         threads: int = 0,
+        seed: int = 0,
         dtype: DTypeLike = np.float32,
     ) -> None:
         self._entries, self._transforms, self._views = list(entries), list(transforms), views
         self._files = _Files(folder, embedded)
         self._grayscale, self._dtype = grayscale, np.dtype(dtype)
-        self._epoch = 0
+        self._seed, self._epoch = _SEED + seed, 0
         self._threads = ThreadPoolExecutor(threads or None, "opscope-images")
         first = self._image(0)
         self._shape = first.shape
@@ -206,7 +208,7 @@ class Images(Deserializer):
     def _image(self, number: int) -> np.ndarray:
         entry = self._entries[number // self._views]
         image = decode(self._files.read(entry), entry.place, grayscale=self._grayscale)
-        random = np.random.default_rng((_SEED, self._epoch, number))
+        random = np.random.default_rng((self._seed, self._epoch, number))
         try:
             for transform in self._transforms:
                 image = transform(image, number, random)
@@ -260,6 +262,7 @@ def image_reader(config: ConfigParameters) -> DataReader:
         grayscale=config.bool("grayscale", size[2] == 1),
         views=VIEWS if crop_kind(part) == "multiview10" else 1,
         threads=config.size("numCPUThreads", 0),
+        seed=part.size("seed", 0),
     )
     random = config.string("randomize", "auto").lower()
     if random not in ("auto", "none"):
@@ -291,6 +294,7 @@ def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
         grayscale=config.bool("grayscale", False),
         views=VIEWS if config.bool("multiViewCrop", False) else 1,
         threads=config.size("numCPUThreads", 0),
+        seed=sum(step.size("seed", 0) for step in steps),
     )
 
 
@@ -318,6 +322,7 @@ def _images(
     grayscale: bool,
     views: int,
     threads: int,
+    seed: int,
 ) -> Images:
     path = config.string("file")
     return Images(
@@ -330,5 +335,6 @@ def _images(
         grayscale=grayscale,
         views=views,
         threads=threads,
+        seed=seed,
         dtype=precision(config),
     )

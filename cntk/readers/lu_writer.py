@@ -1,15 +1,17 @@
-"""LUSequenceWriter: the best labels of the tokens of each sentence, a line for each sentence.
+"""LUSequenceWriter and LMSequenceWriter: the best labels of the tokens of each sentence, a line for
+each sentence.
 
     writer = [ writerType = "LUSequenceWriter" ; outputNodeNames = "outputs"
         outputs = [ file = "tags.txt" ; token = "labels.txt" ; nbest = 1 ] ]
 
-Source: CNTK's `LUSequenceReader/LUSequenceWriter.cpp`.
+`token` names a list of labels, for LMSequenceWriter one of words with their classes. Source: CNTK's
+`LUSequenceReader/LUSequenceWriter.cpp`, `LMSequenceReader/SequenceWriter.cpp`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from ...framework.atomic import check_writable, write_atomically
 from ...framework.errors import FormatError, SaveError
 from ..config.parameters import ConfigParameters
 from .data import Samples
-from .words import read_lines
+from .words import read_lines, read_word_classes
 from .writer import DataWriter
 
 
@@ -27,6 +29,32 @@ def lu_sequence_writer(config: ConfigParameters) -> DataWriter:
     Raises:
         FormatError: a parameter is missing or wrong, or a list is empty.
     """
+    return _writer(config, _listed)
+
+
+def lm_sequence_writer(config: ConfigParameters) -> DataWriter:
+    """The writer of a section with writerType LMSequenceWriter.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or a list is.
+    """
+    unknown = config.string("unk", "<unk>")
+
+    def words(path: str) -> list[str]:
+        names = read_word_classes(path, unknown)[0].names()
+        return [names[number] for number in range(len(names))]
+
+    return _writer(config, words)
+
+
+def _listed(path: str) -> list[str]:
+    labels = " ".join(read_lines(path)).split()
+    if not labels:
+        raise FormatError(f"{path}: the list is empty")
+    return labels
+
+
+def _writer(config: ConfigParameters, labels_of: Callable[[str], list[str]]) -> DataWriter:
     names = config.array("outputNodeNames").strings()
     if not names:
         raise config["outputNodeNames"].error("a writer needs the name of a node")
@@ -34,10 +62,7 @@ def lu_sequence_writer(config: ConfigParameters) -> DataWriter:
     for name in names:
         part = config.section(name)
         files.append(part.string("file"))
-        token = part.string("token")
-        labels.append(" ".join(read_lines(token)).split())
-        if not labels[-1]:
-            raise FormatError(f"{token}: the list is empty")
+        labels.append(labels_of(part.string("token")))
         counts.append(part.int("nbest", 1))
         if counts[-1] < 1:
             raise part["nbest"].error(f"{counts[-1]} best labels cannot be written")

@@ -24,6 +24,7 @@ GROUP = "opscope.writers"
 
 _OWN = {  # writer type: module of this package and the function that makes the writer of a config
     "HTKMLFWriter": ("htk_writer", "htk_mlf_writer"),
+    "LMSequenceWriter": ("lu_writer", "lm_sequence_writer"),
     "LUSequenceWriter": ("lu_writer", "lu_sequence_writer"),
 }
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from opscope.cntk.actions.common import Run
-from opscope.cntk.formatting import NodeWriter, WriteFormat, read_labels
 from opscope.cntk.actions.plot import dot
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.actions.words import class_numbers, count_words, most_frequent
 from opscope.cntk.config import parse_config
+from opscope.cntk.formatting import NodeWriter, WriteFormat, read_labels
 from opscope.cntk.models.v1 import read_model
 from opscope.cntk.runtime import NodeValue
 from opscope.framework.errors import FormatError, OpscopeError, RunError, VariableError
@@ -149,6 +149,22 @@ class TestWrite:
             trained(command("write", f"{READER} outputPath = o ; format = [ type = hex ]"))
         with pytest.raises(FormatError, match="no precision"):
             trained(command("write", f"{READER} outputPath = o ; format = [ precisionFormat = x ]"))
+
+    def test_through_a_writer(self, trained):
+        Path("tags").write_text("no\nyes\n")
+
+        def best(name, more=""):
+            writer = f"""writer = [ writerType = LUSequenceWriter ; outputNodeNames = {name}
+                {more} ; {name} = [ file = best.txt ; token = tags ] ]"""
+            trained(command("write", f"{READER} outputNodeNames = out ; {writer}"))
+            return [word == "yes" for word in Path("best.txt").read_text().split()]
+
+        rows = np.array([line.split()[1:4] for line in open("data.ctf")], float)
+        assert np.mean(best("out") == (rows[:, 0] > 1)) > 0.7
+        given = best("features", "; unittest = true")  # the inputs instead of the outputs
+        assert given == list(rows[:, 1] > rows[:, 0])
+        with pytest.raises(FormatError, match="the node 'ouu' is none of those.*mean out"):
+            best("ouu")
 
     def test_data_are_not_overwritten(self, trained):
         os.rename("data.ctf", "data.out")

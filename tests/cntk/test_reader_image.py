@@ -87,16 +87,18 @@ def test_random_order_is_anew_in_each_epoch(tmp_path):
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(8)) and orders[0] != orders[1]
 
 
-def test_random_crops_depend_on_the_epoch_alone(tmp_path):
+def test_random_crops_depend_on_epoch_and_seed_alone(tmp_path):
     pictures(tmp_path, 4, height=40, width=60)
     features = 'cropType = "randomside" ; sideRatio = 0.5:1 ; jitterType = "uniRatio"'
 
-    def values(number):
-        with create_reader(section(tmp_path, "randomize = none", features)) as reader:
+    def values(number, seed=0):
+        more = f"{features} ; seed = {seed}"
+        with create_reader(section(tmp_path, "randomize = none", more)) as reader:
             return epoch(reader, 4, number)[0].streams["features"].values
 
     np.testing.assert_array_equal(values(1), values(1))
     assert not np.array_equal(values(1), values(2))
+    assert not np.array_equal(values(1), values(1, seed=3))
 
 
 def test_images_in_archives_and_in_the_map(tmp_path):

@@ -291,6 +291,18 @@ def test_the_best_labels_are_written(tmp_path):
         assert (tmp_path / "out" / "tags.txt").read_text() == expected
 
 
+def test_the_best_words_are_written(tmp_path):
+    (tmp_path / "words").write_text("0 9 the 0\n1 5 a 0\n2 1 cat 1\n")
+    text = f"""writerType = "LMSequenceWriter" ; outputNodeNames = "z"
+        z = [ file = "{tmp_path}/best" ; token = "{tmp_path}/words" ]"""
+    with create_writer(ConfigParameters(text)) as writer:
+        writer.save_data({"z": Samples(np.array([0, 2]), np.array([[0, 1, 3.0], [2, 1, 0]]))})
+    assert (tmp_path / "best").read_text() == "cat the \n"
+    (tmp_path / "words").write_text("0 9 the\n")
+    with pytest.raises(FormatError, match="words:1: 4 columns were expected"):
+        create_writer(ConfigParameters(text))
+
+
 def test_a_writer_that_cannot_write(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(SaveError):
