@@ -25,6 +25,7 @@ from ...framework.errors import FormatError
 from ..config.parameters import ConfigParameters
 from .data import Samples, Stream, ranges
 from .layout import Layout
+from .noise_words import NoiseWords
 from .pack import Minibatch, Packer
 from .reader import DataReader, PackedReader
 from .sections import complaint, file_sections, precision
@@ -34,7 +35,6 @@ from .words import Classes, Vocabulary, read_lines, read_word_classes, read_word
 _CACHE = 50000
 _SHORTEST = 3
 _EPSILON = 1e-6
-_NOISE_SEED = 1234
 
 
 @dataclass(eq=False)
@@ -43,42 +43,41 @@ class Targets:
 
     Attributes:
         classes: word, class, and the ends of the class: 4 numbers; None: no classes.
-        noise: words drawn as noise for each: word and its log probability, then each noise word and
-            the negative log probability of it; 0: the number of the word alone.
-        counts: of each word, which give its probability, [words].
+        counts: of each word. There are words of noise then, drawn by them: word and its log
+            probability, and each noise word and the negative log probability of it.
+        noise: how many words of noise.
     """
 
     classes: Classes | None = None
-    noise: int = 0
     counts: np.ndarray | None = None
+    noise: int = 0
 
     def __post_init__(self) -> None:
-        self._random = np.random.default_rng(_NOISE_SEED)
-        if self.noise:
-            assert self.counts is not None
-            self._chance = self.counts / self.counts.sum()
-            self._bounds = np.cumsum(self._chance)
+        self._words = None if self.counts is None else NoiseWords(self.counts)
 
     @property
     def dim(self) -> int:
         """Numbers for a word."""
-        return 4 if self.classes else 2 * (self.noise + 1) if self.noise else 1
+        return 4 if self.classes else 2 * (self.noise + 1) if self._words else 1
 
     def rows(self, words: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """The numbers for each word, [words, dim]."""
+        """The numbers for the words of sequences of one length, [sequences steps, dim].
+
+        Args:
+            words: [sequences, steps].
+        """
         if self.classes is not None:
-            return self.classes.rows(words, dtype)
-        if not self.noise:
+            return self.classes.rows(words.reshape(-1), dtype)
+        if self._words is None:
             # CNTK keeps the number 0 away from zero, which its sparse matrices would drop.
-            return np.where(words == 0, _EPSILON, words).astype(dtype)[:, None]
-        drawn = np.searchsorted(self._bounds, self._random.random((len(words), self.noise)))
-        drawn = np.minimum(drawn, len(self._bounds) - 1)
-        with np.errstate(divide="ignore"):
-            logs = np.log(self._chance)
-        rows = np.empty((len(words), self.dim), dtype)
-        rows[:, 0], rows[:, 1] = words, logs[words]
-        rows[:, 2::2], rows[:, 3::2] = drawn, -logs[drawn]
-        return rows
+            return np.where(words == 0, _EPSILON, words).astype(dtype).reshape(-1, 1)
+        sequences, steps = words.shape
+        drawn = self._words.draw(words.size * self.noise).reshape(steps, sequences, self.noise)
+        drawn = drawn.transpose(1, 0, 2)  # it is drawn column by column of the minibatch
+        rows = np.empty((sequences, steps, self.dim), dtype)
+        rows[..., 0], rows[..., 1] = words, self._words.logs[words]
+        rows[..., 2::2], rows[..., 3::2] = drawn, -self._words.logs[drawn]
+        return rows.reshape(-1, self.dim)
 
 
 def lm_sequence_reader(config: ConfigParameters) -> DataReader:
@@ -126,7 +125,9 @@ def lm_sequence_reader(config: ConfigParameters) -> DataReader:
         cache=config.size("cacheBlockSize", _CACHE),
     )
     names = {stream.name: ins.names() for stream in streams[:1]} | {out_name: outs.names()}
-    return PackedReader(packer, ahead=config.bool("prefetch", True), labels=names)
+    # Words of noise are drawn when they are wanted, so that a run that leaves off early repeats.
+    ahead = config.bool("prefetch", True) and (targets is None or targets.counts is None)
+    return PackedReader(packer, ahead=ahead, labels=names)
 
 
 def _targets(part: ConfigParameters, classes: Classes | None, counts: np.ndarray | None) -> Targets:
@@ -139,7 +140,7 @@ def _targets(part: ConfigParameters, classes: Classes | None, counts: np.ndarray
         raise complaint(part, f"mode = {mode!r} needs a wordclass file")
     if mode == "class":
         return Targets(classes)
-    return Targets(None, part.size("noise_number", 0), counts)
+    return Targets(None, counts, part.size("noise_number", 0))
 
 
 def _vocabulary(part: ConfigParameters, words: Vocabulary | None, unknown: str) -> Vocabulary:
@@ -288,5 +289,6 @@ class SentencesOfOneLength(Packer):
         ]
         if self._targets is not None:
             told = self._text.outs[words + 1].astype(np.int64)
+            told = told.reshape(len(begin) - 1, -1)
             found.append(Samples(begin, self._targets.rows(told, dtype)))
         return found

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.data import Samples
+from opscope.cntk.readers.noise_words import NoiseWords
 from opscope.cntk.readers.reader import create_reader
 from opscope.cntk.readers.std_shuffle import mersenne32, minimal_standard, shuffled
 from opscope.cntk.readers.words import read_word_classes, read_words, read_words_with_classes
@@ -80,6 +81,85 @@ def test_sentences_of_one_length_come_together(tmp_path):
             orders.append([line for b in batches for line in b.sequences[:, 1].tolist()])
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(7))  # two words are too few
     assert orders[0] != orders[1]
+
+
+def one_by_one(counts, number):
+    """Words as Boost's distributions draw them from std::mt19937, one number after the other."""
+    random = np.random.RandomState(1234)
+    average, chance = 1 / len(counts), counts / counts.sum()
+    values, order = chance / average, np.arange(len(counts))
+    small, large = list(order[values < 1]), list(order[values >= 1])
+    share, other = [1.0] * len(counts), [0] * len(counts)
+    while small and large:  # Walker's tables
+        low = small[0]
+        share[low], other[low] = values[low], large[0]
+        values[large[0]] -= 1 - values[low]
+        small[:1] = [large.pop(0)] if values[large[0]] < 1 else []
+
+    def engine():
+        return int(random.randint(0, 1 << 32, dtype=np.uint32))
+
+    def below(bound):
+        while True:
+            found = engine() // ((1 << 32) // bound)
+            if found < bound:
+                return found
+
+    for _ in range(number):
+        below(len(counts))
+        word, place = below(len(counts)), engine() / 2**32
+        engine()
+        yield word if place < share[word] else other[word]
+
+
+@pytest.mark.parametrize("words", [2, 5, 97])
+def test_words_of_noise_are_those_of_cntk(words):
+    counts = np.random.default_rng(words).integers(1, 50, words).astype(float)
+    noise = NoiseWords(counts)
+    drawn = np.append(noise.draw(300), noise.draw(100))
+    assert drawn.tolist() == list(one_by_one(counts, 400))
+
+
+def test_words_of_noise_where_numbers_are_passed_over(monkeypatch):
+    """Boost passes over numbers above the last whole multiple."""
+    counts = np.ones(3)
+    numbers = [
+        [7, 0, 0, 0],
+        [2**32 - 1, 7, 2**31, 0, 0],
+        [7, 2**32 - 1, 2**32 - 1, 2**32 - 2, 1, 0],
+    ]
+    noise = NoiseWords(counts)
+    stream = iter(sum(numbers, []) + [5] * 9)
+    monkeypatch.setattr(noise, "_numbers", lambda n: np.array([next(stream) for _ in range(n)]))
+    assert noise.draw(3).tolist() == [0, 1, 2]
+
+
+def test_words_of_noise_come_as_often_as_they_occur():
+    counts = np.array([5.0, 0.0, 1.0, 14.0])
+    drawn = np.bincount(NoiseWords(counts).draw(20000), minlength=4)
+    np.testing.assert_allclose(drawn / 20000, counts / 20, atol=0.01)
+    assert drawn[1] == 0 and NoiseWords(counts[:1]).draw(3).tolist() == [0, 0, 0]
+
+
+def test_noise_is_drawn_column_by_column(tmp_path):
+    """Of a minibatch of two sentences, and again at each epoch; a new reader begins anew."""
+    text = "</s> a b </s>\n</s> b c </s>\n"
+    config = lm(
+        tmp_path, text, "nbruttsineachrecurrentiter = 2", "dim = 0 ; mode = nce ; noise_number = 3"
+    )
+    counts = np.array([9.0, 5, 4, 2, 1])
+    wanted = np.array(list(one_by_one(counts, 36))).reshape(2, 3, 2, 3)
+    logs = np.log(counts / 21)
+    for _ in range(2):
+        with create_reader(config) as reader:
+            for drawn in wanted:
+                (batch,) = epoch(reader, 6)
+                rows = batch.streams["labels"].values.reshape(2, 3, 8)
+                assert rows[..., 2::2].tolist() == drawn.transpose(1, 0, 2).tolist()
+                np.testing.assert_allclose(
+                    rows[..., 3::2], -logs[rows[..., 2::2].astype(int)], 1e-6
+                )
+                np.testing.assert_allclose(rows[..., 1], logs[rows[..., 0].astype(int)], 1e-6)
 
 
 def test_long_sentences_come_in_pieces(tmp_path):
