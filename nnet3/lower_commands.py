@@ -12,7 +12,7 @@ keeps its value: a matrix that is given and then changed is a copy of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,9 @@ from ..proto import net_pb2 as pb
 from .analyze import WRITE, Analysis
 from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
-from .compute.lowering import FROZEN, OUT, Step, X
+from .compute.lowering import FROZEN, OUT, X
 from .compute.marks import GOTO, LABEL, SEGMENT
+from .compute.step import Step
 from .compute.template import Template
 from .lower_variables import Declarations
 from .optimize.zeroing import needless_zeroing
@@ -78,6 +79,7 @@ class Lowering:
         self.role = FORWARD
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
+        self.shared: dict[Hashable, Template] = {}  # of components with the same operators
         self.templates: dict[tuple[str, int], Template] = {}  # of commands, by type and role
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -86,6 +88,7 @@ class Lowering:
         self.names: list[str] = []  # of the variable of each sub-matrix
         self.matrix_of = [s.matrix for s in computation.submatrices]
         types = [command.type for command in computation.commands]
+        self.wanted = natural_gradient, any(c.store_stats for c in computation.commands)
         self.is_looped = types[-1:] == ["GotoLabel"]
         markers = types.count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
@@ -200,7 +203,7 @@ class Lowering:
         """An operator without attributes, of which there may be many."""
         template = self.templates.get((op_type, self.role))
         if template is None:
-            template = Template([_SIMPLE[op_type]], self.role, _UNNAMED)
+            template = Template([_SIMPLE[op_type]], self.role)
             self.templates[op_type, self.role] = template
         template.append(self.net.ops, {X: x, OUT: out})
 
@@ -301,7 +304,7 @@ class Lowering:
         node = self.nodes[c.node]
         found = self.components.get(node.component_name)
         if found is None:
-            ops = ComponentOps(node.component, node.component_name, self.natural_gradient)
+            ops = ComponentOps(node.component, node.component_name, *self.wanted, self.shared)
             use = self.computation.precomputed[c.precomputed], self._rows_out(c)
             trained = ops.parameters(*use)
             found = _Component(ops, {name: array.shape for name, array in trained.items()})
@@ -411,10 +414,9 @@ class Lowering:
 
 
 _SIMPLE = {
-    "assign": Step("assign", {"x": (X,)}, {"out": (OUT,)}, {}),
-    "add": Step("add", {"x": (OUT,), "y": (X,)}, {"out": (OUT,)}, {}),
+    "assign": Step.of("assign", {"x": X}, {"out": OUT}),
+    "add": Step.of("add", {"x": OUT, "y": X}, {"out": OUT}),
 }
-_UNNAMED = dict.fromkeys((X, OUT))
 _METHODS = {
     "NoOperationMarker": "_marker",
     "NoOperationLabel": "_mark",

@@ -10,7 +10,8 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ...operators.matmul import Product, as_rows, product
-from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, Step, X, deriv_of, lowers
+from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of, lowers
+from .step import Step
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 
@@ -24,19 +25,14 @@ def _(component: Any, recipe: Recipe) -> None:
     recipe.op("matmul", product, attrs=transposed, x=X, y=w)
     recipe.op("add", OUT, x=product, y=b)
     if not trainable:  # then the gradient needs no value of x
-        outputs = {"out": (IN_DERIV,)}
-        recipe.backward = [Step("matmul", {"x": (OUT_DERIV,), "y": (w,)}, outputs, {})]
+        recipe.backward = [Step.of("matmul", {"x": OUT_DERIV, "y": w}, {"out": IN_DERIV})]
         return
     # Both operators have the same gradient at their outputs; the registry's way would copy it.
-    grad = {"out_grad": (OUT_DERIV,)}
+    grad = {"out_grad": OUT_DERIV}
+    both = {"x_grad": IN_DERIV, "y_grad": deriv_of(w)}
     recipe.backward = [
-        Step("add_grad", {"x": (OUT_DERIV,), "y": (b,), **grad}, {"y_grad": (deriv_of(b),)}, {}),
-        Step(
-            "matmul_grad",
-            {"x": (X,), "y": (w,), **grad},
-            {"x_grad": (IN_DERIV,), "y_grad": (deriv_of(w),)},
-            transposed,
-        ),
+        Step.of("add_grad", {"x": OUT_DERIV, "y": b, **grad}, {"y_grad": deriv_of(b)}),
+        Step.of("matmul_grad", {"x": X, "y": w, **grad}, both, transposed),
     ]
 
 

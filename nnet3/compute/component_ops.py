@@ -7,12 +7,13 @@ ops.backprop(net.ops, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", traine
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from ...framework.desc import BACKWARD, FORWARD
-from ...framework.names import EMPTY, grad_name, state_name
+from ...framework.names import grad_name, state_name
 from ...framework.registry import lookup
 from .lowering import (
     FROZEN,
@@ -24,37 +25,41 @@ from .lowering import (
     STATE,
     TEMPORARY,
     Recipe,
-    Step,
     X,
     backward_steps,
     deriv_of,
     lower,
 )
+from .step import Step
 from .template import Template
 
 _SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
 """Components without an input: they alone must be told how many rows they make."""
 
 
-class _Names(dict[str, str | None]):
-    """By symbol the variable that all uses of a component share; None where each has its own."""
+class _Names(dict[str, str]):
+    """The variables of symbols, in one use of a component after the other.
+
+    Attributes:
+        prefix: of the names of this use's temporaries.
+    """
 
     def __init__(self, component: str) -> None:
-        super().__init__({EMPTY: EMPTY, FROZEN: FROZEN})
+        super().__init__({FROZEN: FROZEN})
         self._component = component
+        self.prefix = ""
 
-    def __missing__(self, symbol: str) -> str | None:
+    def __missing__(self, symbol: str) -> str:
         kind, slash, field = symbol.partition("/")
-        name = f"{self._component}/{field}"
-        found = None
-        if kind + slash == STATE:
-            found = name
-        elif kind + slash == MEMORY:
-            found = state_name(name, "natural_gradient")
-        elif kind + slash == PARAMETER and field.endswith("@D"):
+        kind, name = kind + slash, f"{self._component}/{field}"
+        if kind == PARAMETER and field.endswith("@D"):
             found = grad_name(name.removesuffix("@D"))
-        elif kind + slash == PARAMETER and "@" not in field:
+        elif kind == MEMORY:
+            found = state_name(name, "natural_gradient")
+        elif kind == STATE or (kind == PARAMETER and "@" not in field):
             found = name
+        else:
+            return f"{self.prefix}/{symbol.removeprefix(TEMPORARY)}"
         self[symbol] = found
         return found
 
@@ -70,23 +75,56 @@ def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
     if writer is None or not readers or max(readers) < writer:
         return steps
     step = steps[writer]
-    slot = next(slot for slot, names in step.outputs.items() if write in names)
+    slot = next(slot for slot, names in step.outputs if write in names)
     over = lookup(step.type).output_slots[slot].inplace
-    if max(readers) == writer and over and read in step.inputs.get(over, ()):
+    if max(readers) == writer and over and read in dict(step.inputs).get(over, ()):
         slots = lookup(step.type).input_slots
-        read_by = [slot for slot, names in step.inputs.items() if read in names]
+        read_by = [slot for slot, names in step.inputs if read in names]
         if sum(not slots[slot].shape_only for slot in read_by) == 1:
             return steps
     aside = f"{TEMPORARY}aside"
     moved = [s.renamed({read: aside}) for s in steps]
-    return [Step("assign", {"x": (read,)}, {"out": (aside,)}, {}), *moved]
+    return [Step.of("assign", {"x": read}, {"out": aside}), *moved]
 
 
 def _adding(steps: list[Step], write: str) -> list[Step]:
     """Steps that add to `write` instead of setting it."""
     part = f"{TEMPORARY}{write.removeprefix(PARAMETER)}/part"
     moved = [step.renamed({write: part}) for step in steps]
-    return [*moved, Step("add", {"x": (write,), "y": (part,)}, {"out": (write,)}, {})]
+    return [*moved, Step.of("add", {"x": write, "y": part}, {"out": write})]
+
+
+def _forward_steps(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[Step]:
+    """See `ComponentOps.propagate`."""
+    steps = recipe.steps
+    if statistics:
+        steps = steps + recipe.stats
+    if same:
+        steps = _apart(steps, X, OUT)
+    return _adding(steps, OUT) if add else steps
+
+
+def _backward_steps(
+    recipe: Recipe,
+    given: bool,
+    same: bool,
+    trained: bool,
+    add: bool,
+    accumulate: bool,
+    statistics: bool,
+    natural: bool,
+) -> list[Step]:
+    """See `ComponentOps.backprop`."""
+    derivs = list(recipe.parameters) if trained else []
+    steps = backward_steps(recipe, derivs, given, statistics, natural)
+    if same:
+        steps = _apart(steps, OUT_DERIV, IN_DERIV)
+    if add and given:
+        steps = _adding(steps, IN_DERIV)
+    if accumulate:
+        for name in derivs:
+            steps = _adding(steps, deriv_of(PARAMETER + name))
+    return steps
 
 
 class ComponentOps:
@@ -101,25 +139,56 @@ class ComponentOps:
     Args:
         name: the component's, for its variables.
         natural_gradient: without, nothing is made for it, and all gradients are plain.
+        statistics: without, none are known.
+        shared: for operators that components have in common; the same for all of a net's.
     """
 
-    def __init__(self, component: Any, name: str, natural_gradient: bool = True) -> None:
+    def __init__(
+        self,
+        component: Any,
+        name: str,
+        natural_gradient: bool = True,
+        statistics: bool = True,
+        shared: dict[Hashable, Template] | None = None,
+    ) -> None:
         self.component = component
-        self._natural_gradient = natural_gradient
+        self._wanted = natural_gradient, statistics
         self._names = _Names(name)
+        self._shared = {} if shared is None else shared
+        self._for_all: Recipe | None = None  # the recipe that serves for all indexes
         self._needs_rows = component.type in _SOURCES
         self._recipes: dict[tuple[int, int], Recipe] = {}
         self._templates: dict[tuple[Any, ...], Template] = {}
 
     def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
         """The forward recipe for one set of precomputed indexes."""
+        if self._for_all is not None:
+            return self._for_all
         # The key holds as long as the recipe, which keeps its indexes alive.
         key = id(indexes), rows if self._needs_rows else -1
         recipe = self._recipes.get(key)
         if recipe is None:
-            recipe = lower(self.component, indexes, rows, self._natural_gradient)
+            recipe = lower(self.component, indexes, rows, *self._wanted)
             self._recipes[key] = recipe
+            if recipe.any_indexes:
+                self._for_all = recipe
         return recipe
+
+    def _template(self, role: int, how: tuple[bool, ...], indexes: Any, rows: int) -> Template:
+        """Operators for one way of use: `how` are arguments for the function that makes steps."""
+        rows = rows if self._needs_rows else -1
+        mine = role, how, rows, 0 if self._for_all else id(indexes)
+        template = self._templates.get(mine)
+        if template is None:
+            recipe = self.recipe(indexes, rows)
+            key = role, how, recipe.key()
+            template = self._shared.get(key)
+            if template is None:
+                make = _forward_steps if role == FORWARD else _backward_steps
+                template = Template(make(recipe, *how), role, recipe.any_indexes)
+                self._shared[key] = template
+            self._templates[mine] = template
+        return template
 
     def propagate(
         self,
@@ -144,20 +213,10 @@ class ComponentOps:
             add: add to what `out` holds.
             statistics: add to the component's statistics; see `states`.
         """
-        same = x == out
-        key = FORWARD, id(indexes), rows if self._needs_rows else -1, same, add, statistics
-        template = self._templates.get(key)
-        if template is None:
-            recipe = self.recipe(indexes, rows)
-            steps = recipe.steps
-            if statistics:
-                steps = steps + recipe.stats
-            if same:
-                steps = _apart(steps, X, OUT)
-            if add:
-                steps = _adding(steps, OUT)
-            template = self._templates[key] = Template(steps, FORWARD, self._names)
-        template.append(ops, {X: x, OUT: out}, prefix)
+        template = self._template(FORWARD, (x == out, add, statistics), indexes, rows)
+        names = self._names
+        names[X], names[OUT], names.prefix = x, out, prefix
+        template.append(ops, names, indexes)
 
     def backprop(
         self,
@@ -190,22 +249,11 @@ class ComponentOps:
         """
         given, same = in_deriv is not None, in_deriv == out_deriv
         how = given, same, trained, add, accumulate, statistics, natural
-        key = BACKWARD, id(indexes), rows if self._needs_rows else -1, *how
-        template = self._templates.get(key)
-        if template is None:
-            recipe = self.recipe(indexes, rows)
-            derivs = list(recipe.parameters) if trained else []
-            steps = backward_steps(recipe, derivs, given, statistics, natural)
-            if same:
-                steps = _apart(steps, OUT_DERIV, IN_DERIV)
-            if add and given:
-                steps = _adding(steps, IN_DERIV)
-            if accumulate:
-                for name in derivs:
-                    steps = _adding(steps, deriv_of(PARAMETER + name))
-            template = self._templates[key] = Template(steps, BACKWARD, self._names)
-        names = {X: x, OUT: out, OUT_DERIV: out_deriv, IN_DERIV: in_deriv or ""}
-        template.append(ops, names, prefix)
+        template = self._template(BACKWARD, how, indexes, rows)
+        names = self._names
+        names[X], names[OUT], names[OUT_DERIV], names.prefix = x, out, out_deriv, prefix
+        names[IN_DERIV] = in_deriv or ""
+        template.append(ops, names, indexes)
 
     def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables that may be trained, with their values."""
@@ -228,7 +276,7 @@ class ComponentOps:
         return self._variables(MEMORY, found)
 
     def _variables(self, kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {self._names[kind + field] or "": array for field, array in arrays.items()}
+        return {self._names[kind + field]: array for field, array in arrays.items()}
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""

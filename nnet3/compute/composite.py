@@ -14,7 +14,8 @@ def _(component: Any, recipe: Recipe) -> None:
     source, last = X, len(component.components) - 1
     for number, part in enumerate(component.components):
         path = f"{recipe.path}{number}."
-        inner = Recipe(path=path, natural_gradient=recipe.natural_gradient)
+        wanted = recipe.natural_gradient, recipe.statistics
+        inner = Recipe(None, -1, *wanted, path=path)
         lower_into(part, inner)
         target = OUT if number == last else recipe.temp()
         names = {X: source, OUT: target}

@@ -14,7 +14,8 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ..components.nonlinear import UNSET_THRESHOLD
-from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, Step, X, lowers
+from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, lowers
+from .step import Step
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 SCALE_EPSILON = 1e-4
@@ -89,8 +90,7 @@ def _(component: Any, recipe: Recipe) -> None:
 def scale_by(recipe: Recipe, factors: str) -> None:
     """out = x * factors, which get no gradient: then that of x needs no value of x."""
     recipe.op("mul", OUT, x=X, y=factors)
-    grad = {"x": (OUT_DERIV,), "y": (factors,)}
-    recipe.backward = [Step("mul", grad, {"out": (IN_DERIV,)}, {})]
+    recipe.backward = [Step.of("mul", {"x": OUT_DERIV, "y": factors}, {"out": IN_DERIV})]
 
 
 @lowers("FixedBiasComponent")

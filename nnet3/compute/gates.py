@@ -12,7 +12,8 @@ from ...framework.registry import Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from .fused import fused
-from .lowering import OUT, Recipe, Step, X, lowers
+from .lowering import OUT, Recipe, X, lowers
+from .step import Step
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 _ZERO = {"value": 0.0}
@@ -80,7 +81,8 @@ def _tanh_statistics(component: Any, recipe: Recipe) -> dict[str, str]:
         repaired=recipe.state("self_repair_total", component.self_repair_total),
     )
     # No other backprop is pushed: neither one of another batch, nor one without statistics.
-    recipe.stats_after.append(Step("fill_like", {"x": (repair,)}, {"out": (repair,)}, _ZERO))
+    if recipe.statistics:
+        recipe.stats_after.append(Step.of("fill_like", {"x": repair}, {"out": repair}, _ZERO))
     return {"repair": repair}
 
 

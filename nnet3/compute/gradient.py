@@ -50,7 +50,7 @@ def _(component: Any, recipe: Recipe) -> None:
         "clipping_threshold": float(clipping) if clipping > 0 else _UNLIMITED,
         "zeroing_threshold": float(zeroing) if zeroing > 0 else _UNLIMITED,
         "scale": float(component.scale),
-        "boundary": recipe.indexes,
+        "boundary": recipe.indexes_attr(),
     }
     recipe.op("nnet3.truncate_gradient", OUT, attrs=attrs, x=source)
 

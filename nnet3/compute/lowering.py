@@ -7,19 +7,20 @@ gradients in the registry; nothing is written twice. `ComponentOps` puts recipes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from ...framework.backward import build_backward
-from ...framework.desc import make_op, make_var, slot_map
+from ...framework.desc import FORWARD, make_var, slot_map
 from ...framework.errors import UnknownOperatorError, nearest
 from ...framework.names import EMPTY
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
+from .step import INDEXES, Step
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
 PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
@@ -56,41 +57,6 @@ def lowered_types() -> list[str]:
     return sorted(_lowerings)
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operator of a recipe, over symbolic names."""
-
-    type: str
-    inputs: Mapping[str, tuple[str, ...]]
-    outputs: Mapping[str, tuple[str, ...]]
-    attrs: Mapping[str, Any]
-
-    def reads(self, name: str) -> bool:
-        """Whether the operator reads the value of `name` (and not its shape alone)."""
-        read = [slot for slot, names in self.inputs.items() if name in names]
-        if not read:
-            return False
-        slots = lookup(self.type).input_slots
-        return not all(slots[slot].shape_only for slot in read)
-
-    def writes(self, name: str) -> bool:
-        return any(name in names for names in self.outputs.values())
-
-    def variables(self) -> Iterator[str]:
-        """All that it reads and writes."""
-        for slots in (self.inputs, self.outputs):
-            for names in slots.values():
-                yield from names
-
-    def renamed(self, names: Mapping[str, str]) -> Step:
-        return Step(
-            self.type,
-            {s: tuple([names.get(v, v) for v in given]) for s, given in self.inputs.items()},
-            {s: tuple([names.get(v, v) for v in given]) for s, given in self.outputs.items()},
-            self.attrs,
-        )
-
-
 @dataclass
 class Recipe:
     """The forward operators of one component, from `x` to `out`.
@@ -99,6 +65,9 @@ class Recipe:
         indexes: what the component's `precompute_indexes` returned; None for simple components.
         rows: number of rows of the output, for components without an input; else -1.
         natural_gradient: whether `natural`, `plain` and `memory` are wanted.
+        statistics: whether `states` and the operators that add to them are wanted.
+        any_indexes: the operators hold `indexes` as an attribute and depend on them in no other
+            way, so the recipe serves for all.
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
@@ -118,6 +87,8 @@ class Recipe:
     indexes: Any = None
     rows: int = -1
     natural_gradient: bool = True
+    statistics: bool = True
+    any_indexes: bool = False
     steps: list[Step] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -144,14 +115,12 @@ class Recipe:
     ) -> None:
         """Append an operator; a single name for `outputs` is the variable of its slot `out`."""
         written = {"out": outputs} if isinstance(outputs, str) else outputs
-        self.steps.append(
-            Step(
-                op_type,
-                {slot: (name,) for slot, name in inputs.items()},
-                {slot: (name,) for slot, name in written.items()},
-                dict(attrs or {}),
-            )
-        )
+        self.steps.append(Step.of(op_type, inputs, written, attrs))
+
+    def indexes_attr(self) -> pb.Attr:
+        """The indexes as the value of an attribute, where they serve for nothing else."""
+        self.any_indexes = True
+        return INDEXES
 
     def temp(self) -> str:
         """A new variable that lives from the forward to the backward operators."""
@@ -160,6 +129,8 @@ class Recipe:
 
     def state(self, name: str, value: Any, shape: tuple[int, ...] = (1,)) -> str:
         """The variable of a statistic; one that is empty begins with zeros of `shape`."""
+        if not self.statistics:
+            return f"{STATE}{self.path}{name}"
         array = np.asarray(value, np.float64).reshape(-1)
         array = array.reshape(shape) if array.size else np.zeros(shape)
         self.states[self.path + name] = array
@@ -181,11 +152,12 @@ class Recipe:
         Args:
             when: after the forward operators, or before or after the backward ones.
         """
+        if not self.statistics:
+            return
         known = lookup(op_type).output_slots
-        inputs = {slot: (name,) for slot, name in slots.items()}
-        outputs = {f"{slot}_out": (name,) for slot, name in slots.items() if f"{slot}_out" in known}
+        outputs = {f"{slot}_out": name for slot, name in slots.items() if f"{slot}_out" in known}
         targets = {"forward": self.stats, "before": self.stats_before, "after": self.stats_after}
-        targets[when].append(Step(op_type, inputs, outputs, attrs or {}))
+        targets[when].append(Step.of(op_type, slots, outputs, attrs))
 
     def keep_memory(self, name: str, first: np.ndarray) -> str:
         """The variable of something in `memory`, which begins as `first`."""
@@ -202,16 +174,29 @@ class Recipe:
         target[self.path + name] = np.asarray(array)
         return f"{PARAMETER}{self.path}{name}"
 
+    def key(self) -> tuple[Any, ...]:
+        """What is the same for recipes with the same operators."""
+        return (
+            *map(tuple, (self.steps, self.backward, self.natural, self.plain.items())),
+            *map(tuple, (self.stats, self.stats_before, self.stats_after)),
+            *map(tuple, (self.parameters, self.constants)),
+            tuple([(part.key(), tuple(names.items())) for part, names in self.parts]),
+        )
+
 
 def lower(
-    component: Any, indexes: Any = None, rows: int = -1, natural_gradient: bool = True
+    component: Any,
+    indexes: Any = None,
+    rows: int = -1,
+    natural_gradient: bool = True,
+    statistics: bool = True,
 ) -> Recipe:
     """The forward recipe of a component.
 
     Raises:
         UnknownOperatorError: no lowering is known for its type.
     """
-    recipe = Recipe(indexes, rows, natural_gradient)
+    recipe = Recipe(indexes, rows, natural_gradient, statistics)
     lower_into(component, recipe)
     return recipe
 
@@ -271,11 +256,10 @@ def _plain_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) -> l
     if not wanted:
         return []
     steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
-    written = {name for step in steps for names in step.outputs.values() for name in names}
+    written = {name for step in steps for _, names in step.outputs for name in names}
     for name in wanted:  # what the output does not depend on
         if deriv_of(name) not in written:
-            outputs = {"out": (deriv_of(name),)}
-            steps.append(Step("fill_like", {"x": (name,)}, outputs, {"value": 0.0}))
+            steps.append(Step.of("fill_like", {"x": name}, {"out": deriv_of(name)}, {"value": 0.0}))
     return steps
 
 
@@ -307,13 +291,13 @@ def _asked_for(steps: list[Step], wanted: list[str]) -> list[Step]:
     names = {deriv_of(name) for name in wanted}
     left = []
     for step in steps:
-        outputs = {slot: given for slot, given in step.outputs.items() if names & set(given)}
+        outputs = tuple([(slot, given) for slot, given in step.outputs if names & set(given)])
         if outputs:
-            left.append(replace(step, outputs=outputs))
+            left.append(step._replace(outputs=outputs))
     return left
 
 
-_MOST_KEPT = 1 << 16  # bytes of a net whose gradient operators are kept
+_MOST_KEPT = 1 << 16  # bytes of attributes of a recipe whose gradient operators are kept
 
 
 def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
@@ -322,35 +306,31 @@ def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
     The same operators, with the same attributes, have the same steps: components of one type and
     shape share them.
     """
-    net = pb.NetDesc()
-    for name in (X, *(PARAMETER + name for name in recipe.parameters | recipe.constants)):
-        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
-    for step in recipe.steps:
-        net.ops.append(make_op(step.type, step.inputs, step.outputs, step.attrs))
-    data = net.SerializeToString(deterministic=True)
-    make = _gradients if len(data) <= _MOST_KEPT else _gradients.__wrapped__
-    return list(make(data, tuple(wanted)))
+    few = sum([len(step.attrs) for step in recipe.steps]) <= _MOST_KEPT
+    make = _gradients if few else _gradients.__wrapped__
+    arrays = *recipe.parameters, *recipe.constants
+    return list(make(tuple(recipe.steps), arrays, tuple(wanted)))
 
 
 @lru_cache(maxsize=1024)
-def _gradients(data: bytes, wanted: tuple[str, ...]) -> tuple[Step, ...]:
-    """Steps of the net that the bytes hold."""
-    net = pb.NetDesc.FromString(data)
+def _gradients(
+    steps: tuple[Step, ...], arrays: tuple[str, ...], wanted: tuple[str, ...]
+) -> tuple[Step, ...]:
+    """Gradient steps of forward steps that read `x` and parameters or constants `arrays`."""
+    net = pb.NetDesc()
+    for name in (X, *(PARAMETER + name for name in arrays)):
+        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
+    same = {name: name for step in steps for name in step.variables()}
+    net.ops.extend([step.message(same, FORWARD) for step in steps])
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
-    steps = [
-        Step(
-            op.type,
-            {slot: tuple(given) for slot, given in slot_map(op.inputs).items()},
-            {slot: tuple(given) for slot, given in slot_map(op.outputs).items()},
-            {name: op.attrs[name] for name in op.attrs},
-        )
-        for op in result.ops
+    backward = [
+        Step.of(op.type, slot_map(op.inputs), slot_map(op.outputs), op.attrs) for op in result.ops
     ]
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
-        steps.append(Step("assign", {"x": (OUT_DERIV,)}, {"out": (IN_DERIV,)}, {}))
-    return tuple(_without_shapes(step.renamed(renames)) for step in steps)
+        backward.append(Step.of("assign", {"x": OUT_DERIV}, {"out": IN_DERIV}))
+    return tuple(_without_shapes(step.renamed(renames)) for step in backward)
 
 
 def _without_shapes(step: Step) -> Step:
@@ -358,12 +338,12 @@ def _without_shapes(step: Step) -> Step:
 
     A value that is read for its shape alone would have to be kept from the forward run.
     """
-    entry = lookup(step.type)
+    inputs = dict(step.inputs)
     forward = step.type.removesuffix("_grad")
-    grad = step.inputs.get("out_grad")
-    if forward == step.type or grad is None:
+    if forward == step.type or "out_grad" not in inputs:
         return step
     same = lookup(forward).output_slots["out"].inplace
-    if not same or not entry.input_slots[same].shape_only:
+    if not same or not lookup(step.type).input_slots[same].shape_only:
         return step
-    return replace(step, inputs={**step.inputs, same: grad})
+    inputs[same] = inputs["out_grad"]
+    return step._replace(inputs=tuple(inputs.items()))

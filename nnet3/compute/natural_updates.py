@@ -19,7 +19,8 @@ import numpy as np
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
-from .lowering import FROZEN, OUT_DERIV, PARAMETER, Recipe, Step, X, deriv_of, preconditions
+from .lowering import FROZEN, OUT, OUT_DERIV, PARAMETER, Recipe, X, deriv_of, preconditions
+from .step import Step
 
 _NO_GRADIENT = "it serves updates of parameters"
 
@@ -60,11 +61,10 @@ class _Estimate:
         state = {slot: recipe.keep_memory(f"{self.name}_{slot}", a) for slot, a in first.items()}
         out, scale = recipe.temp(), recipe.temp()
         recipe.natural.append(
-            Step(
+            Step.of(
                 "nnet3.precondition",
-                {slot: (var,) for slot, var in ({"x": source, "frozen": FROZEN} | state).items()},
-                {"out": (out,), "scale": (scale,)}
-                | {f"{slot}_out": (var,) for slot, var in state.items()},
+                {"x": source, "frozen": FROZEN} | state,
+                {"out": out, "scale": scale} | {f"{s}_out": var for s, var in state.items()},
                 self.attrs,
             )
         )
@@ -72,9 +72,8 @@ class _Estimate:
 
 
 def _add(recipe: Recipe, op_type: str, inputs: Any, outputs: Any, attrs: Any = None) -> None:
-    listed = {slot: (v,) if isinstance(v, str) else v for slot, v in inputs.items() if v}
-    written = {slot: (name,) for slot, name in outputs.items()}
-    recipe.natural.append(Step(op_type, listed, written, attrs or {}))
+    given = {slot: names for slot, names in inputs.items() if names}
+    recipe.natural.append(Step.of(op_type, given, outputs, attrs))
 
 
 def _param_deriv(recipe: Recipe, name: str) -> str:
@@ -170,8 +169,8 @@ def _(c: Any, recipe: Recipe) -> None:
         return
     (step,) = recipe.steps  # its input is found from its output, as in the plain gradient
     product = recipe.temp()
-    inputs = {"out": step.outputs["out"], "grad": OUT_DERIV}
-    inputs |= {"scale": step.inputs["scale"], "offset": step.inputs["offset"]}
+    read = dict(step.inputs)
+    inputs = {"out": OUT, "grad": OUT_DERIV, "scale": read["scale"], "offset": read["offset"]}
     _add(recipe, "nnet3.scale_offset_terms", inputs, {"terms": product}, step.attrs)
     width = len(c.scales)
     _sum(recipe, _Estimate(recipe, "offset", c.rank, 4), OUT_DERIV, width, "offsets")
@@ -238,7 +237,7 @@ def _(c: Any, recipe: Recipe) -> None:
 @preconditions("GruNonlinearityComponent", "OutputGruNonlinearityComponent")
 def _(c: Any, recipe: Recipe) -> None:
     step = recipe.steps[-1]
-    inputs = {"out_grad": OUT_DERIV, "out": step.outputs["out"]} | dict(step.inputs)
+    inputs = {"out_grad": OUT_DERIV, "out": OUT} | dict(step.inputs)
     value, grad = recipe.temp(), recipe.temp()
     op_type = f"{step.type}_factors"
     _add(recipe, op_type, inputs, {"value": value, "delta": grad})

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...framework.desc import OpDesc, make_op
-from .lowering import TEMPORARY, Step
+from ...framework.desc import encode_attr
+from ...framework.names import EMPTY
+from .step import INDEXES, Step
 
 _Places = list[tuple[Any, int]]  # lists of a message's strings, and where in them a name stands
 
@@ -21,37 +22,43 @@ class Template:
     Args:
         steps: with symbolic names of variables.
         role: of the operators.
-        names: the variables that all uses share; None for a symbol that each use names.
+        indexed: attributes may stand for the indexes of each use.
     """
 
-    def __init__(self, steps: Iterable[Step], role: int, names: Mapping[str, str | None]) -> None:
-        self._ops: list[OpDesc] = []
+    def __init__(self, steps: Iterable[Step], role: int, indexed: bool = False) -> None:
+        self._ops = []
         places: dict[str, _Places] = {}
         for step in steps:
-            sides = step.inputs, step.outputs
-            named = [{s: [names[v] or "" for v in given] for s, given in x.items()} for x in sides]
-            op = make_op(step.type, *named, step.attrs, role=role)
+            blank = dict.fromkeys(step.variables(), "") | {EMPTY: EMPTY}
+            op = step.message(blank, role)
             self._ops.append(op)
-            for slots, side in zip((op.inputs, op.outputs), sides, strict=True):
-                for slot, symbols in zip(slots, side.values(), strict=True):
+            for slots, side in ((op.inputs, step.inputs), (op.outputs, step.outputs)):
+                for slot, (_, symbols) in zip(slots, side, strict=True):
+                    names = slot.vars
                     for i, symbol in enumerate(symbols):
-                        if names[symbol] is None:
-                            places.setdefault(symbol, []).append((slot.vars, i))
+                        places.setdefault(symbol, []).append((names, i))
+        places.pop(EMPTY, None)
         self._places = list(places.items())
+        self._indexed = []
+        if indexed:
+            held = [attr for op in self._ops for attr in op.attrs.values()]
+            self._indexed = [attr for attr in held if attr == INDEXES]
 
-    def append(self, ops: Any, given: Mapping[str, str], prefix: str = "") -> None:
-        """Append the operators to a net's.
+    def append(self, ops: Any, names: Mapping[str, str], indexes: Any = None) -> None:
+        """Append the operators to those of a NetDesc.
 
         Args:
-            ops: the operators of a NetDesc.
-            given: the variables of symbols.
-            prefix: for the names of those that are not given.
+            names: the variables of symbols.
+            indexes: an array, where attributes hold it.
         """
         for symbol, places in self._places:
-            name = given.get(symbol)
-            if name is None:
-                name = f"{prefix}/{symbol.removeprefix(TEMPORARY)}"
-            for names, i in places:
-                names[i] = name
+            name = names[symbol]
+            for listed, i in places:
+                listed[i] = name
+        if self._indexed:
+            value = encode_attr(indexes, "tensor")
+            for attr in self._indexed:
+                attr.CopyFrom(value)
+        add = ops.add
         for op in self._ops:
-            ops.add().CopyFrom(op)
+            add().CopyFrom(op)

@@ -1,0 +1,85 @@
+"""Steps: the operators of a recipe, over symbolic names of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...framework.desc import OpDesc, make_op
+from ...framework.registry import lookup
+from ...proto import net_pb2 as pb
+
+Slots = tuple[tuple[str, tuple[str, ...]], ...]
+Given = Mapping[str, "str | Sequence[str]"]
+
+INDEXES = pb.Attr(tensor=pb.Tensor(dims=[-1]))
+"""An attribute that stands for the precomputed indexes of each use, as a tensor."""
+
+
+class Step(NamedTuple):
+    """One operator. Steps are hashable, so that components with the same ones can share them.
+
+    Attributes:
+        inputs, outputs: variables by slot.
+        attrs: the wire form of an OpDesc that holds the attributes and nothing else.
+    """
+
+    type: str
+    inputs: Slots
+    outputs: Slots
+    attrs: bytes = b""
+
+    @classmethod
+    def of(cls, op_type: str, inputs: Given, outputs: Given, attrs: Any = None) -> Step:
+        """A step from plain Python values; `attrs` may also be those of another step."""
+        wire = attrs if isinstance(attrs, bytes) else encode_attrs(attrs) if attrs else b""
+        return cls(op_type, _slots(inputs), _slots(outputs), wire)
+
+    def reads(self, name: str) -> bool:
+        """Whether the operator reads the value of `name` (and not its shape alone)."""
+        read = [slot for slot, names in self.inputs if name in names]
+        if not read:
+            return False
+        slots = lookup(self.type).input_slots
+        return not all(slots[slot].shape_only for slot in read)
+
+    def writes(self, name: str) -> bool:
+        return any(name in names for _, names in self.outputs)
+
+    def variables(self) -> Iterator[str]:
+        """All that it reads and writes."""
+        for slots in (self.inputs, self.outputs):
+            for _, names in slots:
+                yield from names
+
+    def renamed(self, names: Mapping[str, str]) -> Step:
+        sides = (
+            tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
+            for slots in (self.inputs, self.outputs)
+        )
+        return Step(self.type, *sides, self.attrs)
+
+    def message(self, names: Mapping[str, str], role: int) -> OpDesc:
+        """The operator, with these names instead of symbols."""
+        sides = (
+            {slot: [names[symbol] for symbol in given] for slot, given in slots}
+            for slots in (self.inputs, self.outputs)
+        )
+        op = make_op(self.type, *sides, role=role)
+        if self.attrs:
+            op.MergeFromString(self.attrs)
+        return op
+
+
+def _slots(given: Given) -> Slots:
+    return tuple(
+        [
+            (slot, (names,) if isinstance(names, str) else tuple(names))
+            for slot, names in given.items()
+        ]
+    )
+
+
+def encode_attrs(attrs: Mapping[str, Any]) -> bytes:
+    """Attributes as a step holds them."""
+    return make_op("", {}, {}, attrs).SerializeToString(deterministic=True)
