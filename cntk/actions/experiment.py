@@ -9,6 +9,7 @@ from ..brainscript.experiment import EditAction, Experiment, load_experiment
 from ..config.commands import banner
 from .common import Run
 from .run import log_file
+from .settings import warnings_to
 from .train import train
 
 
@@ -24,6 +25,7 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
         path = experiment.settings.get("stderr", "")
         if run is None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
+        stack.enter_context(warnings_to(run.say))
         _run(experiment, run)
 
 

@@ -26,6 +26,7 @@ from .settings import (
     refuse_obsolete,
     stamped,
     tell_unused,
+    warnings_to,
 )
 
 Action = Callable[[Run, ConfigParameters], Any]
@@ -112,6 +113,7 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
             stack.enter_context(chdir(config.string("currentDirectory")))
         if config.bool("timestamping", False):
             run = replace(run, say=stamped(run.say))
+        stack.enter_context(warnings_to(run.say))
         _run(config, run)
 
 

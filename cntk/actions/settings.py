@@ -5,10 +5,12 @@ Source: CNTK's `CNTK/CNTK.cpp`.
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ..config.commands import Command
 from ..config.known import unknown_parameters
@@ -45,6 +47,19 @@ def stamped(say: Say) -> Say:
                 say(line)
 
     return write
+
+
+@contextmanager
+def warnings_to(say: Say) -> Iterator[None]:
+    """A context in which the warnings of readers are lines of the log."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: say(f"WARNING: {record.getMessage()}\n")
+    logger = logging.getLogger("opscope.cntk")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None:

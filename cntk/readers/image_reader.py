@@ -137,7 +137,7 @@ def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:
         FormatError: it is no image that Pillow knows; `place` is put before the message.
     """
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise FormatError(
             "images are decoded by Pillow, which is not installed (pip install opscope[image])"
@@ -145,6 +145,8 @@ def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(data)) as image:
             pixels = np.asarray(image.convert("L" if grayscale else "RGB"))
+    except UnidentifiedImageError as error:
+        raise FormatError(f"{place}: the image cannot be decoded: unknown format") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise FormatError(f"{place}: the image cannot be decoded: {error}") from error
     return pixels[:, :, None] if grayscale else pixels[:, :, ::-1]

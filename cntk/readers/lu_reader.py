@@ -15,6 +15,7 @@ A line is a token: its words, and its label last. A sentence ends at a blank lin
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,6 +36,8 @@ from .words import (
     read_words,
     read_words_with_classes,
 )
+
+_log = logging.getLogger(__name__)
 
 _BLOCK = 50000  # sentences that are shuffled together
 _NO_MORE = "minibatch size needs to be large enough to accommodate the longest sentence"
@@ -124,10 +127,13 @@ class TaggedSentences:
         words: list[int] = []
         labels: list[int] = []
         first, begin = [0], [0]
+        short: list[int] = []
         for number, line in enumerate(read_lines(path), 1):
             tokens = line.split()
             ended = not tokens
-            if len(tokens) > 1:
+            if len(tokens) == 1:
+                short.append(number)
+            elif tokens:
                 *given, label = tokens
                 place = f"{path}:{number}"
                 words += ins.find(given, place)
@@ -140,6 +146,9 @@ class TaggedSentences:
             begin.append(len(labels))
         if len(begin) == 1:
             raise FormatError(f"{path}: there is no sentence")
+        if short:
+            what = "words and a label were expected, not one word"
+            _log.warning("%s:%d: %s; %d such lines passed over", path, short[0], what, len(short))
         self.begin = np.array(begin, np.int64)
         self.labels = np.array(labels, np.int32)
         self.words = np.array(words, np.int32)

@@ -15,6 +15,9 @@ _IN_NUMBER = np.zeros(256, bool)
 _IN_NUMBER[list(b"0123456789+-.eE")] = True
 _DIGIT = np.zeros(256, bool)
 _DIGIT[list(b"0123456789")] = True
+_ODD = np.zeros(256, bool)  # they end a sample, but stand in no ordinary file
+_ODD[:32] = True
+_ODD[list(b"\t\n\r")] = False
 _SIGN = np.zeros(256, bool)
 _SIGN[list(b"+-")] = True
 
@@ -53,7 +56,7 @@ def parse_arrays(
         first_line: the number of the first line, for messages.
         problems: takes warnings.
     """
-    if not len(data) or data[-1] != _NEWLINE:
+    if not len(data) or data[-1] != _NEWLINE or _ODD[data].any():
         return None
     ends = np.flatnonzero(data == _NEWLINE)
     if len(ends) != lines.sum():

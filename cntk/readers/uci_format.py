@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -19,6 +20,7 @@ BLOCK = 8 << 20
 """About so many bytes are parsed at a time."""
 
 _SPACE, _NEWLINE = 32, 10
+_BLANKS = bytes(range(33))
 _NUMBER = re.compile(rb"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
 
@@ -73,6 +75,13 @@ def read_table(
     if not parts or not len(parts[0][0]):
         raise FormatError(f"{path}: the file has no records")
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def line_of(path: PathLike, record: int) -> int:
+    """The number of the line of a record, both counted from 1."""
+    with open(path, "rb") as file:
+        lines = (number for number, line in enumerate(file, 1) if line.strip(_BLANKS))
+        return next(islice(lines, record - 1, None), 0)
 
 
 def _block(

@@ -29,7 +29,7 @@ from .htk_reader import randomization
 from .reader import DataReader, PackedReader
 from .sections import complaint, file_sections, precision
 from .table import TableMinibatches
-from .uci_format import Columns, read_table
+from .uci_format import Columns, line_of, read_table
 
 
 def uci_fast_reader(config: ConfigParameters) -> DataReader:
@@ -118,7 +118,6 @@ def _categories(
     unknown = [place for place, text in enumerate(texts) if text not in number_of]
     if unknown:
         first = min(unknown, key=lambda place: where[place])
-        raise FormatError(
-            f"{path}: record {where[first] + 1}: the label {texts[first]!r} is not in {file}"
-        )
+        line = line_of(path, int(where[first]) + 1)
+        raise FormatError(f"{path}:{line}: the label {texts[first]!r} is not in {file}")
     return names, np.array([number_of[text] for text in texts], np.int64)[inverse.reshape(-1)]

@@ -239,7 +239,7 @@ def test_wrong_images(tmp_path):
     pictures(tmp_path)
     (tmp_path / "1.png").write_bytes(png(picture(1))[:50])
     with create_reader(section(tmp_path, "randomize = none")) as reader:
-        with pytest.raises(FormatError, match="map.txt:2: the image cannot be decoded"):
+        with pytest.raises(FormatError, match="map.txt:2: the image cannot be decoded: unknown"):
             epoch(reader, 3)
     (tmp_path / "1.png").unlink()
     with create_reader(section(tmp_path, "randomize = none")) as reader:

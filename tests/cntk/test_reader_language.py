@@ -340,6 +340,12 @@ def test_what_lu_refuses(tmp_path):
         create_reader(lu(tmp_path, "\n\n"))
 
 
+def test_lines_without_a_label_are_told(tmp_path, caplog):
+    with create_reader(lu(tmp_path, "a O\nb\nb X\n\na\n")) as reader:
+        assert sum(batch.samples for batch in epoch(reader, 100)) == 2
+    assert "a.txt:2: words and a label were expected, not one word; 2 such" in caplog.text
+
+
 @given(st.lists(st.sampled_from(["a O", "b b X", "", "EOS O", "a", " "]), max_size=20))
 @settings(max_examples=40, deadline=None)
 def test_any_lines(tmp_path_factory, lines):

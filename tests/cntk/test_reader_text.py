@@ -106,7 +106,7 @@ field = st.one_of(
     st.just("|w 0:1"),
     words.map("|f {}".format),
     pairs.map("|w {}".format),
-    st.sampled_from(["|# a comment", "|x 1", "|long 1", "|", "y", "\t", ""]),
+    st.sampled_from(["|# a comment", "|x 1", "|long 1", "|", "y", "\t", "\0", "|f 1\x0b2", ""]),
 )
 line = st.tuples(st.sampled_from(["", "1 ", "2\t", "x"]), st.lists(field, max_size=4)).map(
     lambda found: found[0] + " ".join(found[1])

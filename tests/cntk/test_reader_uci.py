@@ -117,7 +117,7 @@ def test_a_file_of_labels_is_made_where_allowed(tmp_path):
         ("yes 4 -2.0e0 junk", "yes 4", r"a.txt:5: 2 columns; at least 3 were expected"),
         ("yes 4 ", "yes 4x ", r"a.txt:5:5: a number was expected for features, not '4x'"),
         ("yes 4 ", "yes .5 ", r"a.txt:5:5: a number was expected"),
-        ("yes 4 ", "maybe 4 ", r"record 5: the label 'maybe' is not in"),
+        ("yes 4 ", "maybe 4 ", r"a.txt:5: the label 'maybe' is not in"),
     ],
 )
 def test_wrong_tables(tmp_path, old, new, why):

@@ -64,6 +64,15 @@ class TestLog:
             say(text)
         assert re.fullmatch(r"\S+ \S+ ab\n\n\S+ \S+ c\n", "".join(found))
 
+    def test_warnings_of_readers_are_lines_of_it(self, run):
+        lines = ["0 |x 1 2 |y 0 1\n", "1 |x 1 2 |y 0 1\n", "1 what\n", "2 |x 1 2 |y 1 0\n"]
+        Path("data.ctf").write_text("".join(lines))
+        log = run(reader="maxErrors = 9")
+        told = re.findall(r"WARNING: data.ctf:(.*) \((\d) of 9\)", log)
+        assert told[0] == ("3:3: '|' and the name of a stream were expected, but this is 'w'; "
+                           "passed over", "1")  # fmt: skip
+        assert [count for _, count in told] == ["1", "2", "3"]
+
     def test_the_file_at_the_end(self, run):
         run("doneFile = out/done")
         text = Path("out/done").read_text()
