@@ -19,6 +19,7 @@ from ..framework.scope import Scope
 from ..framework.sequence import Sequences, offsets_of
 from ..proto import net_pb2 as pb
 from .carry import Carrier, goes_on
+from .lattices.lattice import feed_lattices
 from .lower import Lowered, Sparse, lower
 from .lower.emitter import PARAMETER, dims, size
 from .network.initialize import initialize
@@ -144,6 +145,11 @@ class Program:
                 self._feed_sparse(node, samples)
             else:
                 self._feed_dense(node, samples)
+        for node in self.lowered.lattices:
+            if minibatch.lattices is None:
+                raise node.error("the minibatch has no lattices: its reader gives none")
+            begin, _ = self._layouts[node.inputs[0].axis]
+            feed_lattices(self.scope, node.name, minibatch.lattices, begin)
         for node, program in self._conditions.items():
             program.run(minibatch, context)
             self._feed_positions(node, program.value(node.inputs[0]))

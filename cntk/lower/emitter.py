@@ -83,6 +83,7 @@ class Lowered:
         delays: what truncated sequences carry over.
         states: variables kept from run to run: shape, dtype, and the number they hold at first.
         backwards: a node that looks into the future, which truncated sequences do not allow.
+        lattices: criteria that read the lattices of minibatches.
         values: the variable of each node.
     """
 
@@ -93,6 +94,7 @@ class Lowered:
     delays: list[Delayed] = field(default_factory=list)
     states: dict[str, tuple[tuple[int, ...], np.dtype, float]] = field(default_factory=dict)
     backwards: Node | None = None
+    lattices: list[Node] = field(default_factory=list)
     values: dict[Node, str] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...framework.desc import INPUT, make_op
-from ..lattice import PARTS, lattice_variable
+from ..lattices.lattice import PARTS, lattice_variable
 from ..network.node import Node
 from .emitter import Emitter, size
 from .table import lowers
@@ -113,6 +113,8 @@ _SEQUENCE = {  # attributes of the node, and of the operator
     "seqGammarLMF": "language",
     "seqGammarWordPen": "penalty",
     "seqGammarBMMIFactor": "boost",
+    "seqGammarUsesMBR": "risk",
+    "doReferenceAlign": "realign",
     "hSmoothingWeight": "smoothing",
     "frameDropThresh": "drop",
 }
@@ -123,10 +125,8 @@ def _(e: Emitter, node: Node) -> str:
     """The lattices are variables, which `feed_lattices` sets. As with CNTK on a GPU; its CPU code
     drops all frames."""
     reads = dict(zip(("label", "x", "likelihoods"), map(e.flat, node.inputs), strict=True))
-    shapes = {"NODES": (-1,), "FIRSTS": (-1,), "EDGES": (-1, 2), "SCORES": (-1,), "STATES": (-1,)}
-    slots = ("nodes", "firsts", "edges", "lm", "states")
-    for part, slot in zip(PARTS, slots, strict=True):
-        dtype = "float64" if part == "SCORES" else "int64"
-        reads[slot] = e.var(lattice_variable(node.name, part), shapes[part], INPUT, dtype)
+    e.lowered.lattices.append(node)
+    for part, shape, dtype in PARTS:
+        reads[part] = e.var(lattice_variable(node.name, part), shape, INPUT, dtype)
     attrs = {name: node.attributes[key] for key, name in _SEQUENCE.items()}
     return e.op("cntk.lattice_criterion", reads, attrs, out=("out", "slope"))

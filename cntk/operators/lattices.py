@@ -8,10 +8,11 @@ import numpy as np
 
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.sequence import runs
+from ...framework.sequence import lengths_of, runs
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call
-from ..lattice import levels
+from ..lattices.lattice import PARTS, levels
+from .alignment import align
 from .large_outputs import log_softmax, on_host
 
 lattice_criterion = operator(
@@ -19,20 +20,32 @@ lattice_criterion = operator(
     doc=(
         "Log probability of the reference's states among the paths of each utterance's lattice,"
         " summed: its acoustic score less the log sum over paths, scores divided by `acoustic`. An"
-        " edge scores language * lm + penalty + its frames' likelihoods. The gradient by x is that"
-        " of minus this value for softmax outputs, gamma - label, gamma being what share of the"
-        " paths has a state in a frame, mixed with cross entropy: smoothing * gamma + (1 -"
-        " smoothing) * softmax(x) - label; 0 in rows where gamma of the label is below `drop`."
+        " edge scores lm * language (nothing where lm < -200) + penalty + the best path of each of"
+        " its phones. The gradient by x is that of minus this value for softmax outputs, gamma -"
+        " label, gamma being what share of the paths has a state in a frame, mixed with cross"
+        " entropy: smoothing * gamma + (1 - smoothing) * softmax(x) - label. With `risk` the value"
+        " is the expected number of frames whose state is that of the label, and the gradient by x"
+        " that of minus this number, mixed likewise. The gradient is 0 in rows where gamma of the"
+        " label is below `drop` (not with `risk`). Rows without a lattice give nothing."
     ),
     inputs=[
         Slot("label", "one-hot, [N, S]"),
         Slot("x", "logits, [N, S]", not_in_gradient=True),
         Slot("likelihoods", "scaled log likelihoods of the states, [N, S]"),
         Slot("nodes", "row that each node of the lattices stands before, int64 [V]"),
-        Slot("firsts", "first node of each utterance, int64 [U + 1]"),
+        Slot("firsts", "first node of each lattice, int64 [U + 1]"),
         Slot("edges", "nodes that edges begin and end at, int64 [E, 2]"),
         Slot("lm", "language-model scores of the edges, float64 [E]"),
-        Slot("states", "states of the frames of each edge in turn, int64 [F]"),
+        Slot("counts", "1 where correct frames of an edge count, else 0, int64 [E]"),
+        Slot("first_units", "first phone of each edge, int64 [E + 1]"),
+        Slot("units", "phone and frames, edge after edge, int64 [K, 2]"),
+        Slot("reference", "phone, first row, frames of what was said, int64 [R, 3]"),
+        Slot("states", "states of each phone, -1 behind the last, int64 [P, M]"),
+        Slot(
+            "transitions",
+            "log probabilities from the entry and each state to each state and the exit, float64"
+            " [P, M + 1, M + 1]",
+        ),
     ],
     outputs=[
         Slot("out", "[1]", not_in_gradient=True),
@@ -43,14 +56,19 @@ lattice_criterion = operator(
         AttrSpec("language", "float", "weight of lm", 14.0),
         AttrSpec("penalty", "float", "score of each edge", 0.0),
         AttrSpec("boost", "float", "taken off for each correct frame (boosted MMI)", 0.0),
+        AttrSpec("risk", "bool", "count correct frames: state-level minimum Bayes risk", False),
+        AttrSpec("realign", "bool", "take labels from an alignment of `reference`", False),
         AttrSpec("smoothing", "float", "weight of the lattice in the gradient", 0.95, 0.0, 1.0),
         AttrSpec("drop", "float", "least gamma of the label", 1e-10),
     ],
     source=(
-        "CNTK: SequenceWithSoftmaxNode, Source/SequenceTrainingLib; Su et al. 2013, Error back"
-        " propagation for sequence training"
+        "CNTK: SequenceWithSoftmaxNode, Source/SequenceTrainingLib, Math/latticefunctionskernels.h;"
+        " Su et al. 2013, Error back propagation for sequence training; Gibson and Hain 2006,"
+        " Hypothesis spaces for minimum Bayes risk training"
     ),
 )
+
+_NO_SCORE = -200.0  # language-model scores below it are not meant
 
 
 @lattice_criterion.shape_rule
@@ -60,29 +78,59 @@ def _(s: ShapeArgs) -> None:
     edges, ends = s.rank("edges", 2)
     s.same("ends of an edge", ends, 2)
     s.same("edges and lm", edges, s.rank("lm", 1)[0])
+    s.same("edges and counts", edges, s.rank("counts", 1)[0])
+    s.same("numbers of a unit", s.rank("units", 2)[1], 2)
+    s.same("numbers of a phone of the reference", s.rank("reference", 2)[1], 3)
+    s.same("states and transitions", s.rank("states", 2)[0], s.rank("transitions", 3)[0])
     dtype = s.floats("label", "x", "likelihoods")
     s.set("out", ((1,), dtype))
     s.set("slope", (shape, dtype))
 
 
 class _Paths:
-    """The lattices of a minibatch as arrays, checked."""
+    """The lattices of a minibatch as arrays, checked, with the scores of their edges."""
 
-    def __init__(self, k: Any, shape: tuple[int, int]) -> None:
-        held = (on_host(k[slot]) for slot in ("nodes", "firsts", "edges", "lm", "states"))
-        self.nodes, firsts, self.edges, self.lm, self.states = held
-        self.begin, self.end = firsts[:-1], firsts[1:] - 1
-        lengths = self.nodes[self.edges[:, 1]] - self.nodes[self.edges[:, 0]]
-        self.rows = runs(self.nodes[self.edges[:, 0]], lengths)
-        self.edge_of_row = np.repeat(np.arange(len(lengths)), lengths)
-        ends = self.nodes[self.end] if len(self.end) else np.zeros(1, np.int64)
-        if (ends[-1], len(self.states)) != (shape[0], len(self.rows)):
-            raise RunError(
-                k.describe(f"the lattices have {ends[-1]} frames, the minibatch {shape[0]}")
-            )
-        if len(self.states) and not 0 <= self.states.min() <= self.states.max() < shape[1]:
+    def __init__(self, k: Any, scores: np.ndarray) -> None:
+        held = {part: on_host(k[part]) for part, *_ in PARTS}
+        self.nodes, self.edges = held["nodes"], held["edges"]
+        self.begin, self.end = held["firsts"][:-1], held["firsts"][1:] - 1
+        self.covered = np.zeros(len(scores), bool)
+        self._check(k, scores.shape, held)
+        first, last = self.nodes[self.begin], self.nodes[self.end]
+        self.covered[runs(first, last - first)] = True
+        self._align(k, scores, held)
+        self._forward = levels(self.edges, len(self.nodes))
+        self._backward = _backwards(self.edges)
+
+    def _check(self, k: Any, shape: tuple[int, int], held: dict[str, np.ndarray]) -> None:
+        if len(self.nodes) and self.nodes.max() > shape[0]:
+            rows = f"row {self.nodes.max()}, the minibatch has {shape[0]}"
+            raise RunError(k.describe(f"a lattice ends at {rows}"))
+        states = held["states"]
+        if states.size and not -1 <= states.min() <= states.max() < shape[1]:
             raise RunError(k.describe(f"a state of the lattices is not in 0 .. {shape[1] - 1}"))
-        self.rounds = levels(self.edges, len(self.nodes))
+
+    def _align(self, k: Any, scores: np.ndarray, held: dict[str, np.ndarray]) -> None:
+        """Best states of all phones, those of the reference too."""
+        (phones, frames), first = held["units"].T, held["first_units"]
+        edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
+        ends = np.cumsum(frames)
+        before = ends - frames
+        start = np.append(before, ends[-1:])[first[:-1]] if len(frames) else first[:-1]
+        rows = self.nodes[self.edges[edge, 0]] + before - start[edge]
+        said, row, length = held["reference"].T
+        phones, first_row = np.append(phones, said), np.append(rows, row)
+        counts = np.append(frames, length)
+        if (first_row + counts).max(initial=0) > len(scores):
+            raise RunError(k.describe(f"a phone of a lattice ends behind row {len(scores)}"))
+        hmms = held["states"], held["transitions"]
+        found = align(scores, phones, first_row, counts, *hmms)
+        self.acoustic = np.bincount(edge, found.scores[: len(edge)], len(self.edges))
+        self.rows = runs(rows, frames)
+        self.edge_of_row = np.repeat(edge, frames)
+        self.states, reference = np.split(found.states, [len(self.rows)])
+        there = np.repeat(np.isfinite(found.scores[len(edge) :]), length)
+        self.said = runs(row, length)[there], reference[there]
 
     def per_edge(self, frames: np.ndarray) -> np.ndarray:
         """Sums over the frames of edges."""
@@ -93,27 +141,44 @@ class _Paths:
         total = np.full(len(self.nodes), -np.inf)
         total[self.begin if forward else self.end] = 0
         source, target = self.edges.T if forward else self.edges.T[::-1]
-        for part in self.rounds if forward else _backwards(self.edges, self.rounds):
+        for part in self._forward if forward else self._backward:
             np.logaddexp.at(total, target[part], total[source[part]] + score[part])
         return total
 
-    def posteriors(self, k: Any, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log sum over the paths of each utterance, and the probability of each edge."""
-        before, after = self._sums(score, True), self._sums(score, False)
-        totals = before[self.end]
-        if not np.isfinite(totals).all():
-            bad = int(np.flatnonzero(~np.isfinite(totals))[0])
+    def posteriors(self, k: Any, score: np.ndarray) -> np.ndarray:
+        """The probability of each edge; `totals` is the log sum over the paths of each lattice."""
+        self._before, self._after = self._sums(score, True), self._sums(score, False)
+        self.totals = self._before[self.end]
+        if not np.isfinite(self.totals).all():
+            bad = int(np.flatnonzero(~np.isfinite(self.totals))[0])
             raise RunError(k.describe(f"no path leads through the lattice of utterance {bad}"))
-        utterance = np.searchsorted(self.begin, self.edges[:, 0], side="right") - 1
         begin, end = self.edges.T
-        return totals, np.exp(before[begin] + score + after[end] - totals[utterance])
+        self.lattice = np.searchsorted(self.begin, begin, side="right") - 1
+        return np.exp(self._before[begin] + score + self._after[end] - self.totals[self.lattice])
+
+    def expected(self, score: np.ndarray, worth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expected worth of the paths of each lattice, and of those through each edge, after
+        `posteriors`.
+
+        Args:
+            worth: of each edge.
+        """
+        sums = []
+        for forward, total in ((True, self._before), (False, self._after)):
+            mean = np.zeros(len(self.nodes))
+            source, target = self.edges.T if forward else self.edges.T[::-1]
+            with np.errstate(invalid="ignore"):  # nodes that no path leads to
+                share = np.nan_to_num(np.exp(total[source] + score - total[target]))
+            for part in self._forward if forward else self._backward:
+                np.add.at(mean, target[part], share[part] * (mean[source[part]] + worth[part]))
+            sums.append(mean)
+        begin, end = self.edges.T
+        return sums[0][self.end], sums[0][begin] + worth + sums[1][end]
 
 
-def _backwards(edges: np.ndarray, rounds: list[np.ndarray]) -> list[np.ndarray]:
+def _backwards(edges: np.ndarray) -> list[np.ndarray]:
     """Rounds of edges that begin where all edges from their ends are done."""
-    if not rounds:
-        return []
-    last = int(edges.max())
+    last = int(edges.max(initial=0))
     return levels(last - edges[:, ::-1], last + 1)
 
 
@@ -121,28 +186,48 @@ def _backwards(edges: np.ndarray, rounds: list[np.ndarray]) -> list[np.ndarray]:
 def _(k: Any) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     slope, attrs = k.get("slope"), k.attrs
+    acoustic, smoothing = attrs["acoustic"], attrs["smoothing"]
 
     def run() -> None:
-        paths = _Paths(k, x.shape)
         scores = on_host(k["likelihoods"]).astype(np.float64)
+        paths = _Paths(k, scores)
         wanted = on_host(label.argmax(1)) if len(x) else np.zeros(0, np.int64)
-        acoustic = paths.per_edge(scores[paths.rows, paths.states])
-        weighted = attrs["language"] * paths.lm + attrs["penalty"] + acoustic
-        edge = weighted / attrs["acoustic"]
-        if attrs["boost"]:
-            edge -= attrs["boost"] * paths.per_edge(paths.states == wanted[paths.rows])
-        totals, share = paths.posteriors(k, edge)
-        numbers = np.arange(len(wanted))
-        out[0] = scores[numbers, wanted].sum() / attrs["acoustic"] - totals.sum()
+        rows = np.flatnonzero(paths.covered)
+        reference = scores[rows, wanted[rows]].sum() / acoustic
+        if attrs["realign"]:
+            wanted[paths.said[0]] = paths.said[1]
+        lm = on_host(k["lm"])
+        lm = np.where(lm < _NO_SCORE, 0, lm)
+        edge = (attrs["language"] * lm + attrs["penalty"] + paths.acoustic) / acoustic
+        correct = paths.per_edge(paths.states == wanted[paths.rows]) * on_host(k["counts"])
+        edge -= attrs["boost"] * correct
+        share = paths.posteriors(k, edge)
+        if attrs["risk"]:
+            whole, through = paths.expected(edge, correct)
+            out[0] = whole.sum()
+            share = share * (through - whole[paths.lattice])
+        else:
+            out[0] = reference - paths.totals.sum()
         if slope is None or not len(x):
             return
         gamma = np.zeros(x.shape)
         np.add.at(gamma, (paths.rows, paths.states), share[paths.edge_of_row])
-        smoothing = attrs["smoothing"]
-        share = (1 - smoothing) * xp.exp(log_softmax(xp, x.copy()))
-        xp.add(share, xp.asarray(smoothing * gamma, x.dtype), slope)
-        xp.subtract(slope, label, slope)
-        slope[xp.asarray(gamma[numbers, wanted] < attrs["drop"])] = 0
+        target = xp.zeros_like(label) if attrs["realign"] else label
+        if attrs["realign"]:
+            target[...] = label
+            said = xp.asarray(paths.said[0])
+            target[said] = 0
+            target[said, xp.asarray(paths.said[1])] = 1
+        off = ~paths.covered
+        soft = xp.exp(log_softmax(xp, x.copy()))
+        if attrs["risk"]:
+            xp.multiply(1 - smoothing, soft - target, slope)
+            xp.subtract(slope, xp.asarray(smoothing / acoustic * gamma, x.dtype), slope)
+        else:
+            off |= gamma[np.arange(len(wanted)), wanted] < attrs["drop"]
+            xp.add((1 - smoothing) * soft, xp.asarray(smoothing * gamma, x.dtype), slope)
+            xp.subtract(slope, target, slope)
+        slope[xp.asarray(off)] = 0
 
     return run
 

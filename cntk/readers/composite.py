@@ -20,10 +20,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TypeAlias
 
+import numpy as np
+
 from ...framework.errors import nearest
 from ..config.parameters import ConfigParameters
 from .data import Deserializer
 from .htk_data import LabelSequences, Utterances
+from .htk_lattices import LatticePacker, lattices_of, phones_of
 from .htk_reader import features_of, labels_of, randomization
 from .joined import Joined, SingleSamples
 from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
@@ -144,11 +147,15 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
         raise config["truncated"].error("'truncated' needs frameMode = false")
     sources: list[Deserializer] = []
     expanded = []
+    archive = lattices_of(config, not (frame_mode or truncated))
+    phones: dict[str, np.ndarray] = {}
     for number, (name, part) in enumerate(feature_parts):
         features = features_of(part, name)
         if features.expand:
             expanded.append(number)
-        sources.append(Utterances([features]))
+        if number == 0 and archive is not None:
+            phones = phones_of(config, archive.hmms, {entry.name for entry in features.entries})
+        sources.append(Utterances([features], lattices=None if number else archive))
     for name, part in sections_with(config, "mlfFile", "mlfFileList"):
         sources.append(LabelSequences(labels_of(part, name)))
     if 0 in expanded:
@@ -170,4 +177,5 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
         length = config.int("truncationLength", 0)
         slots = list(config.array("nbruttsineachrecurrentiter", "1").ints())
         packer = TruncatedPacker(order, source.streams, length, slots)
-    return PackedReader(packer, ahead=config.bool("prefetch", True))
+    given = packer if archive is None else LatticePacker(packer, archive, phones)
+    return PackedReader(given, ahead=config.bool("prefetch", True))

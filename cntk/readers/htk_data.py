@@ -6,7 +6,7 @@ Source: CNTK's `HTKMLFReader/utterancesourcemulti.h` and `minibatchsourcehelpers
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,11 +96,13 @@ class Labels:
         stream: of one-hot vectors, or of targets.
         states: the state of each frame of an utterance, by its name.
         targets: the vector that stands for each state, [states, dim]; None: one-hot.
+        phones: phone and frames of what was said, [phones, 2], by the names of utterances.
     """
 
     stream: Stream
     states: Mapping[str, np.ndarray]
     targets: np.ndarray | None = None
+    phones: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Utterances(Deserializer):
@@ -112,10 +114,11 @@ class Utterances(Deserializer):
         labels: streams of labels.
         frame_mode: whether every frame is a sequence by itself.
         longest: utterances with more frames are left out.
+        lattices: names of those that have one; others are left out. None: none is needed.
 
     Attributes:
         names: of the utterances that are used.
-        missing: names of those without labels, or with labels of another length.
+        missing: names of those without labels, with labels of another length, or without lattice.
 
     Raises:
         FormatError: the lists differ in length, most utterances are unusable, or a label is not
@@ -129,8 +132,10 @@ class Utterances(Deserializer):
         *,
         frame_mode: bool = False,
         longest: int = LONGEST,
+        lattices: Container[str] | None = None,
     ) -> None:
         self._features, self._labels = list(features), list(labels)
+        self._lattices = lattices
         self._frame_mode = frame_mode
         self.streams = [part.stream for part in (*features, *labels)]
         count = len(features[0].entries)
@@ -142,12 +147,13 @@ class Utterances(Deserializer):
                 )
         lengths = self._lengths(min(longest, LONGEST))
         self.missing: list[str] = []
-        used = [at for at in np.flatnonzero(lengths).tolist() if self._labelled(at, lengths[at])]
+        used = [at for at in np.flatnonzero(lengths).tolist() if self._complete(at, lengths[at])]
+        what = "labels" if lattices is None else "labels or no lattice"
         if self.missing:
-            _log.warning("%d of %d utterances have no labels", len(self.missing), count)
+            _log.warning("%d of %d utterances have no %s", len(self.missing), count, what)
         if 2 * len(self.missing) > count or not used:
             shown = ", ".join(self.missing[:_SHOWN])
-            raise FormatError(f"{len(self.missing)} of {count} utterances have no labels: {shown}")
+            raise FormatError(f"{len(self.missing)} of {count} utterances have no {what}: {shown}")
         self._used = used
         self.names = [features[0].entries[at].name for at in used]
         self._states = [_joined([part.states[name] for name in self.names]) for part in labels]
@@ -177,19 +183,24 @@ class Utterances(Deserializer):
             raise FormatError(f"{bad} of {len(lengths)} utterances cannot be used; the last: {why}")
         return lengths
 
-    def _labelled(self, at: int, length: int) -> bool:
-        """Whether all label sets have an utterance."""
+    def _complete(self, at: int, length: int) -> bool:
+        """Whether all label sets have an utterance, and the lattices if there are any."""
         name = self._features[0].entries[at].name
+        why = ""
+        if self._lattices is not None and name not in self._lattices:
+            why = "no lattice"
         for part in self._labels:
             states = part.states.get(name)
-            if states is not None and len(states) == length:
-                continue
-            self.missing.append(name)
-            if len(self.missing) <= _SHOWN:
+            if states is None or len(states) != length:
                 why = "no labels" if states is None else f"{len(states)} labels, {length} frames"
-                _log.warning("utterance %s left out: %s in %s", name, why, part.stream.name)
-            return False
-        return True
+                why += f" in {part.stream.name}"
+                break
+        if not why:
+            return True
+        self.missing.append(name)
+        if len(self.missing) <= _SHOWN:
+            _log.warning("utterance %s left out: %s", name, why)
+        return False
 
     def _split(self, lengths: np.ndarray) -> None:
         """Distributes the utterances over chunks."""

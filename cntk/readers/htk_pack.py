@@ -113,13 +113,20 @@ class ParallelUtterances(SequencePacker):
         streams: what they consist of.
         slots: how many there are, epoch by epoch; the last number holds for all that follow.
         partial: False: the epoch ends before the samples that fill no whole minibatch.
+        single: whether each utterance is a sequence, whatever the size of a minibatch.
     """
 
     def __init__(
-        self, order: Enumerator, streams: Sequence[Stream], slots: Sequence[int], *, partial: bool
+        self,
+        order: Enumerator,
+        streams: Sequence[Stream],
+        slots: Sequence[int],
+        *,
+        partial: bool,
+        single: bool = False,
     ) -> None:
         super().__init__(order, streams)
-        self._counts, self._partial = list(slots), partial
+        self._counts, self._partial, self._single = list(slots), partial, single
         self._slots: list[_Slot] = []
         self.parallel = self._counts[0]
         self._over = False
@@ -140,7 +147,7 @@ class ParallelUtterances(SequencePacker):
         """Puts the next utterance into a slot; False where there is none."""
         if self._over:
             return False
-        batch = self.order.next_batch(self._size)
+        batch = self.order.next_batch(1 if self._single else self._size)
         if not len(batch.sequences):
             self._over = True
             return False

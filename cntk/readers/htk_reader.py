@@ -6,14 +6,15 @@
         labels = [ mlfFile = "train.mlf" ; labelMappingFile = "states.list" ; labelDim = 10 ]
     ]
 
-A stream with an scpFile is one of features, one with an mlfFile (or an mlfFileList) of labels.
-Under `action = "write"` there are features alone, read file by file in the order of the list.
+A stream with an scpFile is one of features, one with an mlfFile (or an mlfFileList) of labels. With
+sections for phones (phoneFile, transPFile) and lattices (denLatTocFile), lattices come with whole
+utterances, each of which is a sequence of its own; see `htk_lattices`. Under `action = "write"`
+there are features alone, read file by file in the order of the list.
 Source: CNTK's `HTKMLFReader/HTKMLFReader.cpp` (`PrepareForTrainingOrTesting`).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 
 import numpy as np
@@ -23,15 +24,14 @@ from ..config.parameters import ConfigParameters
 from .data import Stream
 from .htk import read_script
 from .htk_data import LONGEST, Features, Labels, Utterances, frames_of
+from .htk_lattices import LatticePacker, lattices_of, phones_of
 from .htk_order import RollingWindow, block_shuffle
 from .htk_pack import FrameMinibatches, ParallelUtterances, TruncatedUtterances
-from .mlf import read_mlf, read_states, read_targets
+from .mlf import mlf_files, read_mlf, read_states, read_targets
 from .order import WHOLE_SWEEP, Batch, Enumerator, FileOrder
-from .pack import SequencePacker
+from .pack import Packer, SequencePacker
 from .reader import DataReader, PackedReader
 from .sections import complaint, precision, sections_with
-
-_log = logging.getLogger(__name__)
 
 _MAX_LENGTH = 10000
 
@@ -54,14 +54,12 @@ def htk_mlf_reader(config: ConfigParameters) -> DataReader:
         return _packed(config, _files(features))
     if len(features) + len(label_parts) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
-    for name, _ in sections_with(config, "denLatTocFile", "phoneFile"):
-        _log.warning("%s: lattices and their phones are not read; see cntk.lattice", name)
     wanted = {entry.name for entry in features[0].entries}
     labels = [labels_of(part, name, wanted) for name, part in label_parts]
     return _packed(config, _training(config, features, labels))
 
 
-def _packed(config: ConfigParameters, packer: SequencePacker) -> DataReader:
+def _packed(config: ConfigParameters, packer: Packer) -> DataReader:
     return PackedReader(packer, ahead=config.bool("prefetch", True))
 
 
@@ -85,9 +83,7 @@ class _OneByOne(FileOrder):
         return super().next_batch(1)
 
 
-def _training(
-    config: ConfigParameters, features: list[Features], labels: list[Labels]
-) -> SequencePacker:
+def _training(config: ConfigParameters, features: list[Features], labels: list[Labels]) -> Packer:
     frame_mode = config.bool("frameMode", True)
     truncated = config.bool("truncated", False)
     partial = config.string("minibatchMode", "partial").lower() == "partial"
@@ -108,10 +104,15 @@ def _training(
         raise config["randomize"].error("blockRandomize cannot go with randomize = 'none'")
     if rolling and any(part.expand for part in features):
         raise config["readMethod"].error("rollingWindow cannot go with expandToUtterance")
+    whole = not (frame_mode or truncated or rolling)
+    archive = lattices_of(config, whole)
+    if archive is not None and labels:
+        labels[0].phones = phones_of(config, archive.hmms, {e.name for e in features[0].entries})
     longest = LONGEST
-    if not (frame_mode or truncated or rolling):
+    if whole:
         longest = config.int("maxUtteranceLength", _MAX_LENGTH)
-    source = Utterances(features, labels, frame_mode=frame_mode or rolling, longest=longest)
+    single = frame_mode or rolling
+    source = Utterances(features, labels, frame_mode=single, longest=longest, lattices=archive)
     order: Enumerator
     if rolling:
         order = RollingWindow(source, window)
@@ -120,8 +121,14 @@ def _training(
         order = block_shuffle(source, window, frame_mode=frame_mode, mersenne=mersenne)
     if frame_mode:
         return FrameMinibatches(order, source.streams, partial=partial)
-    kind = TruncatedUtterances if truncated else ParallelUtterances
-    return kind(order, source.streams, slots, partial=partial)
+    if truncated:
+        return TruncatedUtterances(order, source.streams, slots, partial=partial)
+    packer = ParallelUtterances(
+        order, source.streams, slots, partial=partial, single=archive is not None
+    )
+    if archive is None:
+        return packer
+    return LatticePacker(packer, archive, labels[0].phones if labels else {})
 
 
 def randomization(config: ConfigParameters) -> int | None:
@@ -174,8 +181,12 @@ def labels_of(part: ConfigParameters, name: str, wanted: Collection[str] | None 
     names = read_states(mapping) if mapping else None
     numbers = None if names is None else {state: at for at, state in enumerate(names)}
     states: dict[str, np.ndarray] = {}
-    for path in _mlf_files(part):
-        states |= read_mlf(path, numbers, wanted)
+    for path in mlf_files(part):
+        found = read_mlf(path, numbers, wanted)
+        twice = next((utterance for utterance in found if utterance in states), None)
+        if twice is not None:
+            raise FormatError(f"{path}: the utterance {twice!r} is in another label file, too")
+        states |= found
     target_file = part.string("labelToTargetMappingFile", "")
     if not target_file:
         return Labels(Stream(name, dim, True, precision(part)), states)
@@ -186,14 +197,3 @@ def labels_of(part: ConfigParameters, name: str, wanted: Collection[str] | None 
     if targets.shape[1] != dim:
         raise part["targetDim"].error(f"{target_file} has targets of {targets.shape[1]} numbers")
     return Labels(Stream(name, dim, False, precision(part)), states, targets)
-
-
-def _mlf_files(part: ConfigParameters) -> list[str]:
-    if part.has("mlfFile"):
-        return [part.string("mlfFile")]
-    path = part.string("mlfFileList")
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return [line.strip() for line in file if line.strip()]
-    except OSError as error:
-        raise FormatError(f"{path}: {error.strerror}") from error

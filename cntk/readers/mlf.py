@@ -6,19 +6,21 @@
     .
 
 A line is `begin end state` (times in 100 ns, or frame numbers) with a list of states, or `begin end
-name number` without. Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`).
+name number` without. With a list of states a score may follow, and a phone where one begins.
+Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ...framework.atomic import PathLike
 from ...framework.errors import FormatError, nearest
+from ..config.parameters import ConfigParameters
 from .htk import _without_extension
 
 _log = logging.getLogger(__name__)
@@ -26,6 +28,15 @@ _log = logging.getLogger(__name__)
 HEADER = "#!MLF!#"
 FRAME = 100000.0
 """Units of time (100 ns) of a frame."""
+
+
+def mlf_files(section: ConfigParameters) -> list[str]:
+    """The label files of a section: one (mlfFile), or those of a list (mlfFileList)."""
+    if section.has("mlfFile"):
+        return [section.string("mlfFile")]
+    return [
+        line.strip() for line in _read(section.string("mlfFileList")).splitlines() if line.strip()
+    ]
 
 
 def read_states(path: PathLike) -> list[str]:
@@ -94,10 +105,59 @@ def read_mlf(
     Raises:
         FormatError: file and line of what is not as it should be.
     """
+    found: dict[str, np.ndarray] = {}
+    for name, first, end, lines in _utterances(path, wanted):
+        if name in found:
+            raise FormatError(f"{path}:{first}: the utterance {name!r} is there already")
+        found[name] = _labels(path, lines, first, end, states, frame)
+    return found
+
+
+def read_phones(
+    path: PathLike,
+    phones: Mapping[str, int],
+    wanted: Collection[str] | None = None,
+    frame: float = FRAME,
+) -> dict[str, np.ndarray]:
+    """Phone and frames of each phone that was said, int64 [phones, 2], by utterance.
+
+    Utterances whose first label names no phone are left out.
+
+    Args:
+        path, wanted, frame: see `read_mlf`; labels have the names of states.
+        phones: number of each phone.
+
+    Raises:
+        FormatError: a phone is unknown, or a time is not as it should be.
+    """
+    found: dict[str, np.ndarray] = {}
+    for name, first, end, lines in _utterances(path, wanted):
+        numbers, begins, last = [], [], 0
+        for at in range(first, end):
+            words = lines[at].split()
+            if not words:
+                continue
+            place = f"{path}:{at + 1}: "
+            start, last = _times(words, frame, place)
+            if len(words) < 5:
+                continue
+            if words[4] not in phones:
+                raise FormatError(f"{place}there is no phone {words[4]!r}")
+            numbers.append(phones[words[4]])
+            begins.append(start)
+        if begins and begins[0] == 0:
+            found[name] = np.column_stack([numbers, np.diff([*begins, last])])
+    return found
+
+
+def _utterances(
+    path: PathLike, wanted: Collection[str] | None
+) -> Iterator[tuple[str, int, int, list[str]]]:
+    """Name of each utterance, its first label and the end of its labels, as indexes of all lines,
+    and these."""
     lines = _read(path).splitlines()
     if not lines or lines[0].strip() != HEADER:
         raise FormatError(f"{path}:1: {HEADER!r} was expected")
-    found: dict[str, np.ndarray] = {}
     at = 1
     while at < len(lines):
         title = lines[at].strip()
@@ -116,12 +176,8 @@ def read_mlf(
             )
             continue
         name = _without_extension(title[1:-1].removeprefix("*/"))
-        if wanted is not None and name not in wanted:
-            continue
-        if name in found:
-            raise FormatError(f"{path}:{first}: the utterance {name!r} is there already")
-        found[name] = _labels(path, lines, first, at - 1, states, frame)
-    return found
+        if wanted is None or name in wanted:
+            yield name, first, at - 1, lines
 
 
 def _labels(
@@ -156,23 +212,31 @@ def _entry(
     """First frame, the frame behind the last one, and the number of the state."""
     if len(words) < (4 if states is None else 3):
         raise FormatError(f"{place}times and a state were expected, not {' '.join(words)!r}")
+    start, stop = _times(words, frame, place)
+    if states is None:
+        try:
+            return start, stop, int(words[3])
+        except ValueError:
+            raise FormatError(f"{place}a number was expected in {' '.join(words)!r}") from None
+    name = words[2]
+    if name not in states:
+        raise FormatError(f"{place}there is no state {name!r}{nearest(name, states)}")
+    return start, stop, states[name]
+
+
+def _times(words: list[str], frame: float, place: str) -> tuple[int, int]:
+    """First frame, and the one behind the last."""
     try:
         start, stop = float(words[0]), float(words[1])
-        number = int(words[3]) if states is None else -1
-    except ValueError:
+    except (IndexError, ValueError):
         raise FormatError(f"{place}a number was expected in {' '.join(words)!r}") from None
     if not 0 <= start <= stop < 1e15:
         raise FormatError(f"{place}the label ends at {words[1]}, before it begins at {words[0]}")
     if stop - start >= frame - 1:
         start, stop = start / frame + 0.5, stop / frame + 0.5
-    if states is not None:
-        name = words[2]
-        if name not in states:
-            raise FormatError(f"{place}there is no state {name!r}{nearest(name, states)}")
-        number = states[name]
     if stop >= 1 << 31:
         raise FormatError(f"{place}the label ends at frame {stop:.0f}, which is too late")
-    return int(start), int(stop), number
+    return int(start), int(stop)
 
 
 def _read(path: PathLike) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.errors import RunError, ShapeError
+from ..lattices.lattice import Lattices
 from .data import Samples, Stream, gather, join
 from .layout import Layout, frames, packed
 from .order import Enumerator
@@ -29,12 +30,14 @@ class Minibatch:
         layouts: where the samples of each stream lie.
         sequences: (chunk, number) of each sequence, int64, [sequences, 2].
         end_of_epoch: whether it is the last one of its epoch.
+        lattices: what was recognised in each sequence, where the reader has such files.
     """
 
     streams: Mapping[str, Samples] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     sequences: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     end_of_epoch: bool = False
+    lattices: Lattices | None = None
 
     @property
     def samples(self) -> int:

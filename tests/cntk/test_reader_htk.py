@@ -202,13 +202,6 @@ def test_utterances_without_labels_are_named_and_left_out(tmp_path, caplog):
         create_reader(section(tmp_path))
 
 
-def test_lattices_are_passed_over_with_a_word(tmp_path, caplog):
-    corpus(tmp_path, [3])
-    with caplog.at_level(logging.WARNING):
-        create_reader(section(tmp_path, 'lattices = [ denLatTocFile = "a.toc" ]')).close()
-    assert "lattices: lattices and their phones are not read" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("more", "features", "labels", "why"),
     [

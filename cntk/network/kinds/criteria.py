@@ -152,6 +152,8 @@ SEQUENCE_OPTIONS = {
     "seqGammarLMF": AttributeSpec("float", 14.0),
     "seqGammarWordPen": AttributeSpec("float", 0.0),
     "seqGammarBMMIFactor": AttributeSpec("float", 0.0),
+    "seqGammarUsesMBR": AttributeSpec("bool", False),
+    "doReferenceAlign": AttributeSpec("bool", False),
     "hSmoothingWeight": AttributeSpec("float", 0.95),
     "frameDropThresh": AttributeSpec("float", 1e-10),
 }

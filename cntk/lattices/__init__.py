@@ -1,0 +1,16 @@
+"""Lattices of recognised words: what the sequence criterion compares the reference with."""
+
+from .archive import LatticeArchive
+from .archive_writer import write_archive
+from .hmms import Hmms
+from .htk_text import read_htk_lattice
+from .lattice import Lattice, Lattices
+
+__all__ = [
+    "Hmms",
+    "Lattice",
+    "LatticeArchive",
+    "Lattices",
+    "read_htk_lattice",
+    "write_archive",
+]

@@ -1,0 +1,162 @@
+"""Archives of lattices, found by tables of contents.
+
+    george-0-00=train.lats[0]        a line of a table (`denLatTocFile`): name, archive, byte
+    george-0-01=[1216]               the archive of the line before
+
+Beside an archive lies its list of symbols, `train.lats.symlist`: a phone a line, whose number is
+that of the line, then lines `phone other` for phones that stand for another one. Source: CNTK's
+`Common/Include/latticearchive.h` (archive).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from glob import glob
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ...framework.atomic import PathLike
+from ...framework.errors import FormatError, nearest
+from .archive_format import read_lattice
+from .hmms import PAUSE, Hmms
+from .lattice import Lattice
+
+SYMBOLS = ".symlist"
+CONTENTS = ".toc"
+_PLACE = re.compile(r"\[(\d{1,15})\]")
+
+
+def find_tables(pattern: str) -> list[str]:
+    """The tables that a pattern (with `*`, `?`, `~`) stands for, sorted.
+
+    Raises:
+        FormatError: there is none.
+    """
+    found = sorted(glob(os.path.expanduser(pattern)))
+    if not found:
+        raise FormatError(f"{pattern}: there is no such table of lattices")
+    return found
+
+
+class LatticeArchive:
+    """Lattices by the names of utterances.
+
+    Args:
+        tables: the tables of contents.
+        hmms: the phones that the symbols of archives are among.
+        prefix: folder that is put before the paths of archives.
+
+    Attributes:
+        names: of the utterances, in the order of the tables.
+
+    Raises:
+        FormatError: file and line of what is not as it should be.
+    """
+
+    def __init__(self, tables: Sequence[PathLike], hmms: Hmms, prefix: str = "") -> None:
+        self.hmms = hmms
+        self._places: dict[str, tuple[str, int]] = {}
+        for table in tables:
+            for place, name, path, offset in _entries(table):
+                if name in self._places:
+                    raise FormatError(f"{place}the lattice {name!r} is there already")
+                self._places[name] = (f"{prefix}/{path}" if prefix else path, offset)
+        self._open: tuple[str, BinaryIO] | None = None
+        self._numbers: dict[str, np.ndarray] = {}
+        self._last_list: tuple[str, np.ndarray] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._places)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def read(self, name: str) -> Lattice:
+        """The lattice of an utterance.
+
+        Raises:
+            FormatError: there is none, a file is missing, or the bytes are no lattice.
+        """
+        if name not in self._places:
+            hint = nearest(name, self._places)
+            raise FormatError(f"there is no lattice {name!r}{hint}")
+        path, offset = self._places[name]
+        numbers = self._symbols(path)
+        try:
+            if self._open is None or self._open[0] != path:
+                self.close()
+                self._open = path, open(path, "rb")
+            file = self._open[1]
+            return read_lattice(file, path, offset, numbers, self.hmms.numbers.get(PAUSE))
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Close the archive that was read last."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def _symbols(self, archive: str) -> np.ndarray:
+        """The phone of each symbol of an archive. Archives of one run have the same list."""
+        if archive not in self._numbers:
+            path = archive + SYMBOLS
+            text = _read(path)
+            if self._last_list is None or self._last_list[0] != text:
+                self._last_list = text, _numbers(path, text, self.hmms)
+            self._numbers[archive] = self._last_list[1]
+        return self._numbers[archive]
+
+
+def _read(path: PathLike) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+
+
+def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
+    """Place, name, archive and byte of each line of a table."""
+    archive = ""
+    for number, line in enumerate(_read(table).splitlines(), 1):
+        if not line.strip():
+            continue
+        place = f"{table}:{number}: "
+        name, equals, rest = line.partition("=")
+        path, bracket, _ = rest.partition("[")
+        match = _PLACE.fullmatch(rest[len(path) :].rstrip())
+        if not equals or not bracket or match is None:
+            raise FormatError(f"{place}'name=archive[byte]' was expected, but this is {line!r}")
+        archive = path or archive
+        if not archive:
+            raise FormatError(f"{place}the first line of a table names an archive")
+        yield place, name, archive, int(match[1])
+
+
+def _numbers(path: str, text: str, hmms: Hmms) -> np.ndarray:
+    found: list[int] = []
+    linked = False
+    for line, name in enumerate(text.splitlines(), 1):
+        symbol, space, other = name.strip().partition(" ")
+        if not symbol:
+            continue
+        for wanted in (symbol, other.strip()) if space else (symbol,):
+            if wanted not in hmms.numbers:
+                hint = nearest(wanted, hmms.numbers) if len(hmms.numbers) < 1000 else ""
+                raise FormatError(f"{path}:{line}: there is no phone {wanted!r}{hint}")
+        if not space:
+            if linked:
+                raise FormatError(f"{path}:{line}: a phone behind those that stand for others")
+            found.append(hmms.numbers[symbol])
+        elif hmms.numbers[symbol] != hmms.numbers[other.strip()]:
+            raise FormatError(f"{path}:{line}: {symbol!r} and {other.strip()!r} are not the same")
+        linked = linked or bool(space)
+    return np.array(found, np.int64)
