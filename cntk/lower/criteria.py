@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..network import rules
 from ..network.node import Node
-from .emitter import Emitter
+from .emitter import Emitter, size
 from .table import lowers
+
+_NONE = (1 << 64) - 1  # C++'s SIZE_MAX
 
 
 @lowers("SquareError")
@@ -59,7 +61,8 @@ def _(e: Emitter, node: Node) -> str:
 def _(e: Emitter, node: Node) -> str:
     label, x = node.inputs
     e.sequences(x.axis)
-    values = node.attributes
-    attrs = {"blank": values["blankTokenId"], "delay": values["delayConstraint"]}
-    reads = {"label": e.flat(label), "x": e.flat(x)}
+    blank, delay = node.attributes["blankTokenId"], node.attributes["delayConstraint"]
+    if not 0 <= blank < _NONE:  # CNTK's default, which means the last class
+        blank = size(x) - 1
+    attrs, reads = {"blank": blank, "delay": delay}, {"label": e.flat(label), "x": e.flat(x)}
     return e.op("cntk.ctc", reads, attrs, out=("out", "slope"))

@@ -1,7 +1,9 @@
 """Connectionist temporal classification: labels without their places in time.
 
 Source: A. Graves et al., Connectionist temporal classification (ICML 2006); CNTK 2.0's
-`ForwardBackwardNode` for the form of labels and the constraint on delays.
+`ForwardBackwardNode` for the form of labels and the constraint on delays (`gammacalculation.h`,
+`CPUMatrixImpl.h`). CNTK also bounds the blank before a label, which follows from the bound of the
+label, and the last blank, by a number behind the end of its array, which is left out here.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ ctc = operator(
         " labels in their order, with blanks in between, wherever in time. The labels of a sequence"
         " are the largest elements of the rows of `label` that hold a 2, which marks where a label"
         " begins; where no row does, of the rows that differ from the one before. With `delay` >= 0"
-        " a label is given at most so many rows after the next one begins."
+        " a label is given at most so many rows after the next one begins. A sequence whose rows"
+        " cannot give its labels adds nothing, and has no gradient."
     ),
     inputs=[
         Slot("label", "one-hot rows with marks, sequences [N, C]"),
@@ -171,7 +174,8 @@ def _(k: Any) -> Call:
         spoken = paths.states > 1
         other = np.where(spoken, final[places, np.maximum(paths.states - 2, 0)], _NEVER)
         whole = np.logaddexp(whole, other)
-        out[0] = -whole.sum()
+        possible = whole > _NEVER / 2
+        out[0] = -whole[possible].sum()
         if slope is None:
             return
         shares = np.exp(np.minimum(alpha + _backward(paths, scores) - whole[:, None], 0))
@@ -179,6 +183,7 @@ def _(k: Any) -> Call:
         posterior = np.exp(logs)
         at = np.broadcast_to(paths.rows.T[:, :, None], shares.shape)
         np.subtract.at(posterior, (at, np.broadcast_to(paths.symbols, shares.shape)), shares)
+        posterior[paths.rows[~possible]] = 0
         slope[...] = k.xp.asarray(posterior, slope.dtype)
 
     return run
