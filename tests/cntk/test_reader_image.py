@@ -237,10 +237,11 @@ def test_wrong_maps(tmp_path, text, why):
 
 def test_wrong_images(tmp_path):
     pictures(tmp_path)
-    (tmp_path / "1.png").write_bytes(png(picture(1))[:50])
-    with create_reader(section(tmp_path, "randomize = none")) as reader:
-        with pytest.raises(FormatError, match="map.txt:2: the image cannot be decoded: unknown"):
-            epoch(reader, 3)
+    for data, why in ((png(picture(1))[:50], "image file is truncated"), (b"?", "unknown format")):
+        (tmp_path / "1.png").write_bytes(data)
+        with create_reader(section(tmp_path, "randomize = none")) as reader:
+            with pytest.raises(FormatError, match=f"map.txt:2: the image cannot be decoded: {why}"):
+                epoch(reader, 3)
     (tmp_path / "1.png").unlink()
     with create_reader(section(tmp_path, "randomize = none")) as reader:
         with pytest.raises(FormatError, match=r"map.txt:2: .*1.png: No such file"):
