@@ -7,7 +7,6 @@ descriptor is a sum of rows of earlier steps: its input locations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,24 +20,13 @@ from .compile_locations import (
     split_locations,
     split_locations_backward,
 )
-from .computation import Command, Computation, inputs_first
+from .computation import Command, Computation, MatrixInfo, SubMatrix, inputs_first
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
-from .parts import Part, locate
+from .parts import Part, find_reverse, locate
 from .request import ComputationRequest
 from .steps import Step, Steps
 from .topology import FLAGS, Topology
-
-
-@dataclass
-class StepInfo:
-    """A step with its sub-matrices; 0 where it has none."""
-
-    step: Step
-    value: int = 0
-    deriv: int = 0
-    parts: list[Part] = field(default_factory=list)
-    precomputed: int = 0
 
 
 class Compiler:
@@ -57,7 +45,6 @@ class Compiler:
         self._check()
         self.graph = Graph(topology, *requests)
         self.steps = Steps(self.graph)
-        self.infos = [StepInfo(step) for step in self.steps.steps]
         self.computation = Computation(topology)
         self._add = self.computation.commands.append
 
@@ -72,53 +59,42 @@ class Compiler:
         """Runs all stages."""
         computation = self.computation
         computation.need_model_derivative = self.requests[0].need_model_derivative
-        for number, info in enumerate(self.infos):
-            if self.topology.nodes[info.step.node].kind == "descriptor" and len(info.step):
-                info.parts = locate(self.steps, number)
-        needed = self._derivatives_needed()
-        for number, info in enumerate(self.infos):
-            self._make_matrices(info, needed[number])
+        self.parts = locate(self.steps)
+        self._make_matrices(self._derivatives_needed())
         self._precompute()
         whole = computation.whole_submatrices()
         self._allocate(whole)
         self._forward()
         self._add(Command("NoOperationMarker"))
-        self._backward(needed)
+        self._backward()
         self._deallocate(whole)
         computation.commands = inputs_first(computation.commands)
-        self._describe()
         return computation
-
-    @cached_property
-    def _values(self) -> np.ndarray:
-        """The sub-matrix of the values of every step; the last entry, -1, is for no step."""
-        return np.array([info.value for info in self.infos] + [-1])
-
-    @cached_property
-    def _derivs(self) -> np.ndarray:
-        """As `_values`, of the derivatives; -1 where there are none."""
-        return np.array([info.deriv or -1 for info in self.infos] + [-1])
 
     def _derivatives_needed(self) -> list[bool]:
         topology = self.topology
+        updated = [
+            node.kind == "component"
+            and node.component.is_updatable
+            and node.component.learning_rate != 0
+            for node in topology.nodes
+        ]
         needed: list[bool] = []
-        for number, info in enumerate(self.infos):
-            request = self.requests[info.step.segment]
-            node = topology.nodes[info.step.node]
-            if not len(info.step):
-                needed.append(False)
-                continue
-            if info.step.is_input:
+        for number, step in enumerate(self.steps.steps):
+            request = self.requests[step.segment]
+            node = topology.nodes[step.node]
+            if not step.columns.size:
+                wanted = False
+            elif step.is_input:
                 io = request.find(node.name, output=False)
                 wanted = bool(io and io.has_deriv)
             elif node.kind == "component":
                 wanted = needed[number - 1]
-                if request.need_model_derivative and node.component.is_updatable:
-                    wanted = wanted or node.component.learning_rate != 0
+                wanted = wanted or (request.need_model_derivative and updated[step.node])
             elif node.kind == "dim-range":
-                wanted = needed[info.step.source]
+                wanted = needed[step.source]
             else:
-                wanted = any(needed[s] for part in info.parts for s in part.sources())
+                wanted = any(needed[s] for part in self.parts[number] for s in part.sources())
                 if node.is_output:
                     io = request.find(node.name, output=True)
                     wanted = wanted or bool(io and io.has_deriv)
@@ -127,30 +103,44 @@ class Compiler:
 
     # Matrices
 
-    def _make_matrices(self, info: StepInfo, needed: bool) -> None:
-        if not len(info.step):
-            return
-        computation, node = self.computation, self.topology.nodes[info.step.node]
-        if node.kind == "dim-range":
-            source = self.infos[info.step.source]
-            info.value = computation.new_columns(source.value, node.dim_offset, node.dim)
-            if needed:
-                info.deriv = computation.new_columns(source.deriv, node.dim_offset, node.dim)
-            return
-        contiguous = self._is_contiguous(info.step.node)
-        info.value = computation.new_matrix(len(info.step), node.dim, contiguous)
-        if needed:
-            info.deriv = computation.new_matrix(len(info.step), node.dim, contiguous)
-        if len(info.parts) == 1:
-            info.parts[0].value, info.parts[0].deriv = info.value, info.deriv
-            return
-        offset = 0
-        for part in info.parts:
-            dim = part.facts.dim
-            part.value = computation.new_columns(info.value, offset, dim)
-            if needed:
-                part.deriv = computation.new_columns(info.deriv, offset, dim)
-            offset += dim
+    def _make_matrices(self, needed: list[bool]) -> None:
+        """The sub-matrices of every step and part; 0 where there is none."""
+        computation, nodes = self.computation, self.topology.nodes
+        contiguous = [self._is_contiguous(node) for node in range(len(nodes))]
+        self._values: list[int] = []
+        self._derivs: list[int] = []
+        for step, parts, has_deriv in zip(self.steps.steps, self.parts, needed, strict=True):
+            node, value, deriv = nodes[step.node], 0, 0
+            if not step.columns.size:
+                pass
+            elif node.kind == "dim-range":
+                columns = node.dim_offset, node.dim
+                value = computation.new_columns(self._values[step.source], *columns)
+                if has_deriv:
+                    deriv = computation.new_columns(self._derivs[step.source], *columns)
+            else:
+                value = self._new_matrix(step, contiguous[step.node], is_deriv=False)
+                if has_deriv:
+                    deriv = self._new_matrix(step, contiguous[step.node], is_deriv=True)
+            self._values.append(value)
+            self._derivs.append(deriv)
+            if len(parts) == 1:
+                parts[0].value, parts[0].deriv = value, deriv
+                continue
+            offset = 0
+            for part in parts:
+                dim = part.facts.dim
+                part.value = computation.new_columns(value, offset, dim)
+                if deriv:
+                    part.deriv = computation.new_columns(deriv, offset, dim)
+                offset += dim
+
+    def _new_matrix(self, step: Step, contiguous: bool, is_deriv: bool) -> int:
+        matrices, submatrices = self.computation.matrices, self.computation.submatrices
+        rows, cols = step.columns.size, self.topology.nodes[step.node].dim
+        submatrices.append(SubMatrix(len(matrices), 0, rows, 0, cols))
+        matrices.append(MatrixInfo(rows, cols, contiguous, is_deriv, step.node, step.indexes))
+        return len(submatrices) - 1
 
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
@@ -162,111 +152,118 @@ class Compiler:
         return False
 
     def _precompute(self) -> None:
-        for number, info in enumerate(self.infos):
-            node = self.topology.nodes[info.step.node]
-            if node.kind != "component" or info.step.is_input:
+        """The numbers of the precomputed indexes of steps, and the indexes themselves."""
+        self._precomputed: dict[int, int] = {}
+        steps, computation = self.steps.steps, self.computation
+        for number, step in enumerate(steps):
+            node = self.topology.nodes[step.node]
+            if node.kind != "component" or step.is_input or node.properties & FLAGS.SIMPLE:
                 continue
-            if node.properties & FLAGS.SIMPLE:
-                continue
-            inputs = self.infos[number - 1].step
-            indexes = precompute_indexes(node.component, inputs.indexes, info.step.indexes)
+            inputs, outputs = steps[number - 1].columns, step.columns
+            indexes = precompute_indexes(node.component, inputs, outputs)
             if indexes is not None:
-                info.precomputed = len(self.computation.precomputed)
-                self.computation.step_indexes[number] = inputs.indexes, info.step.indexes
-                self.computation.precomputed.append(indexes)
+                self._precomputed[number] = len(computation.precomputed)
+                computation.step_indexes[number] = inputs.indexes, outputs.indexes
+                computation.precomputed.append(indexes)
 
     def _allocate(self, whole: list[int]) -> None:
-        skip = set()
-        submatrices = self.computation.submatrices
-        for info in self.infos:
-            if info.step.is_input:
-                skip.add(submatrices[info.value].matrix)
-            elif self.topology.nodes[info.step.node].is_output and info.deriv:
-                skip.add(submatrices[info.deriv].matrix)
-        for matrix in range(1, len(self.computation.matrices)):
-            if matrix not in skip:
-                self._add(Command("AllocMatrix", whole[matrix]))
-                self._add(Command("SetConst", whole[matrix], alpha=0.0))
+        accepted = set()
+        for number, step in enumerate(self.steps.steps):
+            if step.is_input:
+                accepted.add(self._values[number])
+            elif self.topology.nodes[step.node].is_output:
+                accepted.add(self._derivs[number])
+        for submatrix in self._without(whole, accepted):
+            self._add(Command("AllocMatrix", submatrix))
+            self._add(Command("SetConst", submatrix, 0, 0.0))
 
     def _deallocate(self, whole: list[int]) -> None:
-        keep = set()
-        submatrices = self.computation.submatrices
-        for info in self.infos:
-            node = self.topology.nodes[info.step.node]
+        provided = set()
+        for number, step in enumerate(self.steps.steps):
+            node = self.topology.nodes[step.node]
             if node.is_output:
-                keep.add(submatrices[info.value].matrix)
-            elif info.step.is_input and info.deriv:
-                io = self.requests[info.step.segment].find(node.name, output=False)
+                provided.add(self._values[number])
+            elif step.is_input and self._derivs[number]:
+                io = self.requests[step.segment].find(node.name, output=False)
                 if io is not None and io.has_deriv:
-                    keep.add(submatrices[info.deriv].matrix)
-        for matrix in range(1, len(self.computation.matrices)):
-            if matrix not in keep:
-                self._add(Command("DeallocMatrix", whole[matrix]))
+                    provided.add(self._derivs[number])
+        for submatrix in self._without(whole, provided):
+            self._add(Command("DeallocMatrix", submatrix))
+
+    def _without(self, whole: list[int], submatrices: set[int]) -> list[int]:
+        """The sub-matrices `whole` of all matrices but those of some sub-matrices."""
+        left_out = {self.computation.submatrices[number].matrix for number in submatrices}
+        return [number for i, number in enumerate(whole) if i and i not in left_out]
 
     # Forward
 
     def _forward(self) -> None:
-        for number, info in enumerate(self.infos):
-            if number and info.step.segment != self.infos[number - 1].step.segment:
+        nodes, before = self.topology.nodes, 0
+        for number, step in enumerate(self.steps.steps):
+            if step.segment != before:
+                before = step.segment
                 self._add(Command("NoOperationMarker"))
-            node = self.topology.nodes[info.step.node]
-            if info.step.is_input:
-                self._add(Command("AcceptInput", info.value, node=info.step.node))
+            node, value = nodes[step.node], self._values[number]
+            if step.is_input:
+                self._add(Command("AcceptInput", value, node=step.node))
                 if not self._is_input(number + 1):
                     self._add(Command("NoOperationPermanent"))
             elif node.kind == "component":
-                self._propagate(number, info)
+                self._propagate(number, step.node)
             elif node.kind == "descriptor":
-                for part in info.parts:
+                for part in self.parts[number]:
                     self._forward_part(part)
                 if node.is_output:
-                    self._add(Command("ProvideOutput", info.value, node=info.step.node))
+                    self._add(Command("ProvideOutput", value, node=step.node))
 
     def _is_input(self, number: int) -> bool:
-        return number < len(self.infos) and self.infos[number].step.is_input
+        return number < len(self.steps.steps) and self.steps.steps[number].is_input
 
-    def _propagate(self, number: int, info: StepInfo) -> None:
-        properties = self.topology.nodes[info.step.node].properties
+    def _propagate(self, number: int, node: int) -> None:
+        properties = self.topology.nodes[node].properties
         self._add(
             Command(
                 "Propagate",
-                target=info.value,
-                source=self.infos[number - 1].value,
-                node=info.step.node,
+                self._values[number],
+                self._values[number - 1],
+                node=node,
                 step=number,
-                precomputed=info.precomputed,
+                precomputed=self._precomputed.get(number, 0),
                 store_stats=bool(
                     self.requests[0].store_component_stats and properties & FLAGS.STORES_STATS
                 ),
-                use_memo=bool(info.deriv and properties & FLAGS.USES_MEMO),
+                use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
         )
 
     def _forward_part(self, part: Part) -> None:
         if part.facts.constant:
-            self._add(Command("SetConst", part.value, alpha=part.facts.constant))
-        values = self._values
+            self._add(Command("SetConst", part.value, 0, part.facts.constant))
         for terms in part.terms:
-            if terms.whole:
-                source = self.infos[terms.single].value
-                self._add(Command("MatrixAdd", part.value, source, terms.alpha))
-                continue
             if terms.single >= 0:
-                self._add_rows(part.value, self.infos[terms.single].value, terms.alpha, terms.row)
+                source = self._values[terms.single]
+                kind = "MatrixAdd" if terms.whole else "AddRows"
+                self._add(Command(kind, part.value, source, terms.alpha, terms.row))
                 continue
-            for subs, rows in split_locations(values[terms.step], terms.row):
+            for subs, rows in split_locations(self._value_of_step[terms.step], terms.row):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddRowsMulti", part.value, alpha=terms.alpha, rows=pairs))
+                    self._add(Command("AddRowsMulti", part.value, 0, terms.alpha, pairs))
+                elif self._is_identity(source, rows):
+                    self._add(Command("MatrixAdd", part.value, source, terms.alpha))
                 else:
-                    self._add_rows(part.value, source, terms.alpha, rows)
+                    self._add(Command("AddRows", part.value, source, terms.alpha, rows))
 
-    def _add_rows(self, target: int, source: int, alpha: float, rows: np.ndarray) -> None:
-        if self._is_identity(source, rows):
-            self._add(Command("MatrixAdd", target, source, alpha))
-        else:
-            self._add(Command("AddRows", target, source, alpha, rows))
+    @cached_property
+    def _value_of_step(self) -> np.ndarray:
+        """The sub-matrix of the values of every step; the last entry, -1, is for no step."""
+        return np.array([*self._values, -1])
+
+    @cached_property
+    def _deriv_of_step(self) -> np.ndarray:
+        """As `_value_of_step`, of the derivatives; -1 where there are none."""
+        return np.array([*(deriv or -1 for deriv in self._derivs), -1])
 
     def _is_identity(self, source: int, rows: np.ndarray) -> bool:
         if self.computation.submatrices[source].rows != len(rows):
@@ -277,39 +274,48 @@ class Compiler:
 
     # Backward
 
-    def _backward(self, needed: list[bool]) -> None:
-        for number in reversed(range(len(self.infos))):
-            info = self.infos[number]
-            if not needed[number]:
+    def _backward(self) -> None:
+        nodes, steps = self.topology.nodes, self.steps.steps
+        terms = (
+            one
+            for parts in self.parts
+            for part in parts
+            if part.deriv
+            for one in part.terms
+            if self._derivs[one.single]
+        )
+        find_reverse(terms, [step.columns.size for step in steps])
+        for number in reversed(range(len(steps))):
+            step, deriv = steps[number], self._derivs[number]
+            if not deriv:
                 continue
-            node = self.topology.nodes[info.step.node]
-            if info.step.is_input:
-                if info.deriv:
-                    self._add(Command("ProvideOutput", info.deriv, node=info.step.node))
+            node = nodes[step.node]
+            if step.is_input:
+                self._add(Command("ProvideOutput", deriv, node=step.node))
                 if not self._is_input(number + 1):
                     self._add(Command("NoOperationPermanent"))
             elif node.kind == "component":
-                self._backprop(number, info)
+                self._backprop(number, step.node)
             elif node.kind == "descriptor":
-                if node.is_output and info.deriv:
-                    self._add(Command("AcceptInput", info.deriv, node=info.step.node))
-                for part in info.parts:
+                if node.is_output:
+                    self._add(Command("AcceptInput", deriv, node=step.node))
+                for part in self.parts[number]:
                     self._backward_part(part)
 
-    def _backprop(self, number: int, info: StepInfo) -> None:
-        properties = self.topology.nodes[info.step.node].properties
-        before, request = self.infos[number - 1], self.requests[0]
+    def _backprop(self, number: int, node: int) -> None:
+        properties = self.topology.nodes[node].properties
+        values, derivs, request = self._values, self._derivs, self.requests[0]
         self._add(
             Command(
                 "Backprop",
-                node=info.step.node,
+                node=node,
                 step=number,
-                precomputed=info.precomputed,
+                precomputed=self._precomputed.get(number, 0),
                 deriv=(
-                    before.value if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0,
-                    info.value if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0,
-                    info.deriv,
-                    before.deriv,
+                    values[number - 1] if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0,
+                    values[number] if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0,
+                    derivs[number],
+                    derivs[number - 1],
                 ),
                 store_stats=request.store_component_stats
                 and bool(request.need_model_derivative or not properties & FLAGS.UPDATABLE),
@@ -318,26 +324,29 @@ class Compiler:
         )
 
     def _backward_part(self, part: Part) -> None:
-        derivs = self._derivs
+        deriv = part.deriv
         for terms in part.terms:
             if terms.single >= 0:
-                source = self.infos[terms.single].deriv
-                if source and (terms.whole or self._is_identity(source, terms.row)):
-                    self._add(Command("MatrixAdd", source, part.deriv, terms.alpha))
-                elif source:
+                source = self._derivs[terms.single]
+                if not source:
+                    continue
+                if terms.whole:
+                    self._add(Command("MatrixAdd", source, deriv, terms.alpha))
+                elif terms.reverse is not None:
+                    self._add(Command("AddRows", source, deriv, terms.alpha, terms.reverse))
+                else:
                     for rows in ensure_contiguous(terms.row):
-                        self._backward_rows(part.deriv, source, terms.alpha, rows)
+                        self._backward_rows(deriv, source, terms.alpha, rows)
                 continue
-            subs = derivs[terms.step]
+            subs = self._deriv_of_step[terms.step]
             located = pack_left(subs, np.where(subs >= 0, terms.row, -1))
             for sub, rows in split_locations_backward(*located):
                 source = single_source(sub)
                 if source == -2:
                     pairs = np.stack((sub, rows), axis=1).astype(np.int32)
-                    command = Command("AddToRowsMulti", part.deriv, alpha=terms.alpha, rows=pairs)
-                    self._add(command)
+                    self._add(Command("AddToRowsMulti", deriv, 0, terms.alpha, pairs))
                 else:
-                    self._backward_rows(part.deriv, source, terms.alpha, rows)
+                    self._backward_rows(deriv, source, terms.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
         """Adds row i of `deriv` to row `rows[i]` of `source`."""
@@ -360,17 +369,3 @@ class Compiler:
         padding = np.full((count - len(ranges), 2), -1, np.int32)
         ranges = np.concatenate((ranges, padding))
         self._add(Command("AddRowRanges", source, deriv, alpha, ranges))
-
-    def _describe(self) -> None:
-        computation = self.computation
-        for info in self.infos:
-            if not info.value or not computation.is_whole(info.value):
-                continue
-            matrix = computation.matrices[computation.submatrices[info.value].matrix]
-            if matrix.indexes is not None:
-                continue
-            matrix.node, matrix.indexes = info.step.node, info.step.indexes
-            if info.deriv and computation.is_whole(info.deriv):
-                deriv = computation.matrices[computation.submatrices[info.deriv].matrix]
-                deriv.node, deriv.indexes = info.step.node, info.step.indexes
-                deriv.is_deriv = True

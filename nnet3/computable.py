@@ -46,7 +46,7 @@ class Explorer:
         self._queued: list[bool] = []
         self._expanded: list[bool] = []
         self._next: list[int] = []
-        self._needs_all = [topology.needs_all(node) for node in range(len(topology))]
+        self._needs_all = topology.needs_all
         for row in given:
             self.state[self._id(*row)] = COMPUTABLE
         self.num_given = len(self.rows)
@@ -170,11 +170,15 @@ class Explorer:
                 if state[candidate] == UNKNOWN:
                     worst = UNKNOWN
             return worst
-        sure = [int(state[c] == COMPUTABLE) for c in candidates]
-        if self.topology.combine(node, sure, t)[0]:
+        if self._combine(node, t, [state[c] == COMPUTABLE for c in candidates])[0]:
             return COMPUTABLE
-        maybe = [int(state[c] != NOT_COMPUTABLE) for c in candidates]
-        return UNKNOWN if self.topology.combine(node, maybe, t)[0] else NOT_COMPUTABLE
+        maybe = [state[c] != NOT_COMPUTABLE for c in candidates]
+        return UNKNOWN if self._combine(node, t, maybe)[0] else NOT_COMPUTABLE
+
+    def _combine(self, node: int, t: int, present: list[bool]) -> tuple[int, list[int]]:
+        """As `Topology.combine`, of one row."""
+        allowed = -int(self.topology.allowed(node, t))
+        return self.topology.combine(node, [-int(there) for there in present], allowed, -1)
 
     def used(self, row: int) -> list[int]:
         """The numbers of the rows that a computable row really reads, sorted, each once."""
@@ -184,8 +188,7 @@ class Explorer:
         if self._needs_all[node]:
             return self._dependencies[row]
         candidates = self.candidates[row]
-        present = [int(self.state[c] == COMPUTABLE) for c in candidates]
-        masks = self.topology.combine(node, present, t)[1]
+        masks = self._combine(node, t, [self.state[c] == COMPUTABLE for c in candidates])[1]
         return sorted({c for c, mask in zip(candidates, masks, strict=True) if mask})
 
     def required(self) -> list[int]:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 Column = tuple[Any, Any]  # t and x of a candidate row: integers or arrays
 
 
@@ -32,22 +30,25 @@ class Reads:
     allowed: Callable[[Any], Any] | None = None
     offsets: tuple[int, ...] | None = None
 
-    def combine(self, present: Sequence[Any], t: Any) -> tuple[Any, list[Any]]:
+    def combine(self, present: Sequence[Any], allowed: Any, every: Any) -> tuple[Any, list[Any]]:
         """(computable, for each candidate: used), from which candidates are there.
 
-        Works on boolean arrays, or on the integers 0 and 1.
+        Works on boolean arrays, or on integers whose bits are rows.
+
+        Args:
+            allowed: for which rows `Reads.allowed` holds.
+            every: what stands for all rows: True among arrays, -1 among integers.
         """
         if self.required is None:
-            ok: Any = False
+            ok: Any = every ^ every
             for mask in present:
                 ok = mask | ok
         else:
-            ok = True
+            ok = every
             for mask, wanted in zip(present, self.required, strict=True):
                 if wanted:
                     ok = mask & ok
-        if self.allowed is not None:
-            ok = self.allowed(t) & ok
+        ok = allowed & ok
         return ok, [mask & ok for mask in present]
 
 
@@ -96,8 +97,7 @@ def _statistics_pooling(c: Any) -> Reads:
         return [(t + step, x) for step in steps]
 
     def allowed(t: Any) -> Any:
-        on_grid = t % c.input_period == 0
-        return on_grid if isinstance(on_grid, np.ndarray) else int(on_grid)
+        return t % c.input_period == 0
 
     return Reads(columns, None, allowed)
 

@@ -152,7 +152,7 @@ class ReplaceIndexForwardingDescriptor(ForwardingDescriptor):
         return f"ReplaceIndex({self.src}, {self.variable}, {self.value})"
 
 
-Mask = Any  # a boolean array, or the integers 0 and 1
+Mask = Any  # a boolean array, or an integer whose bits are rows: 0 none, -1 all
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,11 @@ class SumDescriptor:
         """All rows that may take part, in the order in which they are written."""
         yield from ()
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
         """Which indexes are computable, given which leaves are there (in the order of `leaves`).
 
-        Appends to `used`, leaf by leaf, for which indexes the leaf takes part in the sum.
+        Appends to `used`, leaf by leaf, for which indexes the leaf takes part in the sum. `every`
+        stands for all indexes: True among arrays, -1 among integers.
         """
         raise TypeError("an abstract descriptor")
 
@@ -207,7 +208,7 @@ class SimpleSumDescriptor(SumDescriptor):
     def leaves(self) -> Iterator[ForwardingDescriptor]:
         yield self.src
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
         mask = next(present)
         used.append(mask)
         return mask
@@ -232,9 +233,8 @@ class OptionalSumDescriptor(SumDescriptor):
     def leaves(self) -> Iterator[ForwardingDescriptor]:
         return self.src.leaves()
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
-        mask = self.src.combine(present, used)
-        return mask | 1 if isinstance(mask, int) else np.ones_like(mask)
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
+        return self.src.combine(present, used, every) | every
 
     def dim(self, node_dims: Mapping[str, int]) -> int:
         return self.src.dim(node_dims)
@@ -258,8 +258,8 @@ class ConstantSumDescriptor(SumDescriptor):
     value: float
     columns: int
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
-        return True
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
+        return every
 
     def dim(self, node_dims: Mapping[str, int]) -> int:
         return self.columns
@@ -283,11 +283,11 @@ class BinarySumDescriptor(SumDescriptor):
         yield from self.a.leaves()
         yield from self.b.leaves()
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
         start = len(used)
-        first = self.a.combine(present, used)
+        first = self.a.combine(present, used, every)
         middle = len(used)
-        second = self.b.combine(present, used)
+        second = self.b.combine(present, used, every)
         if self.op == "Sum":
             both = first & second
             for i in range(start, len(used)):
@@ -295,7 +295,7 @@ class BinarySumDescriptor(SumDescriptor):
             return both
         for i in range(start, middle):
             used[i] = used[i] & first
-        rest = second & (first ^ 1 if isinstance(first, int) else ~first)
+        rest = second & (first ^ every)
         for i in range(middle, len(used)):
             used[i] = used[i] & rest
         return first | second
@@ -359,11 +359,11 @@ class Descriptor:
         """Every row that may take part in the indexes (., t, x): one place for each leaf."""
         return [leaf.map_to_input(t, x, nodes) for leaf in self.leaves()]
 
-    def combine(self, present: Iterator[Mask], used: list[Mask]) -> Mask:
+    def combine(self, present: Iterator[Mask], used: list[Mask], every: Mask = True) -> Mask:
         """As `SumDescriptor.combine`, for all parts: all must be computable."""
-        ok = True
+        ok = every
         for part in self.parts:
-            ok = part.combine(present, used) & ok
+            ok = part.combine(present, used, every) & ok
         return ok
 
     def is_computable(

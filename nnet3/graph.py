@@ -2,28 +2,29 @@
 
 Source: Kaldi's nnet-computation-graph.cc. Two things make it fast here. Rows of different n never
 depend on each other, so all n for which the request asks the same are one group, worked out once.
-And where nodes form no loop, one pass over the nodes from the outputs back gathers all candidates,
-one pass forward finds what is computable, and one pass back keeps what is needed: a few array
-operations for each node. Loops take several such passes, see recurrent_graph.py; rows of which the
-times alone do not say enough are explored one by one, see computable.py.
+And one pass over the nodes from the outputs back gathers all candidates, one pass forward finds
+what is computable, and one pass back keeps what is needed, where loops take several such passes. It
+is done on sets of times where these will do (time_graph.py), else on arrays of (t, x), or, where
+there are loops, row by row (computable.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
 from ..framework.errors import OpscopeError, ShapeError
 from .computable import COMPUTABLE, Explorer, Row
 from .indexes import format_indexes, pack_tx, unpack_tx
-from .recurrent_graph import RecurrentRows
 from .request import ComputationRequest
+from .time_graph import Keys, Level, TimeRows
 from .topology import Topology
 
-Keys = dict[int, np.ndarray]  # node -> sorted keys of (t, x), see pack_tx
+Asked = list[tuple[int, np.ndarray]]  # nodes with their keys, see pack_tx, as a request lists them
 
 _EMPTY = np.zeros(0, np.int64)
 
@@ -37,26 +38,30 @@ class Segment:
     """What one request needs for a group.
 
     Attributes:
-        asked: (given rows, output rows), in the order of the request.
+        inputs, outputs: the given rows and the output rows, in the order of the request.
         known: for every node the keys that earlier segments computed or were given.
         given: for every node the keys that this request gives.
         rows: for every node the keys that are computed.
-        levels: for every node of a loop, the level of each of its rows within the epoch.
+        loops: for every epoch that is a loop, its rows by level and node.
     """
 
-    asked: tuple[list[Row], list[Row]]
+    inputs: Asked
+    outputs: Asked
     known: Keys = field(default_factory=dict)
     given: Keys = field(default_factory=dict)
     rows: Keys = field(default_factory=dict)
-    levels: Keys = field(default_factory=dict)
+    loops: dict[int, list[Level]] = field(default_factory=dict)
     explorer: Explorer | None = None
     num_candidates: int | None = None
+
+    def __post_init__(self) -> None:
+        self.given = _sorted(self.inputs)
 
     def explore(self, topology: Topology) -> Explorer:
         """The row-by-row exploration, done once."""
         if self.explorer is None:
-            known = _listed(self.known)
-            self.explorer = Explorer(topology, known + self.asked[0], self.asked[1])
+            given = _listed([*self.known.items(), *self.inputs])
+            self.explorer = Explorer(topology, given, _listed(self.outputs))
         return self.explorer
 
     def count_candidates(self, topology: Topology) -> int:
@@ -107,18 +112,18 @@ class Graph:
             before = group.segments[number - 1]
             nodes = {*before.known, *before.given, *before.rows}
             segment.known = {node: before.there(node) for node in sorted(nodes)}
-            for rows in segment.asked:
-                for node, keys in _by_node(rows).items():
-                    if node in segment.known and np.isin(keys, segment.known[node]).any():
-                        name = self.topology.nodes[node].name
-                        raise ShapeError(f"request {number} lists rows of '{name}' a second time")
-        if not segment.asked[1]:
-            segment.given = _by_node(segment.asked[0])
+            for node, keys in (*segment.inputs, *segment.outputs):
+                if node in segment.known and np.isin(keys, segment.known[node]).any():
+                    name = self.topology.nodes[node].name
+                    raise ShapeError(f"request {number} lists rows of '{name}' a second time")
+        if not segment.outputs:
             return True
-        if not self.topology.is_recurrent:
-            return _fill_by_nodes(self.topology, segment)
         found = _fill_by_times(self.topology, segment)
-        return _fill_by_exploring(self.topology, segment) if found is None else found
+        if found is not None:
+            return found
+        if self.topology.is_recurrent:
+            return _fill_by_exploring(self.topology, segment)
+        return _fill_by_nodes(self.topology, segment)
 
     @property
     def num_cindexes(self) -> int:
@@ -180,13 +185,9 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
             seen: set[int] = set()
             for io in listed:
                 node = _check_io(topology, io.name, bool(output), seen)
-                n, t, x = io.indexes.T
-                order = np.argsort(n, kind="stable")
-                keys = pack_tx(t, x)[order]
-                values, starts = np.unique(n[order], return_index=True)
-                for i, chunk in enumerate(np.split(keys, starts[1:]) if len(values) else []):
-                    pattern = patterns.setdefault(int(values[i]), [[] for _ in empty])
-                    pattern[2 * number + output].append((node, chunk.tobytes()))
+                for value, keys in _by_sequence(io.indexes):
+                    pattern = patterns.setdefault(value, [[] for _ in empty])
+                    pattern[2 * number + output].append((node, keys))
         if not any(len(io.indexes) for io in request.outputs):
             raise ShapeError("the request asks for no output rows")
     grouped: dict[tuple[object, ...], list[int]] = {}
@@ -194,10 +195,23 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
         grouped.setdefault(tuple(map(tuple, pattern)), []).append(value)
     groups = []
     for parts, ns in grouped.items():
-        rows = [_rows(topology, part) for part in parts]  # type: ignore[arg-type]
-        segments = [Segment((rows[i], rows[i + 1])) for i in range(0, len(rows), 2)]
+        rows = [_asked(topology, part) for part in parts]  # type: ignore[arg-type]
+        segments = [Segment(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
         groups.append(Group(np.array(sorted(ns), np.int64), segments))
     return groups
+
+
+def _by_sequence(indexes: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """The values of n in order, with the keys of their rows."""
+    n, t, x = indexes.T
+    keys = pack_tx(t, x)
+    if (n[1:] < n[:-1]).any():
+        order = np.argsort(n, kind="stable")
+        n, keys = n[order], keys[order]
+    starts = [0, *(np.flatnonzero(n[1:] != n[:-1]) + 1).tolist(), len(n)]
+    for begin, end in zip(starts, starts[1:], strict=False):
+        if end > begin:
+            yield int(n[begin]), keys[begin:end].tobytes()
 
 
 def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> int:
@@ -213,29 +227,23 @@ def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> in
     return node
 
 
-def _rows(topology: Topology, part: tuple[tuple[int, bytes], ...]) -> list[Row]:
-    rows: list[Row] = []
-    for node, data in part:
-        keys = np.frombuffer(data, np.int64)
-        t, x = unpack_tx(keys)
-        if len(np.unique(keys)) < len(keys):
+def _asked(topology: Topology, part: tuple[tuple[int, bytes], ...]) -> Asked:
+    asked = [(node, np.frombuffer(data, np.int64)) for node, data in part]
+    for node, keys in _sorted(asked).items():
+        if (keys[1:] == keys[:-1]).any():
             name = topology.nodes[node].name
             raise ShapeError(f"the request lists an index of '{name}' more than once")
-        rows += zip([node] * len(keys), t.tolist(), x.tolist(), strict=True)
-    return rows
+    return asked
 
 
-def _by_node(rows: list[Row]) -> Keys:
-    listed: dict[int, list[tuple[int, int]]] = {}
-    for node, t, x in rows:
-        listed.setdefault(node, []).append((t, x))
-    return {node: np.sort(pack_tx(*np.array(tx, np.int64).T)) for node, tx in listed.items()}
+def _sorted(asked: Asked) -> Keys:
+    return {node: np.sort(keys) for node, keys in asked}
 
 
-def _listed(keys: Keys) -> list[Row]:
+def _listed(asked: Asked) -> list[Row]:
     rows: list[Row] = []
-    for node, listed in keys.items():
-        t, x = unpack_tx(listed)
+    for node, keys in asked:
+        t, x = unpack_tx(keys)
         rows += zip([node] * len(t), t.tolist(), x.tolist(), strict=True)
     return rows
 
@@ -248,18 +256,23 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
     return np.sort(np.concatenate(parts))
 
 
+def _given(segment: Segment) -> Keys:
+    """The keys that are there before anything is computed."""
+    return {node: segment.there(node) for node in {*segment.known, *segment.given}}
+
+
 def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
-    """Fills `rows` and `levels`; False where an output is missing, None where this way fails."""
-    segment.given = _by_node(segment.asked[0])
-    given = {node: segment.there(node) for node in {*segment.known, *segment.given}}
-    found = RecurrentRows(topology, given, _by_node(segment.asked[1]))
+    """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
+    found = TimeRows(topology, _given(segment), _sorted(segment.outputs))
     if found.state:
-        segment.rows, segment.levels = found.rows, found.levels
+        segment.rows, segment.loops = found.rows, found.loops
+        if found.all_computable and not topology.is_recurrent:
+            segment.num_candidates = found.num_reached + sum(map(len, segment.given.values()))
     return found.state
 
 
 def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
-    """Fills `rows` and `levels`, row by row; False where an output is missing."""
+    """Fills `rows` and `loops`, row by row; False where an output is missing."""
     explorer = segment.explore(topology)
     if any(explorer.state[row] != COMPUTABLE for row in explorer.outputs):
         return False
@@ -269,23 +282,24 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
     for row in required[explorer.num_given :]:
         node, t, x = explorer.rows[row]
         listed.setdefault(node, []).append((t, x, level[row]))
-    segment.given = _by_node(segment.asked[0])
     for node, found in listed.items():
         t, x, levels = np.array(found, np.int64).T
         keys = pack_tx(t, x)
-        order = np.argsort(keys)
-        segment.rows[node] = keys[order]
-        if levels.any() or len(topology.epoch_members[topology.epochs[node]]) > 1:
-            segment.levels[node] = levels[order]
+        segment.rows[node] = np.sort(keys)
+        epoch = topology.epochs[node]
+        if topology.stages[epoch][1]:
+            loop = segment.loops.setdefault(epoch, [])
+            for value in np.unique(levels).tolist():
+                loop.append((value, node, np.sort(keys[levels == value])))
+    for loop in segment.loops.values():
+        loop.sort(key=itemgetter(0, 1))
     return True
 
 
 def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     """Fills `rows`, for a network without loops; False where an output is missing."""
     order = np.argsort(topology.epochs, kind="stable").tolist()
-    segment.given = _by_node(segment.asked[0])
-    given = {node: segment.there(node) for node in {*segment.known, *segment.given}}
-    outputs = _by_node(segment.asked[1])
+    given, outputs = _given(segment), _sorted(segment.outputs)
     found = _closure(topology, order, outputs, given)
     all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in found.items()}
     computable: dict[int, np.ndarray | bool] = {}
@@ -298,7 +312,7 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
         if not len(keys):
             computable[node] = True
             continue
-        if topology.needs_all(node) and all(
+        if topology.needs_all[node] and all(
             computable.get(source, True) is True for source in topology.inputs_of[node]
         ):
             computable[node] = True
@@ -307,7 +321,7 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
         present = []
         for source, pt, px in topology.dependencies(node, t, x):
             present.append(_present(all_keys, computable, source, pt, px))
-        ok, masks = topology.combine(node, present, t)
+        ok, masks = topology.combine(node, present, topology.allowed(node, t))
         ok = np.broadcast_to(np.asarray(ok, bool), t.shape)
         used[node] = [mask & ok for mask in masks]
         simple = simple and bool(ok.all()) and all(mask.all() for mask in used[node])

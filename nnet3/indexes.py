@@ -65,17 +65,50 @@ class Columns:
     Not to be changed: steps of one list share it.
     """
 
-    def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
+    def __init__(
+        self, n: np.ndarray, t: np.ndarray, x: np.ndarray, within: tuple[Columns, int] | None = None
+    ) -> None:
+        """`within`: a list of which this is a part, and where it begins there."""
         self.n, self.t, self.x = n, t, x
         self.size = len(t)
+        self._within = within
         self._bases: dict[tuple[int, int], np.ndarray] = {}
 
     def __len__(self) -> int:
         return self.size
 
+    @classmethod
+    def of(cls, indexes: np.ndarray) -> Columns:
+        """The columns of indexes [rows, 3]."""
+        columns = cls(*np.ascontiguousarray(indexes.T, np.int64))
+        if indexes.dtype == np.int32:
+            columns.indexes = indexes
+        return columns
+
+    @classmethod
+    def product(cls, ns: np.ndarray, lists: Sequence[np.ndarray]) -> list[Columns]:
+        """For each list of sorted keys (see `pack_tx`): its rows for every n, n innermost."""
+        together = np.concatenate(lists) if len(lists) > 1 else lists[0]
+        t, x = unpack_tx(np.repeat(together, len(ns)))
+        whole = cls(np.tile(ns, len(together)), t, x)
+        low_n, high_n = int(ns[0]), int(ns[-1])
+        low_x, high_x = int(x.min()), int(x.max())
+        parts, end = [], 0
+        for keys in lists:
+            begin, end = end, end + len(keys) * len(ns)
+            columns = cls(whole.n[begin:end], t[begin:end], x[begin:end], (whole, begin))
+            columns.real = None
+            columns.low = low_n, int(keys[0]) >> X_BITS, low_x
+            columns.high = high_n, int(keys[-1]) >> X_BITS, high_x
+            parts.append(columns)
+        return parts
+
     @cached_property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        if self._within is not None:
+            whole, begin = self._within
+            return whole.indexes[begin : begin + self.size]
         indexes = np.empty((len(self.t), 3), np.int32)
         indexes[:, 0], indexes[:, 1], indexes[:, 2] = self.n, self.t, self.x
         return indexes
@@ -89,12 +122,12 @@ class Columns:
 
     @cached_property
     def low(self) -> tuple[int, int, int]:
-        """The least n, t and x of rows that are no padding."""
+        """Lower bounds of n, t and x of rows that are no padding."""
         return self._bounds(np.min)
 
     @cached_property
     def high(self) -> tuple[int, int, int]:
-        """The greatest n, t and x of rows that are no padding."""
+        """Upper bounds of n, t and x of rows that are no padding."""
         return self._bounds(np.max)
 
     def _bounds(self, bound: Callable[[np.ndarray], int]) -> tuple[int, int, int]:
@@ -102,8 +135,33 @@ class Columns:
         n, t, x = (bound(part[kept]) for part in (self.n, self.t, self.x))
         return int(n), int(t), int(x)
 
+    @cached_property
+    def regular(self) -> bool:
+        """Whether it is known that all sequences have the same times, and x is one number."""
+        return self._within is not None and self.low[2] == self.high[2]
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """The different pairs (n, x), sorted, int32 [I, 2]."""
+        if self.regular:
+            return self._within[0].images  # type: ignore[index]
+        if self.size and self.x.min() == self.x.max():
+            ns = distinct(self.n)
+            return np.stack((ns, np.full_like(ns, self.x[0])), axis=1).astype(np.int32)
+        return np.unique(self.indexes[:, ::2], axis=0)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """The different times of rows that are no padding, sorted, int64."""
+        if self.regular:
+            return self.t[:: len(self.images)]
+        return distinct(self.t if self.real is None else self.t[self.real])
+
     def base(self, counts: tuple[int, int]) -> np.ndarray:
         """Places in a table of `counts` values of n and x, all lower bounds being 0."""
+        if self._within is not None:
+            whole, begin = self._within
+            return whole.base(counts)[begin : begin + self.size]
         base = self._bases.get(counts)
         if base is None:
             of_n, of_x = counts
@@ -111,70 +169,6 @@ class Columns:
             base = base * of_n + self.n if of_n > 1 else base
             self._bases[counts] = base
         return base
-
-
-class RowTable:
-    """Finds the numbers of rows by their (n, t, x); later entries replace earlier ones.
-
-    Made for one node whose indexes lie in known ranges. Where these ranges hold not many more
-    places than there are rows, finding is one look into a dense table.
-    """
-
-    def __init__(self, low: Sequence[int], high: Sequence[int], rows: int):
-        self._low = tuple(int(v) for v in low)
-        self._high = tuple(int(v) for v in high)
-        of_n, of_t, of_x = (b - a + 1 for a, b in zip(self._low, self._high, strict=True))
-        self._counts = of_n, of_x
-        self._origin = self._place(*self._low)
-        places = of_n * of_t * of_x
-        self._dense = np.full(places, -1, np.int32) if places <= 64 * rows + 65536 else None
-        self._dict: dict[tuple[int, int, int], int] = {}
-
-    def _place(self, n: int, t: int, x: int) -> int:
-        """Of an index in the table, as `Columns.base` counts."""
-        of_n, of_x = self._counts
-        return (t * of_x + (x if of_x > 1 else 0)) * of_n + (n if of_n > 1 else 0)
-
-    def set(self, columns: Columns, first: int) -> None:
-        """Numbers rows `first`, `first` + 1, ...; padding rows are passed over."""
-        rows = np.arange(first, first + len(columns), dtype=np.int32)
-        if self._dense is None:
-            places = zip(columns.n.tolist(), columns.t.tolist(), columns.x.tolist(), strict=True)
-            self._dict.update(zip(places, rows.tolist(), strict=True))
-            return
-        places = columns.base(self._counts)
-        if columns.real is not None:
-            places, rows = places[columns.real], rows[columns.real]
-        self._dense[places - self._origin] = rows
-
-    def find(self, columns: Columns, t: int = 0, x: int = 0) -> np.ndarray:
-        """The number of each row, shifted by t and x; int32, -1 where there is none."""
-        if not len(columns):
-            return np.zeros(0, np.int32)
-        if self._dense is None:
-            get = self._dict.get
-            shifted = columns.n.tolist(), (columns.t + t).tolist(), (columns.x + x).tolist()
-            places = (get(place, -1) for place in zip(*shifted, strict=True))
-            return np.fromiter(places, np.int32, len(columns))
-        places = columns.base(self._counts) + (self._place(0, t, x) - self._origin)
-        if columns.real is None and self._holds(columns.low, t, x, columns.high):
-            return self._dense[places]
-        ok = np.ones(len(columns), bool) if columns.real is None else columns.real.copy()
-        moved = columns.n, columns.t + t, columns.x + x
-        for part, least, most in zip(moved, self._low, self._high, strict=True):
-            ok &= (part >= least) & (part <= most)
-        return np.where(ok, self._dense[np.where(ok, places, 0)], -1)
-
-    def _holds(self, low: Sequence[int], t: int, x: int, high: Sequence[int]) -> bool:
-        (n0, t0, x0), (n1, t1, x1) = self._low, self._high
-        return (
-            n0 <= low[0]
-            and t0 <= low[1] + t
-            and x0 <= low[2] + x
-            and high[0] <= n1
-            and high[1] + t <= t1
-            and high[2] + x <= x1
-        )
 
 
 def format_indexes(indexes: np.ndarray) -> str:

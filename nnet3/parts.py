@@ -1,23 +1,27 @@
-"""Where the rows of a descriptor's step are read from: its input locations.
+"""Where the rows of descriptors' steps are read from: their input locations.
 
 A part of a descriptor is a sum of rows of earlier steps. Mostly all its rows come from one step;
-then the row numbers are all there is to know, and no list of terms for each row is made.
+then the row numbers are all there is to know, and no list of terms for each row is made. The rows
+of all steps are looked for together, and what is asked of each list of row numbers is worked out
+for all of them at once, since in a recurrent network the lists are many and short.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..framework.errors import OpscopeError
 from .compile_locations import pack_left
 from .indexes import Columns, distinct, pack_tx
+from .row_table import Query, RowTable
 from .steps import Steps
 from .topology import SumFacts
 
 
-@dataclass
+@dataclass(slots=True)
 class Terms:
     """Rows that a part adds up, all with one scale.
 
@@ -25,18 +29,22 @@ class Terms:
         alpha: the scale.
         single: the step that every row takes its one term from; -1 where it is not so simple.
         row: the row in that step, int32 [rows]; else int [rows, terms], -1 where there is none.
+            None where `whole`.
         whole: these are all rows of the one step, in order.
         step: where `single` is -1: the step of every term, as `row`.
+        reverse: for every row of the one step, which row of the part reads it, int32, -1 where
+            none does; None where several do, or it was not asked for.
     """
 
     alpha: float
     single: int
-    row: np.ndarray
+    row: np.ndarray | None
     step: np.ndarray | None = None
     whole: bool = False
+    reverse: np.ndarray | None = None
 
 
-@dataclass
+@dataclass(slots=True)
 class Part:
     """A part of a descriptor's step.
 
@@ -47,7 +55,7 @@ class Part:
     """
 
     facts: SumFacts
-    terms: list[Terms]
+    terms: list[Terms] = field(default_factory=list)
     value: int = 0
     deriv: int = 0
 
@@ -62,69 +70,162 @@ class Part:
         return [step for step in found if step >= 0]
 
 
-def locate(steps: Steps, number: int) -> list[Part]:
-    """The parts of a descriptor's step with their locations.
+def locate(steps: Steps) -> list[list[Part]]:
+    """For every step the parts of its descriptor with their locations; none for other steps.
 
     Raises:
         OpscopeError: a row that is needed is computed by no step.
     """
-    step = steps.steps[number]
-    topology, columns = steps.topology, step.columns
-    fixed, places = topology.steps[step.node], []
-    if fixed is None:
-        places = topology.dependencies(step.node, columns.t, columns.x)
-
-    def find(leaf: int) -> np.ndarray:
-        if fixed is not None:
-            rows = steps.find(fixed[leaf][0], columns, *fixed[leaf][1:])
-        else:
-            node, t, x = places[leaf]
-            rows = steps.find_places(node, Columns(columns.n, t, x))
-        return rows if columns.real is None else np.where(columns.real, rows, -1)
-
-    parts = []
-    for facts in topology.sums[step.node]:
-        whole = _whole_step(steps, facts, columns)
-        if whole is not None:
-            parts.append(Part(facts, [whole]))
+    topology = steps.topology
+    located: list[list[Part]] = []
+    searched: list[_Searched] = []
+    queries: list[Query] = []
+    table = None
+    for number, step in enumerate(steps.steps):
+        parts: list[Part] = []
+        located.append(parts)
+        if not step.columns.size:
             continue
-        mine = [find(leaf) for leaf in facts.leaves]
-        if not facts.needs_all:
-            used: list[np.ndarray] = []
-            facts.sums.combine(iter([rows >= 0 for rows in mine]), used)
-            mine = [np.where(mask, rows, -1) for mask, rows in zip(used, mine, strict=True)]
-        elif columns.real is None and any(rows.min() < 0 for rows in mine):
-            raise OpscopeError(f"step {number} reads rows that no step computes")
-        if facts.groups is not None:
-            begin = facts.leaves.start
-            terms = [
-                _terms(steps, alpha, [mine[leaf - begin] for leaf in leaves])
-                for alpha, leaves in facts.groups
+        fixed = topology.steps[step.node]
+        for facts in topology.sums[step.node]:
+            part = Part(facts)
+            parts.append(part)
+            if facts.alone >= 0:
+                single = steps.whole(facts.alone, step.columns)
+                if single >= 0:
+                    alpha = facts.groups[0][0]  # type: ignore[index]
+                    part.terms = [Terms(alpha, single, None, whole=True)]
+                    continue
+            if fixed is None:
+                table = table or steps.table()
+                part.terms = _jumping_terms(steps, table, number, facts)
+                continue
+            searched.append(_Searched(number, part, len(queries)))
+            for leaf in facts.leaves:
+                node, t, x = fixed[leaf]
+                queries.append(Query(node, step.columns, t, x))
+    if queries:
+        _Search(steps, table or steps.table(), queries).fill(searched)
+    return located
+
+
+@dataclass(slots=True)
+class _Searched:
+    """A part whose leaves are the queries from `first` on."""
+
+    step: int
+    part: Part
+    first: int
+
+
+class _Search:
+    """The rows that queries find, and what is known of each list of them."""
+
+    def __init__(self, steps: Steps, table: RowTable, queries: list[Query]):
+        self.steps = steps
+        self.rows = table.find_all(queries)
+        self.sizes = np.array([query.columns.size for query in queries])
+        ends = np.cumsum(self.sizes)
+        self.begins = ends - self.sizes
+        self.slices = list(map(slice, self.begins.tolist(), ends.tolist()))
+
+    def fill(self, searched: list[_Searched]) -> None:
+        """Gives all parts their terms."""
+        for found in searched:
+            if not found.part.facts.takes_all and not found.part.facts.needs_all:
+                self._choose(found)
+        self._describe()
+        for found in searched:
+            facts, columns = found.part.facts, self.steps.steps[found.step].columns
+            last = found.first + len(facts.leaves)
+            if facts.needs_all and columns.real is None and -1 in self._lowest[found.first : last]:
+                raise OpscopeError(f"step {found.step} reads rows that no step computes")
+            begin = found.first - facts.leaves.start
+            found.part.terms = [
+                self._terms(alpha, [begin + leaf for leaf in leaves])
+                for alpha, leaves in facts.groups  # type: ignore[union-attr]
             ]
-        else:
-            chosen = [places[leaf] for leaf in facts.leaves]
-            terms = _terms_by_scale(steps, facts, _sorted_terms(mine, chosen))
-        parts.append(Part(facts, terms))
-    return parts
+
+    def _choose(self, found: _Searched) -> None:
+        """Keeps of the rows that are there those that take part."""
+        facts = found.part.facts
+        mine = [self.rows[self.slices[found.first + i]] for i in range(len(facts.leaves))]
+        used: list[np.ndarray] = []
+        facts.sums.combine(iter([rows >= 0 for rows in mine]), used)
+        for rows, mask in zip(mine, used, strict=True):
+            rows[~mask] = -1
+
+    def _describe(self) -> None:
+        """For every list: its least row number, its one step if it has one, the rows in that."""
+        lowest = np.minimum.reduceat(self.rows, self.begins)
+        highest = np.maximum.reduceat(self.rows, self.begins)
+        step = self.steps.step_of_row[lowest]
+        single = (lowest >= 0) & (step == self.steps.step_of_row[highest])
+        starts = self.steps.start_array
+        first = np.where(single, starts[step], 0).astype(np.int32)
+        self._within = self.rows - np.repeat(first, self.sizes)
+        place = np.arange(len(self.rows), dtype=np.int32)
+        place -= np.repeat(self.begins.astype(np.int32), self.sizes)
+        in_order = np.logical_and.reduceat(self._within == place, self.begins)
+        whole = single & in_order & (self.sizes == starts[step + 1] - starts[step])
+        self._lowest = lowest.tolist()
+        self._single = np.where(single, step, -1).tolist()
+        self._whole = whole.tolist()
+
+    def _terms(self, alpha: float, queries: list[int]) -> Terms:
+        if len(queries) == 1:
+            query = queries[0]
+            single = self._single[query]
+            if self._whole[query]:
+                return Terms(alpha, single, None, whole=True)
+            if single >= 0:
+                return Terms(alpha, single, self._within[self.slices[query]])
+        rows = np.stack([self.rows[self.slices[query]] for query in queries], axis=1)
+        return Terms(alpha, -1, *_located(self.steps, rows))
 
 
-def _whole_step(steps: Steps, facts: SumFacts, columns: Columns) -> Terms | None:
-    """The one term of a part that is a node without any offset; None where it is not so easy."""
-    if facts.alone < 0 or facts.groups is None:
-        return None
-    single = steps.whole(facts.alone, columns)
-    if single < 0:
-        return None
-    return Terms(facts.groups[0][0], single, np.arange(len(columns), dtype=np.int32), whole=True)
+def _jumping_terms(steps: Steps, table: RowTable, number: int, facts: SumFacts) -> list[Terms]:
+    """The terms of a part with leaves that are more than offsets of nodes."""
+    if not facts.leaves:
+        return []
+    step = steps.steps[number]
+    columns = step.columns
+    every = steps.topology.dependencies(step.node, columns.t, columns.x)
+    places = [every[leaf] for leaf in facts.leaves]
+    mine = [table.find_places(node, Columns(columns.n, t, x)) for node, t, x in places]
+    if columns.real is not None:
+        mine = [np.where(columns.real, rows, -1) for rows in mine]
+    if not facts.needs_all:
+        used: list[np.ndarray] = []
+        facts.sums.combine(iter([rows >= 0 for rows in mine]), used)
+        mine = [np.where(mask, rows, -1) for mask, rows in zip(used, mine, strict=True)]
+    elif columns.real is None and any(rows.min() < 0 for rows in mine):
+        raise OpscopeError(f"step {number} reads rows that no step computes")
+    return _terms_by_scale(steps, facts, _sorted_terms(mine, places))
 
 
-def _terms(steps: Steps, alpha: float, leaves: list[np.ndarray]) -> Terms:
-    if len(leaves) == 1:
-        rows = leaves[0]
-        single = steps.step_of_all(rows)
-        if single >= 0:
-            return Terms(alpha, single, rows - np.int32(steps.starts[single]))
-    return Terms(alpha, -1, *_located(steps, np.stack(leaves, axis=1)))
+def find_reverse(terms: Iterable[Terms], sizes: list[int]) -> None:
+    """Fills `Terms.reverse`, of terms with one step that are not whole.
+
+    Args:
+        sizes: the rows of every step.
+    """
+    listed = [one for one in terms if one.row is not None and one.single >= 0]
+    if not listed:
+        return
+    rows = np.concatenate([one.row for one in listed])  # type: ignore[misc]
+    counts = np.array([len(one.row) for one in listed])  # type: ignore[arg-type]
+    begins = np.cumsum(counts) - counts
+    place = np.arange(len(rows), dtype=np.int32) - np.repeat(begins.astype(np.int32), counts)
+    of_step = [sizes[one.single] for one in listed]
+    ends = np.cumsum(of_step).tolist()
+    reverse = np.full(ends[-1], -1, np.int32)
+    at = rows + np.repeat(np.array(ends) - of_step, counts)
+    reverse[at] = place
+    alone = np.logical_and.reduceat(reverse[at] == place, begins).tolist()
+    for one, end, size, each_once in zip(listed, ends, of_step, alone, strict=True):
+        if each_once:
+            one.reverse = reverse[end - size : end]
 
 
 def _located(steps: Steps, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

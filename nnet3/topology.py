@@ -19,10 +19,13 @@ from ..framework.errors import FormatError
 from .components.base import Properties
 from .dependence import SAME, Reads, component_reads
 from .descriptor import (
+    BinarySumDescriptor,
     Descriptor,
     ForwardingDescriptor,
     OffsetForwardingDescriptor,
+    OptionalSumDescriptor,
     SimpleForwardingDescriptor,
+    SimpleSumDescriptor,
     SumDescriptor,
 )
 from .epochs import compute_epochs
@@ -43,6 +46,7 @@ class SumFacts:
         dim: columns.
         constant: what it adds to every row; 0 where there is no Const.
         needs_all: every leaf is required.
+        takes_all: in a row that can be computed, every leaf that is there takes part.
         scales: scale of every node that is read, by the node's number.
         groups: for every scale, in their order, the leaves with it in the order of node, t and x;
             None where leaves are more than offsets of nodes.
@@ -54,6 +58,7 @@ class SumFacts:
     dim: int
     constant: float
     needs_all: bool
+    takes_all: bool
     scales: dict[int, float]
     groups: list[tuple[float, list[int]]] | None
     alone: int
@@ -166,16 +171,18 @@ class Topology:
             members.setdefault(epoch, []).append(node)
         return members
 
-    def is_loop(self, members: list[int]) -> bool:
-        """Whether the nodes of an epoch form a loop."""
-        return len(members) > 1 or members[0] in self.inputs_of[members[0]]
+    @cached_property
+    def stages(self) -> list[tuple[list[int], bool]]:
+        """The nodes of every epoch, sorted, with whether they form a loop."""
+        return [
+            (members, len(members) > 1 or members[0] in self.inputs_of[members[0]])
+            for _, members in sorted(self.epoch_members.items())
+        ]
 
     @cached_property
     def is_recurrent(self) -> bool:
         """Whether nodes form a loop."""
-        epochs = self.epochs
-        looped = any(i in inputs for i, inputs in enumerate(self.inputs_of))
-        return looped or len(set(epochs)) < len(epochs)
+        return any(is_loop for _, is_loop in self.stages)
 
     def dependencies(self, node: int, t: Any, x: Any) -> list[Place]:
         """The rows that rows (t, x) of `node` may read: node numbers, t and x of each candidate."""
@@ -218,6 +225,11 @@ class Topology:
         return furthest
 
     @cached_property
+    def shifts_x(self) -> bool:
+        """Whether a node reads rows at an offset in x."""
+        return any(dx for steps in self.steps for _, _, dx in steps or ())
+
+    @cached_property
     def sums(self) -> list[list[SumFacts]]:
         """For every node the parts of its descriptor; none where it has no descriptor."""
         return [
@@ -243,30 +255,41 @@ class Topology:
                 source, *offsets = steps[leaves[0]]
                 alone = -1 if any(offsets) else source
             dim, constant = part.dim(self.dims), part.constant()
-            yield SumFacts(part, leaves, dim, constant, needs_all, scales, groups, alone)
+            takes_all = _takes_all(part)
+            yield SumFacts(part, leaves, dim, constant, needs_all, takes_all, scales, groups, alone)
 
-    def combine(self, node: int, present: Sequence[Any], t: Any) -> tuple[Any, list[Any]]:
+    def combine(
+        self, node: int, present: Sequence[Any], allowed: Any, every: Any = True
+    ) -> tuple[Any, list[Any]]:
         """(computable, for each candidate: used) of rows of `node`; see `Reads.combine`."""
         info = self.nodes[node]
         if info.kind == "descriptor":
             used: list[Any] = []
-            ok = info.descriptor.combine(iter(present), used)  # type: ignore[union-attr]
+            ok = info.descriptor.combine(iter(present), used, every)  # type: ignore[union-attr]
             return ok, [mask & ok for mask in used]
         if info.kind == "component":
-            return info.reads.combine(present, t)
+            return info.reads.combine(present, allowed, every)
         if info.kind == "dim-range":
             return present[0], list(present)
-        return (np.zeros(np.shape(t), bool) if isinstance(t, np.ndarray) else 0), []
+        return every ^ every, []
 
-    def needs_all(self, node: int) -> bool:
-        """Whether rows of `node` need every candidate."""
-        info = self.nodes[node]
-        if info.kind == "descriptor":
-            return info.descriptor.needs_all()  # type: ignore[union-attr]
-        if info.kind == "component":
-            required = info.reads.required
-            return required is not None and all(required) and info.reads.allowed is None
-        return info.kind == "dim-range"
+    def allowed(self, node: int, t: Any) -> Any:
+        """Whether rows of `node` at times `t` may be computed at all."""
+        rule = self.nodes[node].reads.allowed
+        return True if rule is None else rule(t)
+
+    @cached_property
+    def needs_all(self) -> list[bool]:
+        """Whether rows of a node need every candidate, for every node."""
+        return [self._needs_all(node) for node in self.nodes]
+
+    def _needs_all(self, node: TopologyNode) -> bool:
+        if node.kind == "descriptor":
+            return node.descriptor.needs_all()  # type: ignore[union-attr]
+        if node.kind == "component":
+            required = node.reads.required
+            return required is not None and all(required) and node.reads.allowed is None
+        return node.kind == "dim-range"
 
     def outputs(self) -> Iterator[int]:
         """The numbers of the output nodes."""
@@ -281,3 +304,10 @@ def _linear(leaf: ForwardingDescriptor, index: dict[str, int]) -> tuple[int, int
         inner = _linear(leaf.src, index)
         return inner and (inner[0], inner[1] + leaf.t, inner[2] + leaf.x)
     return None
+
+
+def _takes_all(part: SumDescriptor) -> bool:
+    """See `SumFacts`: neither a choice between leaves, nor several that stand or fall together."""
+    if isinstance(part, BinarySumDescriptor):
+        return part.op == "Sum" and _takes_all(part.a) and _takes_all(part.b)
+    return not isinstance(part, OptionalSumDescriptor) or isinstance(part.src, SimpleSumDescriptor)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.errors import ShapeError
-from ..indexes import N_BITS, NO_TIME, distinct, pack_tx
+from ..indexes import N_BITS, NO_TIME, Columns, pack_tx
 
 Rule = Callable[[Any, np.ndarray, np.ndarray], Any]
 
@@ -45,25 +45,39 @@ def _registering(table: dict[str, Rule], types: tuple[str, ...]) -> Callable[[Ru
     return register
 
 
-def reorder_indexes(
-    component: Any, inputs: np.ndarray, outputs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Input and output indexes [N, 3] in the order the component wants, with its padding rows."""
+def reorder_indexes(component: Any, inputs: Columns, outputs: Columns) -> tuple[Columns, Columns]:
+    """Input and output rows in the order the component wants, with its padding rows."""
+    if component.type in _GRIDS:
+        return _GRIDS[component.type][0](component, inputs, outputs).arrange(inputs, outputs)
     rule = _reorders.get(component.type)
-    return (inputs, outputs) if rule is None else rule(component, inputs, outputs)
+    if rule is None:
+        return inputs, outputs
+    before, after = rule(component, inputs.indexes, outputs.indexes)
+    return Columns.of(before), Columns.of(after)
 
 
-def precompute_indexes(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
+def precompute_indexes(
+    component: Any, inputs: Columns | np.ndarray, outputs: Columns | np.ndarray
+) -> Any:
     """What the component's operators must know of its rows; None for simple components.
 
     Args:
-        inputs, outputs: int32 [N, 3], in the order of `reorder_indexes`.
+        inputs, outputs: rows, or their indexes int32 [N, 3], in the order of `reorder_indexes`.
 
     Raises:
         ShapeError: an input that the outputs depend on is not there.
     """
+    if component.type in _GRIDS:
+        before, after = (
+            Columns.of(side) if isinstance(side, np.ndarray) else side for side in (inputs, outputs)
+        )
+        make, locate = _GRIDS[component.type]
+        return locate(component, make(component, before, after), len(after))
     rule = _precomputes.get(component.type)
-    return None if rule is None else rule(component, inputs, outputs)
+    if rule is None:
+        return None
+    sides = (side if isinstance(side, np.ndarray) else side.indexes for side in (inputs, outputs))
+    return rule(component, *sides)
 
 
 def sort_keys(indexes: np.ndarray) -> np.ndarray:
@@ -86,15 +100,9 @@ class TimeGrid:
     reorder: int = 1
 
     @classmethod
-    def of(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+    def of(cls, inputs: Columns, outputs: Columns) -> TimeGrid:
         """The smallest grid that holds the times of some rows."""
-        n, x = inputs[:, 0], inputs[:, 2]
-        if len(x) and x.min() == x.max():
-            ns = distinct(n)
-            images = np.stack((ns, np.full_like(ns, x[0])), axis=1).astype(np.int32)
-        else:
-            images = np.unique(inputs[:, ::2], axis=0)
-        return cls(images, *_series(inputs), *_series(outputs))
+        return cls(inputs.images, *_series(inputs.times), *_series(outputs.times))
 
     def with_whole_blocks(self) -> TimeGrid:
         """With as many inputs to a block as there are for each output, and no block cut short."""
@@ -117,37 +125,40 @@ class TimeGrid:
         block, place = divmod(number, self.reorder)
         return block * self.reorder * len(self.images) + place
 
-    def indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def arrange(self, inputs: Columns, outputs: Columns) -> tuple[Columns, Columns]:
         """All rows of the grid in order; those that were not there before are padding."""
         return (
             self._rows(self.start_in, self.step_in, self.count_in, self.reorder, inputs),
             self._rows(self.start_out, self.step_out, self.count_out, 1, outputs),
         )
 
-    def _rows(
-        self, start: int, step: int, count: int, reorder: int, there: np.ndarray
-    ) -> np.ndarray:
+    def _rows(self, start: int, step: int, count: int, reorder: int, there: Columns) -> Columns:
+        full = len(there.times) == count and np.array_equal(there.images, self.images)
+        if full and reorder == 1 and there.regular:
+            return there
         times = start + max(step, 1) * np.arange(count, dtype=np.int32)
         blocks, images = times.reshape(-1, 1, reorder), self.images[None, :, None]
         rows = np.empty((len(blocks), len(self.images), reorder, 3), np.int32)
         rows[..., 0], rows[..., 1], rows[..., 2] = images[..., 0], blocks, images[..., 1]
         rows = rows.reshape(-1, 3)
-        real = there[there[:, 1] != NO_TIME]
-        if len(real) == len(rows):  # the grid has nothing else
-            return rows
-        rows[~np.isin(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
-        return rows
+        real = there.indexes if there.real is None else there.indexes[there.real]
+        if len(real) < len(rows):
+            rows[~np.isin(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
+        arranged = Columns.of(rows)
+        arranged.images, arranged.times = there.images, there.times
+        return arranged
 
 
-def _series(indexes: np.ndarray) -> tuple[int, int, int]:
+def _series(times: np.ndarray) -> tuple[int, int, int]:
     """Start, step and count of the regular series that holds all times; step 0 for one time."""
-    times = indexes[:, 1]
-    times = distinct(times[times != NO_TIME])
     if not len(times):
         raise ShapeError("a component is asked for rows without any time")
-    step = int(np.gcd.reduce(np.diff(times.astype(np.int64)))) if len(times) > 1 else 0
     start, last = int(times[0]), int(times[-1])
-    return start, step, 1 + (last - start) // step if step else 1
+    if last == start:
+        return start, 0, 1
+    dense = last - start == len(times) - 1
+    step = 1 if dense else int(np.gcd.reduce(times[1:] - times[:-1]))
+    return start, step, 1 + (last - start) // step
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ class OffsetRows:
     rows: int  # of the output
 
 
-def tdnn_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+def tdnn_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
     """The grid of a TdnnComponent."""
     grid = TimeGrid.of(inputs, outputs)
     if grid.step_out == 0:
@@ -168,19 +179,12 @@ def tdnn_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
     return grid.with_whole_blocks()
 
 
-@reorders("TdnnComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
-    return tdnn_grid(inputs, outputs).indexes(inputs, outputs)
-
-
-@precomputes("TdnnComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> OffsetRows:
-    grid = tdnn_grid(inputs, outputs)
+def _tdnn_rows(component: Any, grid: TimeGrid, rows: int) -> OffsetRows:
     first = tuple(grid.first_row(int(offset)) for offset in component.time_offsets)
-    return OffsetRows(first, grid.reorder, len(outputs))
+    return OffsetRows(first, grid.reorder, rows)
 
 
-def convolution_grid(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+def convolution_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
     """The grid of a TimeHeightConvolutionComponent; inputs cover all offsets, some by padding."""
     grid = TimeGrid.of(inputs, outputs)
     offsets, modulus = component.all_time_offsets, component.time_offsets_modulus
@@ -196,16 +200,9 @@ def convolution_grid(component: Any, inputs: np.ndarray, outputs: np.ndarray) ->
     return grid if grid.step_out == grid.step_in else grid.with_whole_blocks()
 
 
-@reorders("TimeHeightConvolutionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
-    return convolution_grid(component, inputs, outputs).indexes(inputs, outputs)
-
-
-@precomputes("TimeHeightConvolutionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> OffsetRows:
-    grid = convolution_grid(component, inputs, outputs)
+def _convolution_rows(component: Any, grid: TimeGrid, rows: int) -> OffsetRows:
     first = tuple(grid.first_row(int(time)) for time, _ in component.offsets)
-    return OffsetRows(first, grid.reorder, len(outputs))
+    return OffsetRows(first, grid.reorder, rows)
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,7 @@ class AttentionRows:
     rows: int  # of the output
 
 
-def attention_grid(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+def attention_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
     """The grid of a RestrictedAttentionComponent: one step for inputs and outputs."""
     grid, stride = TimeGrid.of(inputs, outputs), int(component.time_stride)
     step_in, step_out = grid.step_in or stride, grid.step_out or stride
@@ -235,13 +232,14 @@ def attention_grid(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> T
     )
 
 
-@reorders("RestrictedAttentionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
-    return attention_grid(component, inputs, outputs).indexes(inputs, outputs)
-
-
-@precomputes("RestrictedAttentionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> AttentionRows:
-    grid = attention_grid(component, inputs, outputs)
+def _attention_rows(component: Any, grid: TimeGrid, rows: int) -> AttentionRows:
     shift = int(component.time_stride) // grid.step_in * len(grid.images)
-    return AttentionRows(grid.first_row(0), shift, len(outputs))
+    return AttentionRows(grid.first_row(0), shift, rows)
+
+
+_GRIDS: dict[str, tuple[Callable[..., TimeGrid], Callable[[Any, TimeGrid, int], Any]]] = {
+    "TdnnComponent": (tdnn_grid, _tdnn_rows),
+    "TimeHeightConvolutionComponent": (convolution_grid, _convolution_rows),
+    "RestrictedAttentionComponent": (attention_grid, _attention_rows),
+}
+"""For components that want a grid: what makes it, and what their operators must know of it."""

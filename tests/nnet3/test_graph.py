@@ -8,9 +8,10 @@ from opscope.nnet3 import graph as graph_module
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.epochs import compute_epochs, strongly_connected
 from opscope.nnet3.graph import Graph, NotComputableError
-from opscope.nnet3.indexes import NO_TIME, Columns, RowTable, format_indexes, format_integers
+from opscope.nnet3.indexes import NO_TIME, Columns, format_indexes, format_integers, pack_tx
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.nnet3.row_table import Query, RowTable
 from opscope.nnet3.steps import Steps, hash_order
 
 TDNN = """\
@@ -41,23 +42,37 @@ def request(inputs, outputs, ns=(0, 1)):
     return ComputationRequest([rows("input", ns, inputs)], [rows("output", ns, outputs)])
 
 
+def refuse(*args):
+    return None
+
+
+def found(graph):
+    """What a graph found, to compare."""
+    rows = [
+        {node: keys.tolist() for node, keys in part.items() if len(keys)}
+        for segment in graph.groups[0].segments
+        for part in (segment.given, segment.rows)
+    ]
+    loops = [
+        [(epoch, level, node, keys.tolist()) for level, node, keys in loop]
+        for segment in graph.groups[0].segments
+        for epoch, loop in sorted(segment.loops.items())
+    ]
+    return graph.num_cindexes, graph.num_candidates, rows, loops
+
+
+OPTIONAL = TDNN.replace("Sum(b, IfDefined(Offset(a, 3)))", "IfDefined(Sum(b, Offset(a, 3)))")
+
+
+@pytest.mark.parametrize("text", [TDNN, TDNN.replace("Offset(a, 3)", "Round(a, 3)"), OPTIONAL])
 @pytest.mark.parametrize("inputs", [range(-4, 8), range(-1, 4), range(-3, 3)])
-def test_both_builders_agree(inputs, monkeypatch):
-    nodes = topology(TDNN)
-    wanted = request(inputs, range(3))
-    fast = Graph(nodes, wanted)
-    monkeypatch.setattr(graph_module, "_fill_by_nodes", lambda *args: _explore(*args))
-    slow = Graph(nodes, wanted)
-    assert fast.num_cindexes == slow.num_cindexes
-    assert fast.num_candidates == slow.num_candidates
-    for one, other in zip(fast.groups[0].segments, slow.groups[0].segments, strict=True):
-        assert {n: k.tolist() for n, k in one.rows.items() if len(k)} == {
-            n: k.tolist() for n, k in other.rows.items()
-        }
-
-
-def _explore(nodes, group):
-    return graph_module._fill_by_exploring(nodes, group)
+def test_all_builders_agree(text, inputs, monkeypatch):
+    nodes, wanted = topology(text), request(inputs, range(3))
+    by_times = Graph(nodes, wanted)
+    monkeypatch.setattr(graph_module, "_fill_by_times", refuse)
+    by_nodes = Graph(nodes, wanted)
+    monkeypatch.setattr(graph_module, "_fill_by_nodes", graph_module._fill_by_exploring)
+    assert found(by_times) == found(by_nodes) == found(Graph(nodes, wanted))
 
 
 BOTH_WAYS = """\
@@ -100,27 +115,22 @@ def test_both_builders_of_loops_agree(text, inputs, monkeypatch):
     if "ivector" in text:
         segments[0].inputs.append(rows("ivector", (0, 1), (0,)))
     results = []
-    for fill in (graph_module._fill_by_times, lambda *args: None):
+    for fill in (graph_module._fill_by_times, refuse):
         monkeypatch.setattr(graph_module, "_fill_by_times", fill)
         try:
             graph = Graph(nodes, *segments)
         except NotComputableError as error:
             results.append(str(error))
             continue
-        parts = graph.groups[0].segments
-        assert (parts[0].explorer is None) == (not results)
-        found = [
-            {node: keys.tolist() for node, keys in part.items()}
-            for segment in parts
-            for part in (segment.given, segment.rows, segment.levels)
-        ]
-        results.append([graph.num_cindexes, graph.num_candidates, found])
+        assert (graph.groups[0].segments[0].explorer is None) == (not results)
+        results.append(found(graph))
     assert results[0] == results[1]
 
 
 def test_a_recurrence_without_a_beginning_is_refused():
-    nodes, asked = topology(NO_START), ([(0, 0, 0)], [(5, 0, 0)])
-    assert graph_module._fill_by_times(nodes, graph_module.Segment(asked)) is None
+    nodes, at_zero = topology(NO_START), pack_tx(np.zeros(1, int), np.zeros(1, int))
+    segment = graph_module.Segment([(0, at_zero)], [(5, at_zero)])
+    assert graph_module._fill_by_times(nodes, segment) is None
     with pytest.raises(CycleError, match="did not end"):
         Graph(nodes, request(range(3), range(3), (0,)))
 
@@ -230,14 +240,16 @@ def test_hash_order():
 @pytest.mark.parametrize("far", [0, 10**8])
 def test_row_table(far):
     n, t, x = np.array([0, 1, 0]), np.array([3, NO_TIME, 5 + far]), np.array([0, 0, 1])
-    table = RowTable((0, 3, 0), (1, 5 + far, 1), 3)
-    table.set(Columns(n, t, x), 10)
+    other = Columns(np.array([0]), np.array([3]), np.array([0]))
+    table = RowTable([(4, Columns(n, t, x), 10), (2, other, 7)])
     asked = np.array([0, 0, 1, 0]), np.array([3, 5 + far, 3, 4]), np.array([0, 1, 0, 0])
-    assert table.find(Columns(*asked)).tolist() == [10, 12, -1, -1]
-    outside = np.array([7]), np.array([-9]), np.array([0])
-    assert table.find(Columns(*outside)).tolist() == [-1]
+    assert table.find(Query(4, Columns(*asked))).tolist() == [10, 12, -1, -1]
+    outside = Columns(np.array([7, 0]), np.array([-9, NO_TIME]), np.array([0, 0]))
     shifted = Columns(asked[0], asked[1] - 7, asked[2] + 1)
-    assert table.find(shifted, 7, -1).tolist() == [10, 12, -1, -1]
+    queries = [Query(4, outside), Query(4, shifted, 7, -1), Query(2, other), Query(9, other)]
+    assert table.find_all(queries).tolist() == [-1, -1, 10, 12, -1, -1, 7, -1]
+    node = np.array([4, 2, 9, 4])
+    assert table.find_places(node, Columns(*asked)).tolist() == [10, -1, -1, -1]
 
 
 def test_segments_read_what_was_computed_before():
