@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from component_runs import arrays, backprop, propagate
 from opscope.framework.desc import make_var
 from opscope.framework.errors import RunError, ShapeError, UnknownOperatorError
 from opscope.framework.plain_net import PlainNet
@@ -56,7 +57,6 @@ def run(ops, feeds, *wanted):
     return values[0] if len(values) == 1 else values
 
 
-NAMES = {"prefix": "c1", "parameters": "p"}
 X = np.array([[0.5, -1.0, 0.25], [2.0, 0.0, -3.0]], np.float32)
 W = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 B = np.array([1, -1], np.float32)
@@ -71,115 +71,113 @@ def test_operators_of_a_recipe_are_found_by_name():
 
 
 def test_affine_is_made_of_shared_operators():
-    ops = ComponentOps(component(AFFINE)).propagate("m1", "m2", **NAMES)
+    ops = propagate(ComponentOps(component(AFFINE), "p"), "m1", "m2")
     assert [op.type for op in ops] == ["matmul", "add"]
-    assert [list(slot.vars) for slot in ops[0].inputs] == [["m1"], ["p.linear_params"]]
+    assert [list(slot.vars) for slot in ops[0].inputs] == [["m1"], ["p/linear_params"]]
     assert list(ops[1].outputs[0].vars) == ["m2"]
 
 
 def test_affine():
-    ops = ComponentOps(component(AFFINE))
-    arrays = ops.arrays("p") | {"x": X}
-    np.testing.assert_allclose(run(ops.propagate("x", "y", **NAMES), arrays, "y"), X @ W.T + B)
+    ops = ComponentOps(component(AFFINE), "p")
+    feeds = arrays(ops) | {"x": X}
+    np.testing.assert_allclose(run(propagate(ops, "x", "y"), feeds, "y"), X @ W.T + B)
 
 
 def test_add():
-    ops = ComponentOps(component(AFFINE))
-    feeds = ops.arrays("p") | {"x": X, "y": np.full((2, 2), 10)}
-    got = run(ops.propagate("x", "y", add=True, **NAMES), feeds, "y")
+    ops = ComponentOps(component(AFFINE), "p")
+    feeds = arrays(ops) | {"x": X, "y": np.full((2, 2), 10)}
+    got = run(propagate(ops, "x", "y", add=True), feeds, "y")
     np.testing.assert_allclose(got, X @ W.T + B + 10)
 
 
 def test_backprop():
-    ops = ComponentOps(component(AFFINE))
+    ops = ComponentOps(component(AFFINE), "p")
     grad = np.array([[1, 2], [3, -1]], np.float32)
-    feeds = ops.arrays("p") | {"x": X, "g": grad}
-    made = ops.backprop("x", "y", "g", "dx", param_derivs="d", **NAMES)
-    dx, dw, db = run(made, feeds, "dx", "d.linear_params", "d.bias_params")
+    feeds = arrays(ops) | {"x": X, "g": grad}
+    made = backprop(ops, "x", "y", "g", "dx", trained=True)
+    dx, dw, db = run(made, feeds, "dx", "p/linear_params@GRAD", "p/bias_params@GRAD")
     np.testing.assert_allclose(dx, grad @ W)
     np.testing.assert_allclose(dw, grad.T @ X)
     np.testing.assert_allclose(db, grad.sum(axis=0))
 
 
 def test_backprop_adds_and_accumulates():
-    ops = ComponentOps(component(AFFINE))
+    ops = ComponentOps(component(AFFINE), "p")
     grad = np.array([[1, 2], [3, -1]], np.float32)
-    feeds = ops.arrays("p") | {"x": X, "g": grad, "dx": np.ones((2, 3))}
-    feeds |= {"d.linear_params": np.ones((2, 3)), "d.bias_params": np.ones(2)}
-    options = {"param_derivs": "d", "add": True, "accumulate": True}
-    made = ops.backprop("x", "y", "g", "dx", **options, **NAMES)
-    dx, dw, db = run(made, feeds, "dx", "d.linear_params", "d.bias_params")
+    feeds = arrays(ops) | {"x": X, "g": grad, "dx": np.ones((2, 3))}
+    feeds |= {"p/linear_params@GRAD": np.ones((2, 3)), "p/bias_params@GRAD": np.ones(2)}
+    options = {"trained": True, "add": True, "accumulate": True}
+    made = backprop(ops, "x", "y", "g", "dx", **options)
+    dx, dw, db = run(made, feeds, "dx", "p/linear_params@GRAD", "p/bias_params@GRAD")
     np.testing.assert_allclose(dx, grad @ W + 1)
     np.testing.assert_allclose(dw, grad.T @ X + 1)
     np.testing.assert_allclose(db, grad.sum(axis=0) + 1)
 
 
 def test_only_what_is_asked_for_is_computed():
-    ops = ComponentOps(component(AFFINE))
-    made = ops.backprop("x", "y", "g", None, param_derivs="d", **NAMES)
+    ops = ComponentOps(component(AFFINE), "p")
+    made = backprop(ops, "x", "y", "g", None, trained=True)
     assert "dx" not in {name for op in made for slot in op.outputs for name in slot.vars}
-    made = ops.backprop("x", "y", "g", "dx", **NAMES)
+    made = backprop(ops, "x", "y", "g", "dx")
     assert [op.type for op in made] == ["matmul_grad"]
     assert [slot.name for slot in made[0].outputs] == ["x_grad"]
 
 
 @pytest.mark.parametrize("text", [SIGMOID, RELU, OFFSET])
 def test_in_place(text):
-    ops = ComponentOps(component(text))
-    feeds = ops.arrays("p")
-    apart = run(ops.propagate("x", "y", **NAMES), feeds | {"x": X[:, :2]}, "y")
+    ops = ComponentOps(component(text), "p")
+    feeds = arrays(ops)
+    apart = run(propagate(ops, "x", "y"), feeds | {"x": X[:, :2]}, "y")
     np.testing.assert_array_equal(
-        run(ops.propagate("x", "x", **NAMES), feeds | {"x": X[:, :2]}, "x"), apart
+        run(propagate(ops, "x", "x"), feeds | {"x": X[:, :2]}, "x"), apart
     )
     feeds |= {"y": apart, "x": np.full((2, 2), np.nan), "g": X[:, 1:]}
-    wanted = run(ops.backprop("x", "y", "g", "dx", **NAMES), feeds, "dx")
-    np.testing.assert_array_equal(
-        run(ops.backprop("x", "y", "g", "g", **NAMES), feeds, "g"), wanted
-    )
+    wanted = run(backprop(ops, "x", "y", "g", "dx"), feeds, "dx")
+    np.testing.assert_array_equal(run(backprop(ops, "x", "y", "g", "g"), feeds, "g"), wanted)
 
 
 def test_in_place_where_no_operator_allows_it():
     """The result goes the long way round."""
     square = AFFINE.replace("[ 1 2 3\n 4 5 6 ]", "[ 1 2\n 3 4 ]")
-    ops = ComponentOps(component(square))
-    feeds = ops.arrays("p") | {"x": X[:, :2]}
-    wanted = run(ops.propagate("x", "y", **NAMES), feeds, "y")
-    np.testing.assert_array_equal(run(ops.propagate("x", "x", **NAMES), feeds, "x"), wanted)
-    feeds = ops.arrays("p") | {"x": X[:, :2], "g": wanted}
-    back = {"param_derivs": "d", **NAMES}
-    apart = run(ops.backprop("x", "y", "g", "dx", **back), feeds, "dx", "d.linear_params")
-    over = run(ops.backprop("x", "y", "g", "g", **back), feeds, "g", "d.linear_params")
+    ops = ComponentOps(component(square), "p")
+    feeds = arrays(ops) | {"x": X[:, :2]}
+    wanted = run(propagate(ops, "x", "y"), feeds, "y")
+    np.testing.assert_array_equal(run(propagate(ops, "x", "x"), feeds, "x"), wanted)
+    feeds = arrays(ops) | {"x": X[:, :2], "g": wanted}
+    weights = "p/linear_params@GRAD"
+    apart = run(backprop(ops, "x", "y", "g", "dx", trained=True), feeds, "dx", weights)
+    over = run(backprop(ops, "x", "y", "g", "g", trained=True), feeds, "g", weights)
     np.testing.assert_array_equal(over[0], apart[0])
     np.testing.assert_array_equal(over[1], apart[1])
 
 
 def test_composite():
-    ops = ComponentOps(component(COMPOSITE))
+    ops = ComponentOps(component(COMPOSITE), "p")
     assert list(ops.recipe().parameters) == ["0.linear_params", "0.bias_params", "2.offsets"]
-    feeds = ops.arrays("p") | {"x": X, "g": np.ones((2, 2))}
-    forward = ops.propagate("x", "y", **NAMES)
+    feeds = arrays(ops) | {"x": X, "g": np.ones((2, 2))}
+    forward = propagate(ops, "x", "y")
     value = 1 / (1 + np.exp(-(X @ W.T + B)))
     np.testing.assert_allclose(run(forward, feeds, "y"), value + [1, 2], rtol=1e-6)
-    made = forward + ops.backprop("x", "y", "g", "dx", param_derivs="d", **NAMES)
-    dx, offsets = run(made, feeds, "dx", "d.2.offsets")
+    made = forward + backprop(ops, "x", "y", "g", "dx", trained=True)
+    dx, offsets = run(made, feeds, "dx", "p/2.offsets@GRAD")
     np.testing.assert_allclose(dx, (value * (1 - value)) @ W, rtol=1e-5)
     np.testing.assert_allclose(offsets, [2, 2])
 
 
 def test_what_backprop_reads():
-    assert ComponentOps(component(SIGMOID)).backprop_reads() == (False, True)
-    assert ComponentOps(component(AFFINE)).backprop_reads() == (True, False)
-    assert ComponentOps(component(OFFSET)).backprop_reads() == (False, False)
+    assert ComponentOps(component(SIGMOID), "p").backprop_reads() == (False, True)
+    assert ComponentOps(component(AFFINE), "p").backprop_reads() == (True, False)
+    assert ComponentOps(component(OFFSET), "p").backprop_reads() == (False, False)
 
 
 def test_recipes_are_kept():
-    ops = ComponentOps(component(AFFINE))
+    ops = ComponentOps(component(AFFINE), "p")
     assert ops.recipe() is ops.recipe()
 
 
 def test_unknown_type():
     with pytest.raises(UnknownOperatorError, match="'NoComponent' cannot be computed"):
-        ComponentOps(SimpleNamespace(type="NoComponent")).recipe()
+        ComponentOps(SimpleNamespace(type="NoComponent"), "p").recipe()
 
 
 def test_batch_norm_without_statistics():
@@ -188,7 +186,7 @@ def test_batch_norm_without_statistics():
         " <Count> 0 <StatsMean> [ 0 0 ] <StatsVar> [ 0 0 ] </BatchNormComponent>"
     )
     with pytest.raises(RunError, match="no statistics"):
-        ComponentOps(component(text)).recipe()
+        ComponentOps(component(text), "p").recipe()
 
 
 def indexes(*times, n=0, x=0):
