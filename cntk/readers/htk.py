@@ -1,9 +1,10 @@
 """HTK parameter files, and the lists (scp) that name them.
 
 A file has a header of 12 bytes (frames, period in 100 ns, bytes a frame, kind) and then frames of
-float32, or with the qualifier `_C` of int16 with a scale and an offset for each dimension. Byte
-order is big-endian as HTK writes, or little-endian: the period tells. An entry of a list is
-`path`, `name=path`, or `name=path[first,last]`. Sources: The HTK Book, chapter 5.10; CNTK's
+float32, or with the qualifier `_C` of int16 with a scale and an offset for each dimension. With the
+qualifier `_K` a checksum follows. Byte order is big-endian as HTK writes, or little-endian: the
+period tells. An entry of a list is `path`, `name=path`, or `name=path[first,last]`. Sources: The
+HTK Book, chapter 5.10; HTK's `HParm.c` for the checksum, which CNTK does not look at; CNTK's
 `HTKMLFReader/htkfeatio.h`.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -31,10 +33,15 @@ _QUALIFIERS = {  # those that the name of a kind shows, in this order
     0o4000: "Z",
     0o20000: "0",
 }
-_COMPRESSED, _CHECKED, _QUANTISED = 0o2000, 0o10000, 0o40000
+CHECKED = 0o10000
+"""The bit of a kind that tells of a checksum."""
+
+_COMPRESSED, _QUANTISED = 0o2000, 0o40000
 _BASE = 0o77
 _HEADER = 12
 _COMPRESSION_ROWS = 4  # so many frames are counted for scales and offsets
+_MODULUS = 36897
+_BLOCK = 1 << 14  # words of a checksum that are summed at once
 _IDX = re.compile(r"-ubyte$")
 _IDX_MAGIC = 2051
 _RANGE = re.compile(r"(?P<path>[^\[]*)\[(?P<first>\d{1,10}),(?P<last>\d{1,10})\]\s*")
@@ -142,6 +149,7 @@ class HtkFile:
     _dtype: np.dtype
     _scale: np.ndarray | None = None
     _offset: np.ndarray | None = None
+    _sum: int | None = None  # what the checksum is before the frames; None: there is none
 
     @classmethod
     def open(cls, path: PathLike) -> HtkFile:
@@ -171,7 +179,8 @@ class HtkFile:
             first, last: both included; None: up to the end.
 
         Raises:
-            FormatError: the file has fewer frames.
+            FormatError: the file has fewer frames; or all frames were read and do not fit the
+                checksum.
         """
         last = self.frames - 1 if last is None else last
         if last >= self.frames:
@@ -187,11 +196,44 @@ class HtkFile:
                 f"{self.path}: the file ends within frame {first + len(raw) // self.dim} "
                 f"(byte {begin + raw.nbytes})"
             )
+        if self._sum is not None and count == self.frames:
+            self._check(raw, begin + raw.nbytes)
         values = raw.reshape(count, self.dim).astype(np.float32)
         if self._scale is not None:
             values += self._offset
             values /= self._scale
         return values
+
+    def _check(self, raw: np.ndarray, place: int) -> None:
+        words = np.dtype("u2").newbyteorder(self._dtype.byteorder)
+        found = np.fromfile(self.path, words, 1, offset=place)
+        wanted = _checksum(raw.view(words), self._sum or 0)
+        if not len(found) or found[0] != wanted:
+            what = f"is {found[0]}" if len(found) else "is missing"
+            raise FormatError(
+                f"{self.path}: the checksum {what} (byte {place}), that of the frames is {wanted}:"
+                " the file is damaged"
+            )
+
+
+def _checksum(words: np.ndarray, start: int = 0) -> int:
+    """HTK's checksum: all words of 16 bits as one number, modulo 36897.
+
+    Args:
+        start: the checksum of the words in front.
+    """
+    powers = _powers()
+    for begin in range(0, len(words), _BLOCK):
+        block = words[begin : begin + _BLOCK].astype(np.int64)
+        lead = int(powers[-len(block)]) * 65536 % _MODULUS
+        start = (start * lead + int(block @ powers[-len(block) :])) % _MODULUS
+    return start
+
+
+@cache
+def _powers() -> np.ndarray:
+    """Powers of 65536 modulo 36897, the highest first, int64 [_BLOCK]."""
+    return np.array([pow(65536, n, _MODULUS) for n in range(_BLOCK - 1, -1, -1)], np.int64)
 
 
 def _open(path: str, file, head: bytes) -> HtkFile:
@@ -214,23 +256,26 @@ def _open(path: str, file, head: bytes) -> HtkFile:
         )
     dim = size // dtype.itemsize
     scale = offset = None
+    total = 0 if code & CHECKED else None
     if compressed:
         file.seek(begin)
         raw = file.read(8 * dim)
         if len(raw) < 8 * dim:
             raise FormatError(f"{path}: the file ends within the scales (byte {begin})")
         table = np.frombuffer(raw, f"{order}f4")
+        if total is not None:
+            total = _checksum(table.view(f"{order}u2"))
         scale, offset = table[:dim].astype(np.float32), table[dim:].astype(np.float32)
         begin += 8 * dim
         frames -= _COMPRESSION_ROWS
-    end = file.seek(0, 2) - (2 if code & _CHECKED else 0)
+    end = file.seek(0, 2) - (2 if code & CHECKED else 0)
     if frames < 0 or begin + frames * size > end:
         there = max(end - begin, 0) // size
         raise FormatError(
             f"{path}: the header tells of {frames} frames (byte 0), but there are {there}"
         )
     kind = "_".join([KINDS[base], *(q for bit, q in _QUALIFIERS.items() if code & bit)])
-    return HtkFile(path, kind, frames, dim, period, begin, dtype, scale, offset)
+    return HtkFile(path, kind, frames, dim, period, begin, dtype, scale, offset, total)
 
 
 def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
@@ -246,12 +291,22 @@ def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
 def write_htk(path: PathLike, values: np.ndarray, period: int = 100000, kind: int = USER) -> None:
     """Write frames [frames, dim] as a big-endian file of float32.
 
+    Args:
+        period: from frame to frame, in units of 100 ns.
+        kind: HTK's number of it; with `CHECKED` a checksum is written.
+
     Raises:
-        FormatError: a frame is too long for the format.
+        FormatError: a frame is too long for the format, or the kind tells of compression.
         SaveError: the file cannot be written; what was there before is untouched.
     """
     frames, dim = values.shape
     if 4 * dim >= 1 << 16:
         raise FormatError(f"{path}: an HTK file cannot hold frames of {dim} numbers")
-    header = struct.pack(">iiHh", frames, period, 4 * dim, kind)
-    write_atomically(path, header + np.ascontiguousarray(values, ">f4").tobytes())
+    if kind & (_COMPRESSED | _QUANTISED):
+        raise FormatError(f"{path}: frames of kind {kind:#o} are not numbers of 32 bits")
+    data = np.ascontiguousarray(values, ">f4")
+    checksum = b""
+    if kind & CHECKED:
+        checksum = struct.pack(">H", _checksum(data.reshape(-1).view(">u2")))
+    header = struct.pack(">iiHH", frames, period, 4 * dim, kind)
+    write_atomically(path, header + data.tobytes() + checksum)

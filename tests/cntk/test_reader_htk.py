@@ -17,7 +17,7 @@ from htk_files import STATES, corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.crand import CRandom
 from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.htk import HtkFile, parse_path, read_script, write_htk
+from opscope.cntk.readers.htk import CHECKED, HtkFile, parse_path, read_script, write_htk
 from opscope.cntk.readers.mlf import read_mlf, read_states, read_targets
 from opscope.cntk.readers.reader import create_reader
 from opscope.cntk.readers.writer import create_writer
@@ -272,7 +272,13 @@ def compressed(values, order=">", checked=False):
     head = struct.pack(f"{order}iiHh", len(values) + 4, 100000, 2 * values.shape[1], kind)
     body = np.stack([scale, offset]).astype(f"{order}f4").tobytes()
     body += np.rint(values * scale - offset).astype(f"{order}i2").tobytes()
-    return head + body + (b"\x12\x34" if checked else b"")
+    return head + body + (checksum(body, order) if checked else b"")
+
+
+def checksum(body, order=">"):
+    """All words of 16 bits as one number, modulo 36897: HTK's check."""
+    words = np.frombuffer(body, f"{order}u2").astype(">u2").tobytes()
+    return struct.pack(f"{order}H", int.from_bytes(words, "big") % 36897)
 
 
 @pytest.mark.parametrize("order", [">", "<"])
@@ -286,6 +292,34 @@ def test_compressed_files(tmp_path, order, checked):
     np.testing.assert_array_equal(file.read(5, 8), file.read()[5:9])
     with pytest.raises(FormatError, match="frame 20 is wanted of 20"):
         file.read(0, 20)
+
+
+@pytest.mark.parametrize("frames", [0, 1, 7000])
+def test_checksums_are_written_and_read(tmp_path, frames):
+    values = np.random.default_rng(0).normal(size=(frames, 3)).astype(np.float32)
+    path = tmp_path / "a.fea"
+    write_htk(path, values, kind=9 | CHECKED)
+    data = path.read_bytes()
+    assert data[-2:] == checksum(data[12:-2])
+    file = HtkFile.open(path)
+    assert (file.frames, file.kind) == (frames, "USER")
+    np.testing.assert_array_equal(file.read(), values)
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+def test_a_checksum_that_does_not_fit(tmp_path, order):
+    values = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    data = bytearray(compressed(values, order, checked=True))
+    for place in (20, 12 + 24 + 7, -1):  # in the scales, the frames, the checksum itself
+        data[place] ^= 4
+        (tmp_path / "c.mfc").write_bytes(data)
+        file = HtkFile.open(tmp_path / "c.mfc")
+        with pytest.raises(FormatError, match=r"c.mfc: the checksum is \d+ \(byte 156\), that of"):
+            file.read()
+        assert file.read(2, 18).shape == (17, 3)  # a part cannot be checked
+        data[place] ^= 4
+    with pytest.raises(FormatError, match="not numbers of 32 bits"):
+        write_htk(tmp_path / "c.mfc", values, kind=9 | 0o2000)
 
 
 def test_images_of_digits(tmp_path):
