@@ -171,15 +171,20 @@ def make_op(
         type=op_type, role=role, device=device, inputs=_slots(inputs), outputs=_slots(outputs)
     )
     if attrs:
-        encoded = op.attrs
-        for name, value in attrs.items():
-            if isinstance(value, pb.Attr):
-                encoded[name].CopyFrom(value)
-            elif value is not None:
-                _encode(encoded[name], value)
+        set_attrs(op, attrs)
     if source is not None:
         op.source.CopyFrom(source)
     return op
+
+
+def set_attrs(op: pb.OpDesc, attrs: Mapping[str, Any]) -> None:
+    """Write attributes from plain Python values; None leaves one as it is."""
+    encoded = op.attrs
+    for name, value in attrs.items():
+        if isinstance(value, pb.Attr):
+            encoded[name].CopyFrom(value)
+        elif value is not None:
+            _encode(encoded[name], value)
 
 
 def _slots(given: SlotMap) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
 from .compute.lowering import FROZEN, OUT, X
 from .compute.marks import GOTO, LABEL, SEGMENT
-from .compute.step import Step
+from .compute.step import INDEXES, Step
 from .compute.template import Template
 from .lower_variables import Declarations
 from .optimize.zeroing import needless_zeroing
@@ -80,7 +80,7 @@ class Lowering:
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
         self.shared: dict[Hashable, Template] = {}  # of components with the same operators
-        self.templates: dict[tuple[str, int], Template] = {}  # of commands, by type and role
+        self.templates: dict[Hashable, Template] = {}  # of commands, by type, role, attributes
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
         self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
@@ -199,13 +199,17 @@ class Lowering:
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
         self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
-    def _simple(self, op_type: str, x: str, out: str) -> None:
-        """An operator without attributes, of which there may be many."""
-        template = self.templates.get((op_type, self.role))
+    def _from(self, x: str, op_type: str, out: str, rows: Any = None, **attrs: Any) -> None:
+        """An operator of the table `_FROM_X`, which holds the array `rows` where it has one."""
+        key = op_type, self.role, *attrs.items()
+        template = self.templates.get(key)
         if template is None:
-            template = Template([_SIMPLE[op_type]], self.role)
-            self.templates[op_type, self.role] = template
-        template.append(self.net.ops, {X: x, OUT: out})
+            slots, array = _FROM_X[op_type]
+            if array:
+                attrs[array] = INDEXES
+            step = Step.of(op_type, slots, {"out": OUT}, attrs)
+            template = self.templates[key] = Template([step], self.role, rows is not None)
+        template.append(self.net.ops, {X: x, OUT: out}, rows)
 
     def _marker(self, c: Command) -> None:
         if self.segments_left > 0:
@@ -220,7 +224,7 @@ class Lowering:
     def _accept(self, c: Command) -> None:
         name = self.copied.get(self.matrix_of[c.target])
         if name is not None:
-            self._simple("assign", name, self.names[c.target])
+            self._from(name, "assign", self.names[c.target])
 
     def _provide(self, c: Command) -> None:
         """Nothing: the caller reads the variable."""
@@ -231,7 +235,7 @@ class Lowering:
         self.packed[s.matrix] = name, float(c.alpha)
         self.net.vars.append(make_var(name, (s.rows, s.cols), c.storage))
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
-        self._op("nnet3.compress", {"x": self.names[c.target]}, name, attrs)
+        self._from(self.names[c.target], "nnet3.compress", name, **attrs)
 
     def _decompress(self, c: Command) -> None:
         """A new variable, so that the memory of the old one is free in between."""
@@ -239,7 +243,7 @@ class Lowering:
         packed, limit = self.packed.pop(whole.matrix)
         name = f"{packed.removesuffix('.packed')}.restored"
         self.variables.matrix(name, whole.rows, whole.cols)
-        self._op("nnet3.decompress", {"x": packed}, name, {"range": limit})
+        self._from(packed, "nnet3.decompress", name, range=limit)
         for number, s in enumerate(self.computation.submatrices):
             if s.matrix == whole.matrix:
                 self.names[number] = name
@@ -255,28 +259,21 @@ class Lowering:
     def _copy(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
         if c.alpha == 1:
-            self._simple("assign", source, target)
+            self._from(source, "assign", target)
         else:
-            self._op("scale", {"x": source}, target, {"scale": float(c.alpha)})
+            self._from(source, "scale", target, scale=float(c.alpha))
 
     def _add(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
         if c.alpha == 1:
-            self._simple("add", source, target)
+            self._from(source, "add", target)
         else:
-            attrs = {"alpha": float(c.alpha)}
-            self._op("nnet3.add_scaled", {"y": target, "x": source}, target, attrs)
+            self._from(source, "nnet3.add_scaled", target, alpha=float(c.alpha))
 
     def _rows(self, c: Command) -> None:
         target, source = self.names[c.target], self.names[c.source]
-        if c.type == "CopyRows":
-            attrs = {"alpha": float(c.alpha), "rows": int_tensor(c.rows)}
-            self._op("nnet3.copy_rows", {"x": source}, target, attrs)
-            return
-        ranges = c.type == "AddRowRanges"
-        attrs = {"alpha": float(c.alpha), "ranges" if ranges else "rows": int_tensor(c.rows)}
-        op_type = "nnet3.add_row_ranges" if ranges else "nnet3.add_rows"
-        self._op(op_type, {"y": target, "x": source}, target, attrs)
+        rows = np.asarray(c.rows, np.int32)
+        self._from(source, _ROWS[c.type], target, rows, alpha=float(c.alpha))
 
     def _rows_multi(self, c: Command) -> None:
         sources, pairs = numbered_sources(c.rows)
@@ -296,8 +293,7 @@ class Lowering:
             rows = np.full(self.computation.submatrices[submatrix].rows, -1, np.int32)
             rows[pairs[mine, 1]] = mine
             target = self.names[submatrix]
-            attrs = {"alpha": float(c.alpha), "rows": int_tensor(rows)}
-            self._op("nnet3.add_rows", {"y": target, "x": self.names[c.target]}, target, attrs)
+            self._from(self.names[c.target], "nnet3.add_rows", target, rows, alpha=float(c.alpha))
 
     def _component(self, c: Command) -> _Component:
         """The component of a command; at its first use its variables are declared."""
@@ -413,9 +409,23 @@ class Lowering:
         return prefix, value_in or x, value_out or out
 
 
-_SIMPLE = {
-    "assign": Step.of("assign", {"x": X}, {"out": OUT}),
-    "add": Step.of("add", {"x": OUT, "y": X}, {"out": OUT}),
+_TO, _ADD = {"x": X}, {"y": OUT, "x": X}
+# Operators from x to out, or to out + f(x): their inputs, and the attribute that holds an array.
+_FROM_X: dict[str, tuple[dict[str, str], str]] = {
+    "assign": (_TO, ""),
+    "scale": (_TO, ""),
+    "add": ({"x": OUT, "y": X}, ""),
+    "nnet3.add_scaled": (_ADD, ""),
+    "nnet3.compress": (_TO, ""),
+    "nnet3.decompress": (_TO, ""),
+    "nnet3.copy_rows": (_TO, "rows"),
+    "nnet3.add_rows": (_ADD, "rows"),
+    "nnet3.add_row_ranges": (_ADD, "ranges"),
+}
+_ROWS = {
+    "CopyRows": "nnet3.copy_rows",
+    "AddRows": "nnet3.add_rows",
+    "AddRowRanges": "nnet3.add_row_ranges",
 }
 _METHODS = {
     "NoOperationMarker": "_marker",

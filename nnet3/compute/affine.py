@@ -11,9 +11,10 @@ from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ...operators.matmul import Product, as_rows, product
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of, lowers
-from .step import Step
+from .step import Step, encode_attrs
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
+_TRANSPOSED = encode_attrs({"transpose_y": True})
 
 
 @lowers("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent")
@@ -21,8 +22,8 @@ def _(component: Any, recipe: Recipe) -> None:
     trainable = component.type != "FixedAffineComponent"
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
-    product, transposed = recipe.temp(), {"transpose_y": True}
-    recipe.op("matmul", product, attrs=transposed, x=X, y=w)
+    product = recipe.temp()
+    recipe.op("matmul", product, attrs=_TRANSPOSED, x=X, y=w)
     recipe.op("add", OUT, x=product, y=b)
     if not trainable:  # then the gradient needs no value of x
         recipe.backward = [Step.of("matmul", {"x": OUT_DERIV, "y": w}, {"out": IN_DERIV})]
@@ -32,14 +33,14 @@ def _(component: Any, recipe: Recipe) -> None:
     both = {"x_grad": IN_DERIV, "y_grad": deriv_of(w)}
     recipe.backward = [
         Step.of("add_grad", {"x": OUT_DERIV, "y": b, **grad}, {"y_grad": deriv_of(b)}),
-        Step.of("matmul_grad", {"x": X, "y": w, **grad}, both, transposed),
+        Step.of("matmul_grad", {"x": X, "y": w, **grad}, both, _TRANSPOSED),
     ]
 
 
 @lowers("LinearComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("params", component.params)
-    recipe.op("matmul", OUT, attrs={"transpose_y": True}, x=X, y=w)
+    recipe.op("matmul", OUT, attrs=_TRANSPOSED, x=X, y=w)
 
 
 @lowers("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent")

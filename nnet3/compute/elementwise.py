@@ -34,6 +34,8 @@ _SHARED = {
 
 def keep_statistics(component: Any, recipe: Recipe) -> None:
     """Statistics of a nonlinearity: sums of its values, slopes and squared output derivatives."""
+    if not recipe.statistics:
+        return
     c, kind, width = component, _SHARED.get(component.type), (component.dim,)
     if kind != "log_softmax":
         count = recipe.state("count", c.count)

@@ -57,6 +57,8 @@ def _(component: Any, recipe: Recipe) -> None:
     }
     outputs = {"out": OUT, "mean": recipe.temp(), "uvar": recipe.temp(), "scale": recipe.temp()}
     recipe.op("nnet3.batch_norm", outputs, attrs=attrs, x=X)
+    if not recipe.statistics:
+        return
     width = (component.block_dim,)
     totals = {
         "sum": recipe.state("stats_sum", component.stats_sum, width),

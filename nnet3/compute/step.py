@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...framework.desc import OpDesc, make_op
+from ...framework.desc import OpDesc, set_attrs
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
 
@@ -61,11 +61,11 @@ class Step(NamedTuple):
 
     def message(self, names: Mapping[str, str], role: int) -> OpDesc:
         """The operator, with these names instead of symbols."""
-        sides = (
-            {slot: [names[symbol] for symbol in given] for slot, given in slots}
+        inputs, outputs = (
+            [{"name": slot, "vars": [names[v] for v in given]} for slot, given in slots]
             for slots in (self.inputs, self.outputs)
         )
-        op = make_op(self.type, *sides, role=role)
+        op = OpDesc(type=self.type, role=role, inputs=inputs, outputs=outputs)
         if self.attrs:
             op.MergeFromString(self.attrs)
         return op
@@ -82,4 +82,6 @@ def _slots(given: Given) -> Slots:
 
 def encode_attrs(attrs: Mapping[str, Any]) -> bytes:
     """Attributes as a step holds them."""
-    return make_op("", {}, {}, attrs).SerializeToString(deterministic=True)
+    op = OpDesc()
+    set_attrs(op, attrs)
+    return op.SerializeToString(deterministic=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...framework.desc import encode_attr
+from ...framework.desc import set_tensor
 from ...framework.names import EMPTY
 from .step import INDEXES, Step
 
@@ -42,7 +42,7 @@ class Template:
         self._indexed = []
         if indexed:
             held = [attr for op in self._ops for attr in op.attrs.values()]
-            self._indexed = [attr for attr in held if attr == INDEXES]
+            self._indexed = [attr.tensor for attr in held if attr == INDEXES]
 
     def append(self, ops: Any, names: Mapping[str, str], indexes: Any = None) -> None:
         """Append the operators to those of a NetDesc.
@@ -55,10 +55,8 @@ class Template:
             name = names[symbol]
             for listed, i in places:
                 listed[i] = name
-        if self._indexed:
-            value = encode_attr(indexes, "tensor")
-            for attr in self._indexed:
-                attr.CopyFrom(value)
+        for tensor in self._indexed:
+            set_tensor(tensor, indexes)
         add = ops.add
         for op in self._ops:
             add().CopyFrom(op)
