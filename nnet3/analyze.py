@@ -8,6 +8,7 @@ matrix matter their union is formed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 
 from .computation import Command, Computation, SubMatrix
 from .indexes import distinct
@@ -122,11 +123,15 @@ def _setting(pairs: Accesses) -> Accesses:
 class Analysis:
     """The accesses of a computation, by command and by matrix.
 
+    A pass that only leaves commands out may hand its analysis on with its result (`analysed`).
+
     Args:
-        computation: may be changed later; `of_command` and `of_matrix` then stay as they are.
+        computation: may be changed later; what was found stays as it is.
         sets: as lowered operators access: what a component would add to is set.
 
     Attributes:
+        commands: those that numbers stand for.
+        dropped: the numbers of those that were left out since.
         of_command: for every command its (sub-matrix, mode), see `accesses`.
         of_matrix: for every matrix its accesses in order.
         allocated, released: by matrix, the command that takes and that gives up its memory, or -1.
@@ -137,6 +142,8 @@ class Analysis:
 
     def __init__(self, computation: Computation, sets: bool = False):
         self.computation = computation
+        self.commands = computation.commands
+        self.dropped: set[int] = set()
         count = len(computation.matrices)
         self.of_command: list[Accesses] = []
         self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
@@ -181,6 +188,23 @@ class Analysis:
                 self.allocated[matrix] = number
         else:
             self.taken.add(matrix)
+
+    def without_zeroing(self, dropped: set[int]) -> Analysis:
+        """The analysis without some of the commands in `zeroed`."""
+        left = copy(self)
+        left.dropped = self.dropped | dropped
+        left.zeroed = [-1 if number in dropped else number for number in self.zeroed]
+        return left
+
+    def left(self) -> list[Command]:
+        """The commands but for those that were left out."""
+        dropped = self.dropped
+        return [command for i, command in enumerate(self.commands) if i not in dropped]
+
+
+def analysed(computation: Computation) -> Analysis:
+    """The analysis that the pass before has handed on, or a new one."""
+    return computation.analysis or Analysis(computation)
 
 
 class Cover:

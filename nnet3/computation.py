@@ -101,6 +101,7 @@ class Computation:
         precomputed: precomputed indexes of components by number; number 0 is None.
         step_indexes: for the steps of components with precomputed indexes, what these come from:
             the indexes of input and output.
+        analysis: what a pass hands on to the next; see `analyze.analysed`.
     """
 
     topology: Any
@@ -110,6 +111,7 @@ class Computation:
     precomputed: list[Any] = field(default_factory=lambda: [None])
     step_indexes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     need_model_derivative: bool = False
+    analysis: Any = field(default=None, init=False, repr=False, compare=False)
 
     def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
         """A new matrix; returns the number of the sub-matrix that is the whole of it."""

@@ -7,8 +7,6 @@ whose conditions c1 to c7 are those of `_Merger.allowed`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
@@ -37,7 +35,6 @@ class _Merger:
         candidates: commands, with what they read and write that could be one.
         dirty: matrix -> its sub-matrices that were merged in this round.
         changed: the matrices that were merged in the round before.
-        dropped: commands that fall away.
     """
 
     def __init__(self, computation: Computation, options: OptimizeOptions):
@@ -59,7 +56,6 @@ class _Merger:
                     self.candidates.append((number, *pair))
         self.dirty: dict[int, list[int]] = {}
         self.changed = set(range(len(computation.matrices)))
-        self.dropped: set[int] = set()
 
     def _pair(self, command: Command) -> tuple[int, int] | None:
         """What a command reads and writes that could be one."""
@@ -115,72 +111,59 @@ class _Merger:
         right &= whole_b or not computation.matrices[a].contiguous
         if not (left or right) or self._is_dirty(source) or self._is_dirty(target):
             return never
-        if not self._is_first(number, target):
-            return never
+        written, read = self._touching(target), self._touching(source)
+        if written[0][0] < number:
+            return never  # zeroing aside, this must be the first that touches the target
         command = computation.commands[number]
         if command.type == "MatrixCopy" and command.alpha == 1:
-            safe = self._stays_equal(number, source, target)
+            safe = self._stays_equal(number, read, written, self.analysis.released[b])
         else:
-            safe = self._is_last(number, source)
+            safe = read[-1][0] == number
         return (left, right) if safe else never
 
-    # What else touches a sub-matrix
-
-    def _uses(self, submatrix: int) -> list[Access]:
-        """The accesses of its matrix."""
-        return self.analysis.of_matrix[self.computation.submatrices[submatrix][0]]
-
-    def _touching(self, submatrix: int, uses: Iterable[Access]) -> Iterator[Access]:
-        """Those of the accesses of its matrix that touch a sub-matrix."""
-        if self.whole[submatrix]:
-            yield from uses
-            return
+    def _touching(self, submatrix: int) -> list[Access]:
+        """The accesses that touch a sub-matrix, in order."""
         submatrices, firsts, ends = self.computation.submatrices, self.first, self.end
-        mine, first, end = submatrices[submatrix], firsts[submatrix], ends[submatrix]
-        for use in uses:
-            s = use[1]
-            # Rows are looked at first: a matrix that many were merged with has them one by one.
-            if firsts[s] < end and first < ends[s] and overlap(submatrices[s], mine):
-                yield use
+        mine = submatrices[submatrix]
+        uses = self.analysis.of_matrix[mine[0]]
+        if self.whole[submatrix]:
+            return uses
+        first, end = firsts[submatrix], ends[submatrix]
+        return [
+            use
+            for use in uses  # rows first: a matrix that many were merged with has them in turn
+            if firsts[use[1]] < end and first < ends[use[1]] and overlap(submatrices[use[1]], mine)
+        ]
 
     def _is_dirty(self, submatrix: int) -> bool:
         """Whether something of a sub-matrix was merged in this round."""
         submatrices = self.computation.submatrices
         mine = submatrices[submatrix]
         merged = self.dirty.get(mine[0])
-        return merged is not None and any(overlap(submatrices[s], mine) for s in merged)
+        return merged is not None and any([overlap(submatrices[s], mine) for s in merged])
 
-    def _is_first(self, number: int, submatrix: int) -> bool:
-        """Whether a command is the first, zeroing aside, that touches a sub-matrix."""
-        for other, _, _ in self._touching(submatrix, self._uses(submatrix)):
-            return other >= number
-        return True
+    @staticmethod
+    def _stays_equal(number: int, read: list[Access], written: list[Access], released: int) -> bool:
+        """Whether a copy is as good as its source for all that still touches the source.
 
-    def _is_last(self, number: int, submatrix: int) -> bool:
-        """Whether a command is the last that touches a sub-matrix."""
-        for other, _, _ in self._touching(submatrix, reversed(self._uses(submatrix))):
-            return other == number
-        return False
-
-    def _stays_equal(self, number: int, source: int, target: int) -> bool:
-        """Whether a copy is as good as its source for all that still touches the source."""
-        last = number
-        for other, _, mode in self._touching(source, reversed(self._uses(source))):
+        Args:
+            number: of the copy.
+            read, written: what touches the source, and the target.
+            released: the command that gives up the memory of the target, or -1.
+        """
+        last = read[-1][0]
+        for other, _, mode in reversed(read):
             if other <= number:
                 break
             if mode & WRITE:
                 return False
-            last = max(last, other)
-        if last == number:
-            return True
-        uses = self._uses(target)
-        behind = uses[bisect_left(uses, (number + 1,)) :]
-        for other, _, mode in self._touching(target, behind):
-            if other > last:
-                break
-            if mode & WRITE:
-                return False
-        return not 0 <= self.analysis.released[self.computation.submatrices[target][0]] <= last
+        if last > number:
+            for other, _, mode in reversed(written):
+                if other <= number:
+                    break
+                if mode & WRITE and other <= last:
+                    return False
+        return not 0 <= released <= last
 
     # Merging
 
@@ -189,24 +172,25 @@ class _Merger:
         computation, analysis = self.computation, self.analysis
         commands, submatrices, whole = computation.commands, computation.submatrices, self.whole
         (home, row, _, col, _), old = submatrices[keep], submatrices[drop][0]
+        uses, dropped = analysis.of_matrix, analysis.dropped
         command = commands[number]
         if command.type == "MatrixCopy" and command.alpha == 1:
-            self._drop(number)
+            dropped.add(number)
+            for s, mode in analysis.of_command[number]:
+                uses[submatrices[s][0]].remove((number, s, mode))
         # Memory is taken and given up once; what the caller gives and takes decides where.
-        if analysis.released[old] >= 0:
-            self.dropped.add(analysis.released[old])
-        elif analysis.released[home] >= 0:
-            self.dropped.add(analysis.released[home])
-            analysis.released[home] = -1
-        given = commands[analysis.allocated[old]].type == "AcceptInput"
+        given = old in analysis.given
         dismissed = home if given else old
-        if analysis.allocated[dismissed] >= 0:
-            self.dropped.add(analysis.allocated[dismissed])
+        for listed, matrix in (
+            (analysis.released, old if analysis.released[old] >= 0 else home),
+            (analysis.allocated, dismissed),
+            (analysis.zeroed, dismissed),
+        ):
+            if listed[matrix] >= 0:
+                dropped.add(listed[matrix])
+                listed[matrix] = -1
         if given:
             analysis.allocated[home] = analysis.allocated[old]
-        if analysis.zeroed[dismissed] >= 0:
-            self.dropped.add(analysis.zeroed[dismissed])
-            analysis.zeroed[dismissed] = -1
         for s in self.parts[old]:
             _, first, rows, begin, cols = submatrices[s]
             submatrices[s] = SubMatrix(home, row + first, rows, col + begin, cols)
@@ -214,9 +198,9 @@ class _Merger:
             self.end[s] += row
             whole[s] &= whole[keep]
         self.parts[home] += self.parts[old]
-        analysis.of_matrix[home] += analysis.of_matrix[old]
-        analysis.of_matrix[home].sort()
-        analysis.of_matrix[old] = []
+        uses[home] += uses[old]
+        uses[home].sort()
+        uses[old] = []
         for matrices in (analysis.given, analysis.taken):
             if old in matrices:
                 matrices.add(home)
@@ -224,20 +208,9 @@ class _Merger:
             computation.matrices[home] = replace(computation.matrices[home], contiguous=True)
         self.dirty.setdefault(home, []).append(keep)
 
-    def _drop(self, number: int) -> None:
-        """Takes a command out of the list and of the accesses."""
-        self.dropped.add(number)
-        submatrices, analysis = self.computation.submatrices, self.analysis
-        for s, _ in analysis.of_command[number]:
-            listed = analysis.of_matrix[submatrices[s][0]]
-            begin = bisect_left(listed, (number,))
-            end = bisect_left(listed, (number + 1,), begin)
-            del listed[begin:end]
-
     def result(self) -> Computation:
         """The computation without what was dropped."""
-        computation, dropped = self.computation, self.dropped
-        computation.commands = [
-            command for i, command in enumerate(computation.commands) if i not in dropped
-        ]
+        computation = self.computation
+        computation.commands = self.analysis.left()
+        computation.analysis = self.analysis
         return computation

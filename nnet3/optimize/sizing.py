@@ -5,9 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import replace
 
-import numpy as np
-
-from ..analyze import Analysis
+from ..analyze import analysed
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -17,8 +15,8 @@ def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> 
 
     A matrix is set to zero where it is taken, and moves with that.
     """
-    analysis = Analysis(computation)
-    commands = computation.commands
+    analysis = analysed(computation)
+    commands = analysis.commands
     # Command i goes to place 3 i; 3 i - 1 is just before it, 3 i + 1 just behind it.
     places = list(range(0, 3 * len(commands), 3))
     each = zip(
@@ -32,8 +30,9 @@ def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> 
         last = uses[-1][0] if uses else zeroed
         if freed >= 0 and last >= 0 and commands[freed].type == "DeallocMatrix":
             places[freed] = 3 * last + 1
-    order = np.argsort(places, kind="stable").tolist()
-    return replace(computation, commands=[commands[number] for number in order])
+    left = [number for number in range(len(commands)) if number not in analysis.dropped]
+    left.sort(key=places.__getitem__)
+    return replace(computation, commands=[commands[number] for number in left])
 
 
 def allocate_from_other(computation: Computation, options: OptimizeOptions) -> Computation:

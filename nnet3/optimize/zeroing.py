@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import READ, Analysis, Cover
+from ..analyze import READ, Analysis, Cover, analysed
 from ..computation import Computation, SubMatrix
 from .options import OptimizeOptions
 
 
 def remove_unnecessary_zeroing(computation: Computation, options: OptimizeOptions) -> Computation:
     """Drops x = 0 where every part of x is next set without being read, or not used at all."""
-    needless = needless_zeroing(Analysis(computation))
-    left = [c for number, c in enumerate(computation.commands) if number not in needless]
-    return replace(computation, commands=left)
+    analysis = analysed(computation)
+    analysis = analysis.without_zeroing(needless_zeroing(analysis))
+    result = replace(computation, commands=analysis.left())
+    result.analysis = analysis
+    return result
 
 
 def needless_zeroing(analysis: Analysis) -> set[int]:
@@ -28,7 +30,7 @@ def needless_zeroing(analysis: Analysis) -> set[int]:
 def _needed(analysis: Analysis, matrix: int) -> bool:
     """Whether something reads the zeros that a matrix begins with."""
     submatrices = analysis.computation.submatrices
-    _, _, rows, _, cols = submatrices[analysis.computation.commands[analysis.zeroed[matrix]].target]
+    _, _, rows, _, cols = submatrices[analysis.commands[analysis.zeroed[matrix]].target]
     listed = analysis.of_matrix[matrix]
     if listed:
         _, first, mode = listed[0]
