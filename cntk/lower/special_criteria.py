@@ -22,7 +22,7 @@ def _(e: Emitter, node: Node) -> str:
 _EVALUATIONS = {0: "softmax", 1: "unnormalised"}  # else noise contrastive estimation, for training
 
 
-@lowers("NoiseContrastiveEstimation")
+@lowers("NCEBasedCrossEntropyWithSoftmax")
 def _(e: Emitter, node: Node) -> str:
     label, data, weight, bias = node.inputs
     reads = {"x": e.flat(data), "w": e.shaped(weight, (size(weight) // size(data), size(data)))}

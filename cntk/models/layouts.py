@@ -338,6 +338,10 @@ def _read_noise_contrastive(reader: BinaryReader, version: int) -> Values:
 _CELLS = {"LSTM": "lstm", "GRU": "gru", "RNN_RELU": "rnnReLU", "RNN_TANH": "rnnTanh"}
 
 
+def _write_noise_contrastive(writer: BinaryWriter, node: Node) -> None:
+    writer.number("int32", node.attributes["evalMode"])
+
+
 def _read_rnn(reader: BinaryReader, version: int) -> Values:
     values = {
         "bidirectional": reader.number("uint64") != 0,
@@ -409,7 +413,7 @@ READ: dict[str, Callable[[BinaryReader, int], Values]] = {
     "Pooling": lambda reader, version: _read_geometry(reader, version, "Pooling"),
     "MaxUnpooling": lambda reader, version: _read_geometry(reader, version, "MaxUnpooling"),
     "BatchNormalization": _read_normalisation,
-    "NoiseContrastiveEstimation": _read_noise_contrastive,
+    "NCEBasedCrossEntropyWithSoftmax": _read_noise_contrastive,
     "OptimizedRNNStack": _read_rnn,
     "Trace": _read_trace,
     "Dropout": _read_random,
@@ -420,7 +424,7 @@ WRITE: dict[str, Callable[[BinaryWriter, Node], None]] = {
     "Pooling": _write_geometry,
     "MaxUnpooling": _write_geometry,
     "BatchNormalization": _write_normalisation,
-    "NoiseContrastiveEstimation": lambda w, node: w.number("int32", node.attributes["evalMode"]),
+    "NCEBasedCrossEntropyWithSoftmax": _write_noise_contrastive,
     "OptimizedRNNStack": _write_rnn,
     "Trace": _write_trace,
 }

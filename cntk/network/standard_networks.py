@@ -19,34 +19,34 @@ if TYPE_CHECKING:
     from .simple_builder import SimpleNetwork
 
 _TRAINING = {
-    "crossentropywithsoftmax": "CrossEntropyWithSoftmax",
-    "squareerror": "SquareError",
+    "crossEntropyWithSoftmax": "CrossEntropyWithSoftmax",
+    "squareError": "SquareError",
     "logistic": "Logistic",
-    "noisecontrastiveestimation": "NoiseContrastiveEstimation",
-    "classcrossentropywithsoftmax": "ClassBasedCrossEntropyWithSoftmax",
+    "noiseContrastiveEstimation": "NCEBasedCrossEntropyWithSoftmax",
+    "classCrossEntropyWithSoftmax": "ClassBasedCrossEntropyWithSoftmax",
 }
 _EVALUATION = {
     **_TRAINING,
-    "classificationerror": "ClassificationError",
-    "errorprediction": "ClassificationError",
+    "classificationError": "ClassificationError",
+    "errorPrediction": "ClassificationError",
 }
 _CRITERION_NAMES = {
     "ClassBasedCrossEntropyWithSoftmax": "ClassCrossEntropyWithSoftmax",
-    "NoiseContrastiveEstimation": "NoiseContrastiveEstimationNode",
+    "NCEBasedCrossEntropyWithSoftmax": "NoiseContrastiveEstimationNode",
     "ClassificationError": "EvalClassificationError",
 }
-_WEIGHTED = ("ClassBasedCrossEntropyWithSoftmax", "NoiseContrastiveEstimation")
+_WEIGHTED = ("ClassBasedCrossEntropyWithSoftmax", "NCEBasedCrossEntropyWithSoftmax")
 _FUNCTIONS = ("Sigmoid", "RectifiedLinear", "Tanh")
 
 
 def _criterion(name: str, table: dict[str, str], key: str) -> str:
-    try:
-        return table[name.lower()]
-    except KeyError:
-        raise FormatError(
-            f"{key}: {name!r} is not possible{nearest(name.lower(), table)}; one of"
-            f" {', '.join(sorted(set(table.values())))}"
-        ) from None
+    """The operation of a criterion; letters may be small or large."""
+    for known, operation in table.items():
+        if known.lower() == name.lower():
+            return operation
+    raise FormatError(
+        f"{key}: {name!r} is not possible{nearest(name, table)}; one of {', '.join(table)}"
+    )
 
 
 class Builder:

@@ -19,7 +19,7 @@ FACTORY = """
     GMMLogLikelihood GatherPacked Greater GreaterEqual Hardmax If InputValue InvStdDev
     KhatriRaoProduct LambdaRank LearnableParameter LegacyReshape Less LessEqual Log LogPlus
     LogSoftmax Logistic LookupTable MatrixL1Reg MatrixL2Reg MaxPooling MaxUnpooling Mean Minus
-    NDCG1Eval Negate NoiseContrastiveEstimation NotEqual OptimizedRNNStack PackedIndex Pass
+    NCEBasedCrossEntropyWithSoftmax NDCG1Eval Negate NotEqual OptimizedRNNStack PackedIndex Pass
     PastValue PerDimMeanVarDeNormalization PerDimMeanVarDeNormalizationNode
     PerDimMeanVarNormalization PerDimMeanVarNormalizationNode Plus Pooling QuantizedTimes RNN
     ROIPooling RandomSample RandomSampleInclusionFrequency Reciprocal ReconcileDynamicAxis

@@ -74,7 +74,7 @@ def all_kinds():
     )
     ce = op("CrossEntropyWithSoftmax", "ce", y, plus)
     bias = op("Times", "nb", param("nbw", 1, 0), x)
-    op("NoiseContrastiveEstimation", "nce", y, x, param("nw", 6, 9), bias, evalMode=1)
+    op("NCEBasedCrossEntropyWithSoftmax", "nce", y, x, param("nw", 6, 9), bias, evalMode=1)
     net.add_to_group("criterion", ce)
     net.validate()
     initialize(net)

@@ -114,7 +114,7 @@ SIZES = ("uint64", "uint64", "uint64", "uint64")
             [("uint64", 1), ("uint64", 2), ("uint64", 30), ("wide", "RNN_TANH")],
             {"bidirectional": True, "hiddenDims": 30, "recurrentOp": "rnnTanh", "axis": -1},
         ),
-        ("NoiseContrastiveEstimation", 9, [("int32", 500)], {"evalMode": 2}),
+        ("NCEBasedCrossEntropyWithSoftmax", 9, [("int32", 500)], {"evalMode": 2}),
         (
             "LegacyReshape",
             1,
@@ -128,7 +128,7 @@ def test_attributes_of_older_versions(operation, version, fields, wanted):
     reader = BinaryReader(data)
     found = read_attributes(reader, operation, version, "float")
     assert {key: found[key] for key in wanted} == wanted
-    unread = 4 if operation == "NoiseContrastiveEstimation" else 0  # not a mode: not taken
+    unread = 4 if operation == "NCEBasedCrossEntropyWithSoftmax" else 0  # not a mode: not taken
     assert reader.left == unread
     for end in range(len(data) - unread):
         with pytest.raises(FormatError):

@@ -95,9 +95,9 @@ def test_noise_contrastive_estimation():
     samples[:, 1] *= -1
     label = b.data("label", samples)
     inputs = label, b.layer, b.parameter("E", 4, 6), b.parameter("B", 1, 6)
-    b.check(b.add("NoiseContrastiveEstimation", "nce", *inputs))
+    b.check(b.add("NCEBasedCrossEntropyWithSoftmax", "nce", *inputs))
     word = b.data("word", samples[:, 0])
-    score = b.add("NoiseContrastiveEstimation", "score", word, *inputs[1:], evalMode=0)
+    score = b.add("NCEBasedCrossEntropyWithSoftmax", "score", word, *inputs[1:], evalMode=0)
     net, batch = b.run()
     scores = b.streams["x"] @ net.get("W").T @ net.get("E") + net.get("B")
     wanted = np.logaddexp.reduce(scores, 1) - scores[np.arange(ROWS), samples[:, 0].astype(int)]

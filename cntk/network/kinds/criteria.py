@@ -188,7 +188,7 @@ standard(
     },
 )
 standard(
-    "NoiseContrastiveEstimation",
+    "NCEBasedCrossEntropyWithSoftmax",
     4,
     _noise_contrastive,
     ndl=None,
