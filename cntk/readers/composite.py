@@ -75,7 +75,8 @@ def composite_reader(config: ConfigParameters) -> DataReader:
         window, frame_mode = 1, True
     by_frames = frame_mode and kinds[0] == _HTK_FEATURES
     expanded = [n for n, part in enumerate(parts) if n and part.bool("expandToUtterance", False)]
-    source = _join(config, sources, expanded, by_frames)
+    numeric = not {"CNTKTextFormatDeserializer", "ImageDeserializer"}.isdisjoint(kinds)
+    source = _join(config, sources, expanded, by_frames, numeric)
     order = FileOrder(source) if writing else enumerator(config, source, window)
     packer = SequencePacker(order, source.streams)
     if frame_mode:
@@ -89,12 +90,20 @@ def composite_reader(config: ConfigParameters) -> DataReader:
 
 
 def _join(
-    config: ConfigParameters, sources: list[Deserializer], expanded: list[int], by_frames: bool
+    config: ConfigParameters,
+    sources: list[Deserializer],
+    expanded: list[int],
+    by_frames: bool,
+    numeric: bool = False,
 ) -> Deserializer:
+    """`numeric`: whether names are numbers, unless useNumericSequenceKeys says otherwise."""
     source = sources[0]
     if len(sources) > 1:
         cleanse = config.bool("checkData", True)
-        source = Joined(sources, expanded=expanded, cleanse=cleanse, equal=by_frames)
+        numeric = config.bool("useNumericSequenceKeys", numeric)
+        source = Joined(
+            sources, expanded=expanded, cleanse=cleanse, equal=by_frames, numeric=numeric
+        )
     return SingleSamples(source) if by_frames else source
 
 
@@ -163,6 +172,8 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
     source = _join(config, sources, expanded, frame_mode)
     order: Enumerator
     method = config.string("readMethod", "blockRandomize").lower()
+    if config.match("action", "write") and method != "none":
+        raise complaint(config, "'write' needs readMethod = 'none'")
     window = randomization(config)
     if method == "none":
         order = FileOrder(source)

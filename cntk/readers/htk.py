@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -95,24 +95,26 @@ def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
     """The entries of a list.
 
     Args:
-        path: of the list. `...` at the beginning of an entry's path stands for its folder.
-        prefix: is put before the paths of files.
+        path: of the list. The first `...` of an entry stands for its folder.
+        prefix: is put before the paths of files. Entries without a name of their own have it in
+            their name, too.
 
     Raises:
         FormatError: the list cannot be read, or an entry is malformed.
     """
     text = _read_text(path)
     folder = str(PurePosixPath(str(path)).parent)
+    before = prefix.replace("\\", "/").rstrip("/")
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        entry = parse_path(line, f"{path}:{number}: ")
-        if prefix.strip("/") or prefix.startswith("/"):
-            entry = replace(entry, path=f"{prefix.rstrip('/')}/{entry.path}")
-        elif entry.path.startswith("..."):
-            entry = replace(entry, path=folder + entry.path[3:])
-        found.append(entry)
+        if before:
+            name, equals, rest = line.strip().partition("=")
+            line = f"{name}={before}/{rest}" if equals else f"{before}/{name}"
+        elif not prefix:
+            line = line.replace("...", folder, 1)
+        found.append(parse_path(line, f"{path}:{number}: "))
     return found
 
 

@@ -25,6 +25,7 @@ LONGEST = (1 << 16) - 1
 """The most frames of an utterance."""
 
 _SHOWN = 5  # warnings of a kind that are shown
+_WORDS = {"dim": "dimension", "kind": "kind of frames", "period": "period of frames"}
 
 
 @dataclass(eq=False)
@@ -136,6 +137,7 @@ class Utterances(Deserializer):
     ) -> None:
         self._features, self._labels = list(features), list(labels)
         self._lattices = lattices
+        self._files: dict[str, HtkFile] = {}  # the first one of each stream
         self._frame_mode = frame_mode
         self.streams = [part.stream for part in (*features, *labels)]
         count = len(features[0].entries)
@@ -243,13 +245,9 @@ class Utterances(Deserializer):
             if file is None or file.path != entry.path:
                 file = HtkFile.open(entry.path)
                 left, right = part.context(file)
+                self._check_alike(part, file)
             if not values.size:
                 values = np.empty((offsets[-1], file.dim), part.stream.dtype)
-            if file.dim != values.shape[1]:
-                raise FormatError(
-                    f"{file.path}: frames of {file.dim} numbers; the files before have "
-                    f"{values.shape[1]}"
-                )
             frames = file.read(entry.first, entry.last)
             if not part.expand and len(frames) != end - begin:
                 raise FormatError(f"{file.path}: {len(frames)} frames; {end - begin} were expected")
@@ -259,6 +257,16 @@ class Utterances(Deserializer):
         lengths = np.diff(offsets)
         first, last = np.repeat(offsets[:-1], lengths), np.repeat(offsets[1:] - 1, lengths)
         return Windows(sequences, values, None, None, first, last, left, right)
+
+    def _check_alike(self, part: Features, file: HtkFile) -> None:
+        """That a file is like the first one of its stream."""
+        first = self._files.setdefault(part.stream.name, file)
+        for what in ("dim", "kind", "period"):
+            here, there = getattr(file, what), getattr(first, what)
+            if here != there:
+                raise FormatError(
+                    f"{file.path}: the {_WORDS[what]} is {here}; that of {first.path} is {there}"
+                )
 
 
 class LabelSequences(Deserializer):

@@ -6,6 +6,7 @@ Source: CNTK's `ReaderLib/Bundler.cpp`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -16,13 +17,14 @@ from .data import ChunkInfo, Deserializer, Samples, gather
 
 _log = logging.getLogger(__name__)
 
+_DIGITS = re.compile(r"0*(\d*)(?<=\d)")
 _SHOWN = 5  # names of sequences that are shown
 
 
 class _Index:
     """Where the sequences of a source are."""
 
-    def __init__(self, source: Deserializer) -> None:
+    def __init__(self, source: Deserializer, numeric: bool) -> None:
         self.source = source
         counts = [len(chunk.lengths) for chunk in source.chunks]
         self._begin = np.cumsum([0, *counts])
@@ -30,7 +32,7 @@ class _Index:
         self.lengths = np.concatenate([*(chunk.lengths for chunk in source.chunks), [0]])
         self._numbers: dict[str, int] = {}
         for first, chunk in zip(self._begin, source.chunks, strict=False):
-            for place, name in enumerate(_names(chunk, int(first))):
+            for place, name in enumerate(_names(chunk, int(first), numeric)):
                 self._numbers[name] = int(first) + place
         self._loaded: dict[int, list[Samples]] = {}
 
@@ -51,11 +53,25 @@ class _Index:
         return gather(self._loaded, np.stack([chunk, numbers - self._begin[chunk]], axis=1))
 
 
-def _names(chunk: ChunkInfo, first: int) -> Sequence[str]:
-    """The names of the sequences of a chunk; their numbers where they have none."""
-    if chunk.keys is not None:
+def _names(chunk: ChunkInfo, first: int, numeric: bool) -> Sequence[str]:
+    """The names of the sequences of a chunk; their numbers where they have none.
+
+    Args:
+        numeric: whether names are numbers: only the digits that they begin with count.
+    """
+    if chunk.keys is None:
+        return [str(first + place) for place in range(len(chunk.lengths))]
+    if not numeric:
         return chunk.keys
-    return [str(first + place) for place in range(len(chunk.lengths))]
+    found = []
+    for name in chunk.keys:
+        digits = _DIGITS.match(name)
+        if digits is None:
+            raise FormatError(
+                f"the name {name!r} of a sequence is no number (useNumericSequenceKeys = true)"
+            )
+        found.append(digits[1] or "0")
+    return found
 
 
 def _is_whole(chunk: ChunkInfo, places: np.ndarray) -> bool:
@@ -74,9 +90,10 @@ class Joined(Deserializer):
         cleanse: False: a missing sequence is an error.
         equal: whether streams must agree in the length of a sequence; where they do not, it counts
             as missing.
+        numeric: whether names are numbers, so that 0012 and 12 are the same.
 
     Raises:
-        FormatError: no sequence is left, or one is missing that must not.
+        FormatError: no sequence is left, one is missing that must not, or a name is no number.
     """
 
     def __init__(
@@ -86,17 +103,18 @@ class Joined(Deserializer):
         expanded: Collection[int] = (),
         cleanse: bool = True,
         equal: bool = False,
+        numeric: bool = False,
     ) -> None:
         self._first, *others = sources
         self._expanded = [number in expanded for number in range(1, len(sources))]
         self.streams = [stream for source in sources for stream in source.streams]
-        self._others = [_Index(source) for source in others]
+        self._others = [_Index(source, numeric) for source in others]
         self.chunks = []
         self._parts: list[tuple[int, np.ndarray, list[np.ndarray]]] = []
         missing: list[str] = []
         begin = 0
         for number, chunk in enumerate(self._first.chunks):
-            names = _names(chunk, begin)
+            names = _names(chunk, begin, numeric)
             begin += len(names)
             found = [index.find(names) for index in self._others]
             there = np.all([numbers >= 0 for numbers in found], axis=0)
@@ -113,7 +131,8 @@ class Joined(Deserializer):
             if not there.any():
                 continue
             kept = np.flatnonzero(there)
-            self.chunks.append(ChunkInfo(lengths[kept], [names[place] for place in kept.tolist()]))
+            keys = names if chunk.keys is None else chunk.keys
+            self.chunks.append(ChunkInfo(lengths[kept], [keys[place] for place in kept.tolist()]))
             self._parts.append((number, kept, [numbers[kept] for numbers in found]))
         if missing or not self.chunks:
             shown = ", ".join(missing[:_SHOWN])

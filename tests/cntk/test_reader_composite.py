@@ -57,6 +57,35 @@ def htk(folder):
     )
 
 
+def test_names_that_are_numbers(tmp_path):
+    corpus(tmp_path, [2, 3])
+    lines = (
+        (tmp_path / "a.scp").read_text().replace("u0.fea=", "0007.fea=").replace("u1.fea=", "12x=")
+    )
+    (tmp_path / "a.scp").write_text(lines)
+    counts = text(tmp_path, "n", ["7 |n 7", "12 |n 12"])
+    with composed(htk(tmp_path)[0], counts) as reader:
+        (batch,) = epoch(reader, 9)
+    assert batch.streams["n"].values.tolist() == [[7], [12]]
+    assert batch.streams["features"].lengths.tolist() == [2, 3]
+    with pytest.raises(FormatError, match="2 of 2 sequences have no match"):
+        composed(htk(tmp_path)[0], counts, more="useNumericSequenceKeys = false")
+    corpus(tmp_path, [2, 3])
+    with pytest.raises(FormatError, match="the name 'u0' of a sequence is no number"):
+        composed(htk(tmp_path)[0], counts)
+
+
+def test_written_outputs_keep_the_order_of_the_files(tmp_path):
+    corpus(tmp_path, [2, 3, 2])
+    top = f"""readerType = "HTKDeserializers" ; action = "write" ; frameMode = false
+        features = [ dim = 2 ; scpFile = "{tmp_path}/a.scp" ]"""
+    with create_reader(ConfigParameters(f'{top} ; readMethod = "none"')) as reader:
+        (batch,) = epoch(reader, 9)
+    assert batch.streams["features"].values[:, 0].tolist() == [0, 0, 1, 1, 1, 2, 2]
+    with pytest.raises(FormatError, match="'write' needs readMethod = 'none'"):
+        create_reader(ConfigParameters(top))
+
+
 def test_sequences_are_matched_by_their_numbers(tmp_path):
     first = text(tmp_path, "x", ["1 |x 1", "2 |x 2", "2 |x 2.5", "3 |x 3"])
     second = text(tmp_path, "y", ["3 |y 30", "1 |y 10", "2 |y 20"])

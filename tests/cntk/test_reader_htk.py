@@ -233,6 +233,36 @@ def test_frames_of_another_dimension_are_named(tmp_path):
 # -- files
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"kind": 9 | 0o400}, "u1.fea: the kind of frames is USER_D; that of .*u0.fea is USER"),
+        ({"period": 50000}, "u1.fea: the period of frames is 50000; that of .*u0.fea is 100000"),
+    ],
+)
+def test_files_of_a_stream_are_alike(tmp_path, changed, why):
+    corpus(tmp_path, [3, 3])
+    write_htk(tmp_path / "u1.fea", np.zeros((3, 2), np.float32), **changed)
+    with create_reader(section(tmp_path, IN_ORDER)) as reader:
+        with pytest.raises(FormatError, match=why):
+            epoch(reader, 3)
+
+
+def test_label_files_of_a_list(tmp_path):
+    corpus(tmp_path, [3, 4])
+    head, first, second = (tmp_path / "a.mlf").read_text().partition('"u1')
+    (tmp_path / "b.mlf").write_text("#!MLF!#\n" + first + second)
+    (tmp_path / "a.mlf").write_text(head)
+    (tmp_path / "list").write_text(f"{tmp_path}/a.mlf\n\n{tmp_path}/b.mlf\n")
+    config = str(section(tmp_path, IN_ORDER).text)
+    config = config.replace(f'mlfFile = "{tmp_path}/a.mlf"', f'mlfFileList = "{tmp_path}/list"')
+    with create_reader(ConfigParameters(config)) as reader:
+        assert sum(batch.samples for batch in epoch(reader, 4)) == 7
+    (tmp_path / "b.mlf").write_text((tmp_path / "a.mlf").read_text())
+    with pytest.raises(FormatError, match="b.mlf: the utterance 'u0' is in another label file"):
+        create_reader(ConfigParameters(config))
+
+
 def test_lists():
     assert parse_path("a/b.fea").name == "a/b"
     entry = parse_path("u.fea=x/y.chunk[3,7]")
@@ -247,6 +277,11 @@ def test_prefixes_and_dots_in_lists(tmp_path):
     path.write_text("u=f.fea[0,1]\n\nv=.../g.fea[0,1]\n")
     assert [entry.path for entry in read_script(path)] == ["f.fea", f"{tmp_path}/g.fea"]
     assert read_script(path, "/data/")[0].path == "/data/f.fea"
+    path.write_text(".../h.fea\n")
+    (entry,) = read_script(path)
+    assert (entry.name, entry.path) == (f"{tmp_path}/h", f"{tmp_path}/h.fea")
+    (entry,) = read_script(path, "a\\b//")
+    assert (entry.name, entry.path) == ("a/b/.../h", "a/b/.../h.fea")
     path.write_text("u=f.fea[0,1]\nv=f.fea[2\n")
     with pytest.raises(FormatError, match="a.scp:2: "):
         read_script(path)
