@@ -26,7 +26,7 @@ from .graph import Graph
 from .parts import Part, find_reverse, locate
 from .request import ComputationRequest
 from .steps import Step, Steps
-from .topology import FLAGS, Topology
+from .topology import FLAGS, Topology, TopologyNode
 
 
 class Compiler:
@@ -46,7 +46,8 @@ class Compiler:
         self.graph = Graph(topology, *requests)
         self.steps = Steps(self.graph)
         self.computation = Computation(topology)
-        self._add = self.computation.commands.append
+        self._commands: list[Command] = []
+        self._add = self._commands.append
 
     def _check(self) -> None:
         for request in self.requests:
@@ -62,21 +63,16 @@ class Compiler:
         self.parts = locate(self.steps)
         self._make_matrices(self._derivatives_needed())
         self._precompute()
-        whole = computation.whole_submatrices()
-        self._allocate(whole)
         self._forward()
         self._add(Command("NoOperationMarker"))
         self._backward()
-        self._deallocate(whole)
-        computation.commands = inputs_first(computation.commands)
+        self._allocate(inputs_first(self._commands))
         return computation
 
     def _derivatives_needed(self) -> list[bool]:
         topology = self.topology
         updated = [
-            node.kind == "component"
-            and node.component.is_updatable
-            and node.component.learning_rate != 0
+            bool(node.properties & FLAGS.UPDATABLE) and node.component.learning_rate != 0
             for node in topology.nodes
         ]
         needed: list[bool] = []
@@ -94,7 +90,7 @@ class Compiler:
             elif node.kind == "dim-range":
                 wanted = needed[step.source]
             else:
-                wanted = any(needed[s] for part in self.parts[number] for s in part.sources())
+                wanted = any(part.any_source(needed) for part in self.parts[number])
                 if node.is_output:
                     io = request.find(node.name, output=True)
                     wanted = wanted or bool(io and io.has_deriv)
@@ -105,42 +101,57 @@ class Compiler:
 
     def _make_matrices(self, needed: list[bool]) -> None:
         """The sub-matrices of every step and part; 0 where there is none."""
-        computation, nodes = self.computation, self.topology.nodes
+        nodes, submatrices = self.topology.nodes, self.computation.submatrices
         contiguous = [self._is_contiguous(node) for node in range(len(nodes))]
         self._values: list[int] = []
         self._derivs: list[int] = []
+        self._whole = [0]  # for every matrix the last sub-matrix that is the whole of it
         for step, parts, has_deriv in zip(self.steps.steps, self.parts, needed, strict=True):
             node, value, deriv = nodes[step.node], 0, 0
             if not step.columns.size:
                 pass
             elif node.kind == "dim-range":
-                columns = node.dim_offset, node.dim
-                value = computation.new_columns(self._values[step.source], *columns)
+                value = self._new_range(self._values[step.source], node)
                 if has_deriv:
-                    deriv = computation.new_columns(self._derivs[step.source], *columns)
+                    deriv = self._new_range(self._derivs[step.source], node)
             else:
-                value = self._new_matrix(step, contiguous[step.node], is_deriv=False)
+                value = self._new_matrix(step, contiguous[step.node], False)
                 if has_deriv:
-                    deriv = self._new_matrix(step, contiguous[step.node], is_deriv=True)
+                    deriv = self._new_matrix(step, contiguous[step.node], True)
             self._values.append(value)
             self._derivs.append(deriv)
             if len(parts) == 1:
                 parts[0].value, parts[0].deriv = value, deriv
                 continue
-            offset = 0
+            rows, offset = step.columns.size, 0
             for part in parts:
                 dim = part.facts.dim
-                part.value = computation.new_columns(value, offset, dim)
+                part.value = len(submatrices)
+                submatrices.append(SubMatrix(submatrices[value][0], 0, rows, offset, dim))
                 if deriv:
-                    part.deriv = computation.new_columns(deriv, offset, dim)
+                    part.deriv = part.value + 1
+                    submatrices.append(SubMatrix(submatrices[deriv][0], 0, rows, offset, dim))
                 offset += dim
 
     def _new_matrix(self, step: Step, contiguous: bool, is_deriv: bool) -> int:
         matrices, submatrices = self.computation.matrices, self.computation.submatrices
-        rows, cols = step.columns.size, self.topology.nodes[step.node].dim
-        submatrices.append(SubMatrix(len(matrices), 0, rows, 0, cols))
-        matrices.append(MatrixInfo(rows, cols, contiguous, is_deriv, step.node, step.indexes))
-        return len(submatrices) - 1
+        columns, cols = step.columns, self.topology.nodes[step.node].dim
+        submatrix = len(submatrices)
+        self._whole.append(submatrix)
+        submatrices.append(SubMatrix(len(matrices), 0, columns.size, 0, cols))
+        matrices.append(
+            MatrixInfo(columns.size, cols, contiguous, is_deriv, step.node, columns.indexes)
+        )
+        return submatrix
+
+    def _new_range(self, source: int, node: TopologyNode) -> int:
+        submatrices = self.computation.submatrices
+        submatrix = len(submatrices)
+        matrix, _, rows, _, cols = submatrices[source]
+        if node.dim == cols:
+            self._whole[matrix] = submatrix
+        submatrices.append(SubMatrix(matrix, 0, rows, node.dim_offset, node.dim))
+        return submatrix
 
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
@@ -155,45 +166,61 @@ class Compiler:
         """The numbers of the precomputed indexes of steps, and the indexes themselves."""
         self._precomputed: dict[int, int] = {}
         steps, computation = self.steps.steps, self.computation
+        wanted = [
+            node.kind == "component" and not node.properties & FLAGS.SIMPLE
+            for node in self.topology.nodes
+        ]
         for number, step in enumerate(steps):
-            node = self.topology.nodes[step.node]
-            if node.kind != "component" or step.is_input or node.properties & FLAGS.SIMPLE:
+            if not wanted[step.node] or step.is_input:
                 continue
+            component = self.topology.nodes[step.node].component
             inputs, outputs = steps[number - 1].columns, step.columns
-            indexes = precompute_indexes(node.component, inputs, outputs)
+            indexes = precompute_indexes(component, inputs, outputs)
             if indexes is not None:
                 self._precomputed[number] = len(computation.precomputed)
                 computation.step_indexes[number] = inputs.indexes, outputs.indexes
                 computation.precomputed.append(indexes)
 
-    def _allocate(self, whole: list[int]) -> None:
-        accepted = set()
+    def _allocate(self, commands: list[Command]) -> None:
+        """The commands, with matrices made behind the first inputs and freed before the outputs."""
+        accepted, provided = {0}, {0}
         for number, step in enumerate(self.steps.steps):
+            node, value = self.topology.nodes[step.node], self._values[number]
+            deriv = self._derivs[number]
             if step.is_input:
-                accepted.add(self._values[number])
-            elif self.topology.nodes[step.node].is_output:
-                accepted.add(self._derivs[number])
-        for submatrix in self._without(whole, accepted):
-            self._add(Command("AllocMatrix", submatrix))
-            self._add(Command("SetConst", submatrix, 0, 0.0))
-
-    def _deallocate(self, whole: list[int]) -> None:
-        provided = set()
-        for number, step in enumerate(self.steps.steps):
-            node = self.topology.nodes[step.node]
-            if node.is_output:
-                provided.add(self._values[number])
-            elif step.is_input and self._derivs[number]:
+                accepted.add(value)
                 io = self.requests[step.segment].find(node.name, output=False)
                 if io is not None and io.has_deriv:
-                    provided.add(self._derivs[number])
-        for submatrix in self._without(whole, provided):
-            self._add(Command("DeallocMatrix", submatrix))
+                    provided.add(deriv)
+            elif node.is_output:
+                accepted.add(deriv)
+                provided.add(value)
+        made = [
+            command
+            for submatrix in self._without(accepted)
+            for command in (
+                Command("AllocMatrix", submatrix),
+                Command("SetConst", submatrix, 0, 0.0),
+            )
+        ]
+        freed = [Command("DeallocMatrix", submatrix) for submatrix in self._without(provided)]
+        begin, end = 0, len(commands)
+        while commands[begin].type == "AcceptInput":
+            begin += 1
+        while commands[end - 1].type == "ProvideOutput":
+            end -= 1
+        self.computation.commands = [
+            *commands[:begin],
+            *made,
+            *commands[begin:end],
+            *freed,
+            *commands[end:],
+        ]
 
-    def _without(self, whole: list[int], submatrices: set[int]) -> list[int]:
-        """The sub-matrices `whole` of all matrices but those of some sub-matrices."""
+    def _without(self, submatrices: set[int]) -> list[int]:
+        """What is the whole of a matrix, but for the matrices of these."""
         left_out = {self.computation.submatrices[number].matrix for number in submatrices}
-        return [number for i, number in enumerate(whole) if i and i not in left_out]
+        return [number for i, number in enumerate(self._whole) if i not in left_out]
 
     # Forward
 
@@ -221,17 +248,12 @@ class Compiler:
 
     def _propagate(self, number: int, node: int) -> None:
         properties = self.topology.nodes[node].properties
+        stores, value = self.requests[0].store_component_stats, self._values[number]
         self._add(
             Command(
-                "Propagate",
-                self._values[number],
-                self._values[number - 1],
-                node=node,
-                step=number,
-                precomputed=self._precomputed.get(number, 0),
-                store_stats=bool(
-                    self.requests[0].store_component_stats and properties & FLAGS.STORES_STATS
-                ),
+                *("Propagate", value, self._values[number - 1], 1.0, None),
+                *(node, number, self._precomputed.get(number, 0), (0, 0, 0, 0)),
+                store_stats=bool(stores and properties & FLAGS.STORES_STATS),
                 use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
         )

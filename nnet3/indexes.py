@@ -72,7 +72,7 @@ class Columns:
         self.n, self.t, self.x = n, t, x
         self.size = len(t)
         self._within = within
-        self._bases: dict[tuple[int, int], np.ndarray] = {}
+        self._base: tuple[tuple[int, int], np.ndarray] | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -162,13 +162,11 @@ class Columns:
         if self._within is not None:
             whole, begin = self._within
             return whole.base(counts)[begin : begin + self.size]
-        base = self._bases.get(counts)
-        if base is None:
+        if self._base is None or self._base[0] != counts:
             of_n, of_x = counts
             base = self.t if of_x == 1 else self.t * of_x + self.x
-            base = base * of_n + self.n if of_n > 1 else base
-            self._bases[counts] = base
-        return base
+            self._base = counts, base * of_n + self.n if of_n > 1 else base
+        return self._base[1]
 
 
 def format_indexes(indexes: np.ndarray) -> str:

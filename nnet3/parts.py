@@ -8,7 +8,7 @@ for all of them at once, since in a recurrent network the lists are many and sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ from .compile_locations import pack_left
 from .indexes import Columns, distinct, pack_tx
 from .row_table import Query, RowTable
 from .steps import Steps
-from .topology import SumFacts
+from .topology import SumFacts, Topology
 
 
 @dataclass(slots=True)
@@ -59,15 +59,15 @@ class Part:
     value: int = 0
     deriv: int = 0
 
-    def sources(self) -> list[int]:
-        """The steps that are read."""
-        found: set[int] = set()
+    def any_source(self, chosen: Sequence[bool]) -> bool:
+        """Whether a chosen step is read."""
         for terms in self.terms:
             if terms.single >= 0:
-                found.add(terms.single)
-            else:
-                found.update(distinct(terms.step.ravel()).tolist())  # type: ignore[union-attr]
-        return [step for step in found if step >= 0]
+                if chosen[terms.single]:
+                    return True
+            elif any(chosen[step] for step in distinct(terms.step.ravel()) if step >= 0):  # type: ignore[union-attr]
+                return True
+        return False
 
 
 def locate(steps: Steps) -> list[list[Part]]:
@@ -80,32 +80,31 @@ def locate(steps: Steps) -> list[list[Part]]:
     located: list[list[Part]] = []
     searched: list[_Searched] = []
     queries: list[Query] = []
-    table = None
+    table: RowTable | None = None  # for what is more than an offset of a node
     for number, step in enumerate(steps.steps):
         parts: list[Part] = []
         located.append(parts)
-        if not step.columns.size:
+        columns = step.columns
+        if not topology.sums[step.node] or not columns.size:
             continue
         fixed = topology.steps[step.node]
         for facts in topology.sums[step.node]:
             part = Part(facts)
             parts.append(part)
-            if facts.alone >= 0:
-                single = steps.whole(facts.alone, step.columns)
-                if single >= 0:
-                    alpha = facts.groups[0][0]  # type: ignore[index]
-                    part.terms = [Terms(alpha, single, None, whole=True)]
-                    continue
             if fixed is None:
-                table = table or steps.table()
+                table = table or steps.table(_jumped_to(topology))
                 part.terms = _jumping_terms(steps, table, number, facts)
+                continue
+            single = steps.whole(facts.alone, columns)
+            if single >= 0:
+                part.terms = [Terms(facts.groups[0][0], single, None, whole=True)]  # type: ignore[index]
                 continue
             searched.append(_Searched(number, part, len(queries)))
             for leaf in facts.leaves:
                 node, t, x = fixed[leaf]
-                queries.append(Query(node, step.columns, t, x))
+                queries.append(Query(node, columns, t, x))
     if queries:
-        _Search(steps, table or steps.table(), queries).fill(searched)
+        _Search(steps, queries).fill(searched)
     return located
 
 
@@ -121,9 +120,9 @@ class _Searched:
 class _Search:
     """The rows that queries find, and what is known of each list of them."""
 
-    def __init__(self, steps: Steps, table: RowTable, queries: list[Query]):
+    def __init__(self, steps: Steps, queries: list[Query]):
         self.steps = steps
-        self.rows = table.find_all(queries)
+        self.rows = steps.table({query.node for query in queries}).find_all(queries)
         self.sizes = np.array([query.columns.size for query in queries])
         ends = np.cumsum(self.sizes)
         self.begins = ends - self.sizes
@@ -182,6 +181,12 @@ class _Search:
                 return Terms(alpha, single, self._within[self.slices[query]])
         rows = np.stack([self.rows[self.slices[query]] for query in queries], axis=1)
         return Terms(alpha, -1, *_located(self.steps, rows))
+
+
+def _jumped_to(topology: Topology) -> set[int]:
+    """The nodes that descriptors read which are more than offsets of nodes."""
+    nodes = zip(topology.sums, topology.steps, strict=True)
+    return {one for sums, fixed in nodes if fixed is None for facts in sums for one in facts.scales}
 
 
 def _jumping_terms(steps: Steps, table: RowTable, number: int, facts: SumFacts) -> list[Terms]:

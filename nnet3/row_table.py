@@ -32,10 +32,10 @@ class RowTable:
 
     def __init__(self, lists: Sequence[tuple[int, Columns, int]]):
         lists = [entry for entry in lists if entry[1].size]
+        bounds = {(*columns.low[::2], *columns.high[::2]) for _, columns, _ in lists}
+        low_n, low_x, high_n, high_x = zip(*bounds, strict=True) if bounds else [(0,)] * 4
+        self._low, self._high = (min(low_n), min(low_x)), (max(high_n), max(high_x))
         self._times: dict[int, tuple[int, int]] = {}
-        bounds = {(columns.low[::2], columns.high[::2]) for _, columns, _ in lists}
-        self._low = tuple(min((low[i] for low, _ in bounds), default=0) for i in (0, 1))
-        self._high = tuple(max((high[i] for _, high in bounds), default=0) for i in (0, 1))
         for node, columns, _ in lists:
             low, high = columns.low[1], columns.high[1]
             first, last = self._times.get(node, (low, high))

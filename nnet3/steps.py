@@ -17,6 +17,7 @@ import numpy as np
 
 from ..framework.errors import ShapeError
 from .compute.time_grid import reorder_indexes
+from .dependence import SAME
 from .graph import Graph, Segment
 from .indexes import Columns, pack_tx, unpack_tx
 from .request import ComputationRequest
@@ -82,15 +83,11 @@ class Steps:
         """The step of every row, when rows are numbered throughout."""
         return np.repeat(np.arange(len(self.steps)), np.diff(self.start_array))
 
-    def table(self, node: int = -1) -> RowTable:
-        """The rows of all nodes that can be read, or of one."""
-        nodes = self.topology.nodes
+    def table(self, nodes: set[int]) -> RowTable:
+        """The rows of some nodes."""
+        starts = zip(self.steps, self.starts, strict=False)
         return RowTable(
-            [
-                (step.node, step.columns, start)
-                for step, start in zip(self.steps, self.starts, strict=False)
-                if (nodes[step.node].kind != "descriptor" if node < 0 else step.node == node)
-            ]
+            [(step.node, step.columns, start) for step, start in starts if step.node in nodes]
         )
 
     def whole(self, node: int, columns: Columns) -> int:
@@ -204,6 +201,8 @@ class Steps:
 
     def _component_input(self, node: int, number: int, keys: np.ndarray) -> np.ndarray:
         """The keys of the descriptor node that the rows of a component really use."""
+        if self.topology.nodes[node].reads is SAME:
+            return keys
         segment = self._graph.groups[number].segments[self._segment]
         rows = segment.rows
         if len(keys) == len(rows[node]) and node - 1 not in segment.known:
@@ -220,7 +219,7 @@ class Steps:
         of = self.topology.nodes[node].source
         sources = [self.whole(of, columns)]
         if sources[0] < 0:
-            rows = self.table(of).find(Query(of, columns))
+            rows = self.table({of}).find(Query(of, columns))
             numbers = np.searchsorted(self.starts, rows, side="right") - 1
             _, first = np.unique(numbers, return_index=True)
             sources = hash_order(numbers[np.sort(first)].tolist())

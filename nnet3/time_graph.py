@@ -10,7 +10,7 @@ before the first input nothing can be computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ class _Jump:
     sources: list[tuple[int, np.ndarray, np.ndarray]]
 
 
-_Reads = list[tuple[int, int, int]] | list[_Jump]  # (node, t offset, 0) of every candidate
+_Read = tuple[int, int, int] | _Jump  # (node, t offset, 0), or what is more than an offset
 
 
 class TimeRows:
@@ -82,7 +82,7 @@ class TimeRows:
             return False
         self._first, self._size = first - margin - outside, count + 2 * outside
         self._inside = ((1 << count) - 1) << outside
-        self._reads: list[_Reads] = []
+        self._reads: list[Sequence[_Read]] = []
         self._allowed = [-1] * len(topology)
         times = None
         for node, steps in enumerate(topology.steps):
@@ -124,19 +124,13 @@ class TimeRows:
             sets[node] = _bits(flags)
         return sets
 
-    def _gather(self, node: int, sets: list[int]) -> list[int]:
-        """For every candidate of a node, for which of its rows that one is in `sets`."""
-        reads = self._reads[node]
-        if reads and isinstance(reads[0], _Jump):
-            return [self._jump_back(jump, sets) for jump in reads]  # type: ignore[arg-type]
-        return [
-            sets[source] >> offset if offset >= 0 else sets[source] << -offset
-            for source, offset, _ in reads  # type: ignore[misc]
-        ]
-
-    def _jump_back(self, jump: _Jump, sets: list[int]) -> int:
+    def _read(self, read: _Read, sets: list[int]) -> int:
+        """For which rows what they read is in `sets`."""
+        if isinstance(read, tuple):
+            source, offset, _ = read
+            return sets[source] >> offset if offset >= 0 else sets[source] << -offset
         found = np.zeros(self._size, bool)
-        for source, at, to in jump.sources:
+        for source, at, to in read.sources:
             found[at] = self._flags(sets[source])[to]
         return _bits(found)
 
@@ -194,7 +188,7 @@ class TimeRows:
                 for node in members:
                     if topology.nodes[node].kind == "input" or not self._reached[node]:
                         continue
-                    present = self._gather(node, computable)
+                    present = [self._read(read, computable) for read in self._reads[node]]
                     if topology.needs_all[node]:
                         ok = -1
                         for there in present:
@@ -251,6 +245,7 @@ class TimeRows:
             node: [reader for reader in self.topology.readers_of[node] if reader in inside]
             for node in members
         }
+        reads = {node: self._reads_within(node, inside) for node in members}
         levels: list[tuple[int, int, int]] = []
         level, turn = 0, members
         while turn:
@@ -259,9 +254,8 @@ class TimeRows:
                 ready = waiting[node]
                 if not ready:
                     continue
-                masks = self._used[node]
-                for number, blocked in enumerate(self._gather(node, waiting)):
-                    ready &= ~(blocked if masks is None else blocked & masks[number])
+                for read, used in reads[node]:
+                    ready &= ~(self._read(read, waiting) & used)
                 if ready:
                     found.append((node, ready))
             for node, ready in found:
@@ -270,6 +264,15 @@ class TimeRows:
             turn = sorted({reader for node, _ in found for reader in readers[node]})
             level += 1
         return None if any(waiting) else levels
+
+    def _reads_within(self, node: int, members: set[int]) -> list[tuple[_Read, int]]:
+        """What a node reads in its loop, and for which of its rows."""
+        reads, masks = self._reads[node], self._used[node]
+        return [
+            (read, -1 if masks is None else masks[number])
+            for number, read in enumerate(reads)
+            if (read[0] in members if isinstance(read, tuple) else True)
+        ]
 
     def _keys(self, sets: Iterable[int]) -> dict[int, np.ndarray]:
         """The keys of sets that are not empty."""
