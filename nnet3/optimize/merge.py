@@ -25,6 +25,12 @@ def merge_variables(computation: Computation, options: OptimizeOptions) -> Compu
     return merger.result()
 
 
+def _reads_first(access: Access) -> tuple[int, int]:
+    """The order of accesses: a command reads before it writes, in place, too."""
+    number, _, mode = access
+    return number, mode
+
+
 class _Merger:
     """The state of merging.
 
@@ -199,7 +205,7 @@ class _Merger:
             whole[s] &= whole[keep]
         self.parts[home] += self.parts[old]
         uses[home] += uses[old]
-        uses[home].sort()
+        uses[home].sort(key=_reads_first)
         uses[old] = []
         for matrices in (analysis.given, analysis.taken):
             if old in matrices:

@@ -80,6 +80,14 @@ def test_random_nets_with_and_without_each_pass(seed):
         assert_same(computed(optimize(plain, options, check=True), nnet), wanted)
 
 
+@pytest.mark.parametrize("seed", [13, 41])
+def test_zeros_that_a_merged_backprop_reads_stay(seed):
+    """It reads the whole of a matrix of which only some columns were written, and writes to it."""
+    nnet = random_net(seed)
+    plain = compile_computation(nnet, request_for(nnet))
+    assert_same(computed(optimize(plain), nnet), computed(plain, nnet))
+
+
 @pytest.mark.parametrize("text", [TDNN, RNN], ids=["tdnn", "rnn"])
 def test_every_switch(text):
     nnet, plain = compiled(text)
