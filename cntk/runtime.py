@@ -229,9 +229,9 @@ class Program:
 
 def _whole(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """A gradient of this shape of which only some rows are given."""
-    whole = np.zeros(shape, values.dtype).reshape(-1, values.shape[1])
+    whole = np.zeros(shape, values.dtype)
     np.add.at(whole, rows, values)
-    return whole.reshape(shape)
+    return whole
 
 
 class CntkNet:

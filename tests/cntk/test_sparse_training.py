@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cntk_runtime_nets import minibatch
+from cntk_runtime_nets import Builder, check_gradients, minibatch
 from opscope.cntk.config import parse_config
 from opscope.cntk.network.network import Network
 from opscope.cntk.readers.data import Samples
@@ -85,3 +85,34 @@ def test_only_rows_that_occur_change(kind, learner):
     known, small = np.unique(SEEN, return_inverse=True)
     wanted, _ = trained(kind, SETTINGS[learner], 3, small)
     np.testing.assert_array_equal(table[known], wanted)
+
+
+DEPTH, ROWS = 5, 7
+PRODUCTS = {
+    "matrix": ("Times", (3, DEPTH), (DEPTH,), {}, True),
+    "tensor": ("Times", (2, 3, DEPTH), (DEPTH,), {"outputRank": 2}, True),
+    "two samples": ("Times", (3, DEPTH), (DEPTH, 2), {}, True),
+    "two dimensions": ("Times", (3, 2, DEPTH), (2, DEPTH), {}, False),
+    "transposed": ("TransposeTimes", (DEPTH, 3), (DEPTH,), {}, False),
+    "transposed vector": ("TransposeTimes", (DEPTH,), (DEPTH,), {}, False),
+    "words": ("LookupTable", (3, DEPTH), (DEPTH * 2,), {}, True),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_sparse_products_are_dense_ones(name):
+    operation, left, right, attributes, rows = PRODUCTS[name]
+    results = []
+    for kind in ("InputValue", "SparseInputValue"):
+        b = Builder()
+        x = b.add(kind, "x", shape=right)
+        b.criterion(b.add(operation, "h", b.parameter("W", *left), x, **attributes))
+        net = b.net()
+        values = b.rng.integers(0, 3, (ROWS, int(np.prod(right)))) * b.rng.normal(size=(ROWS, 1))
+        batch = minibatch(np.array([3, 4]), x=values)
+        total = net.forward_backward(batch, "total")["total"]
+        results.append((total, net.gradient("W")))
+    check_gradients(net, batch)
+    assert results[1][0] == pytest.approx(results[0][0])
+    np.testing.assert_allclose(results[1][1], results[0][1], atol=1e-12)
+    assert (net.scope.find(rows_name(grad_name("W"))) is not None) == rows
