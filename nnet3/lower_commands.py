@@ -33,6 +33,7 @@ from ..proto import net_pb2 as pb
 from .analyze import WRITE, Analysis
 from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
+from .compute.component_ops import Templates
 from .compute.lowering import FROZEN, OUT, X
 from .compute.marks import GOTO, LABEL, SEGMENT
 from .compute.step import INDEXES, Step
@@ -79,7 +80,7 @@ class Lowering:
         self.role = FORWARD
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
-        self.shared: dict[Hashable, Template] = {}  # of components with the same operators
+        self.shared: dict[Hashable, Templates] = {}  # of components with the same operators
         self.templates: dict[Hashable, Template] = {}  # of commands, by type, role, attributes
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
@@ -244,8 +245,9 @@ class Lowering:
         name = f"{packed.removesuffix('.packed')}.restored"
         self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
-        for number, s in enumerate(self.computation.submatrices):
-            if s.matrix == whole.matrix:
+        for number, matrix in enumerate(self.matrix_of):
+            if matrix == whole.matrix:
+                s = self.computation.submatrices[number]
                 self.names[number] = name
                 if (s.rows, s.cols) != (whole.rows, whole.cols):
                     self.names[number] = part = f"{name}.s{number}"
@@ -390,7 +392,7 @@ class Lowering:
         One that looks back at the rows of several steps, or at some of the rows of its step, does
         not find what the forward operators have left for it: they run once more.
         """
-        value_in, value_out, out_deriv, in_deriv = (self.names[s] for s in c.deriv)
+        value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         prefix = f"step{c.step}" if c.step >= 0 else f"update.{self.nodes[c.node].component_name}"
         x, out, rows = self.forward.get(c.step, ("", "", -1))
         if rows != self._rows_out(c):

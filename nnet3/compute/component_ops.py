@@ -35,6 +35,9 @@ from .template import Template
 
 _SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
 """Components without an input: they alone must be told how many rows they make."""
+Templates = dict[tuple[bool, ...], Template]
+"""Operators of one recipe by how they are used: the flags of the functions that make steps."""
+_Use = tuple[Recipe, Templates]
 
 
 class _Names(dict[str, str]):
@@ -140,7 +143,7 @@ class ComponentOps:
         name: the component's, for its variables.
         natural_gradient: without, nothing is made for it, and all gradients are plain.
         statistics: without, none are known.
-        shared: for operators that components have in common; the same for all of a net's.
+        shared: by recipe what components have in common; the same for all of a net's.
     """
 
     def __init__(
@@ -149,46 +152,32 @@ class ComponentOps:
         name: str,
         natural_gradient: bool = True,
         statistics: bool = True,
-        shared: dict[Hashable, Template] | None = None,
+        shared: dict[Hashable, Templates] | None = None,
     ) -> None:
         self.component = component
         self._wanted = natural_gradient, statistics
         self._names = _Names(name)
         self._shared = {} if shared is None else shared
-        self._for_all: Recipe | None = None  # the recipe that serves for all indexes
         self._needs_rows = component.type in _SOURCES
-        self._recipes: dict[tuple[int, int], Recipe] = {}
-        self._templates: dict[tuple[Any, ...], Template] = {}
+        self._uses: dict[tuple[int, int], _Use] = {}
+        self._for_all: _Use | None = None  # where one recipe serves for all indexes
 
     def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
         """The forward recipe for one set of precomputed indexes."""
+        return self._use(indexes, rows)[0]
+
+    def _use(self, indexes: Any, rows: int) -> _Use:
         if self._for_all is not None:
             return self._for_all
         # The key holds as long as the recipe, which keeps its indexes alive.
         key = id(indexes), rows if self._needs_rows else -1
-        recipe = self._recipes.get(key)
-        if recipe is None:
+        found = self._uses.get(key)
+        if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
-            self._recipes[key] = recipe
+            found = self._uses[key] = recipe, self._shared.setdefault(recipe.key(), {})
             if recipe.any_indexes:
-                self._for_all = recipe
-        return recipe
-
-    def _template(self, role: int, how: tuple[bool, ...], indexes: Any, rows: int) -> Template:
-        """Operators for one way of use: `how` are arguments for the function that makes steps."""
-        rows = rows if self._needs_rows else -1
-        mine = role, how, rows, 0 if self._for_all else id(indexes)
-        template = self._templates.get(mine)
-        if template is None:
-            recipe = self.recipe(indexes, rows)
-            key = role, how, recipe.key()
-            template = self._shared.get(key)
-            if template is None:
-                make = _forward_steps if role == FORWARD else _backward_steps
-                template = Template(make(recipe, *how), role, recipe.any_indexes)
-                self._shared[key] = template
-            self._templates[mine] = template
-        return template
+                self._for_all = found
+        return found
 
     def propagate(
         self,
@@ -213,7 +202,12 @@ class ComponentOps:
             add: add to what `out` holds.
             statistics: add to the component's statistics; see `states`.
         """
-        template = self._template(FORWARD, (x == out, add, statistics), indexes, rows)
+        recipe, templates = self._use(indexes, rows)
+        how = x == out, add, statistics
+        template = templates.get(how)
+        if template is None:
+            steps = _forward_steps(recipe, *how)
+            template = templates[how] = Template(steps, FORWARD, recipe.any_indexes)
         names = self._names
         names[X], names[OUT], names.prefix = x, out, prefix
         template.append(ops, names, indexes)
@@ -247,9 +241,13 @@ class ComponentOps:
             natural: natural gradient makes the gradients of components that have it; see `memory`.
                 Without, all are plain gradients.
         """
+        recipe, templates = self._use(indexes, rows)
         given, same = in_deriv is not None, in_deriv == out_deriv
         how = given, same, trained, add, accumulate, statistics, natural
-        template = self._template(BACKWARD, how, indexes, rows)
+        template = templates.get(how)
+        if template is None:
+            steps = _backward_steps(recipe, *how)
+            template = templates[how] = Template(steps, BACKWARD, recipe.any_indexes)
         names = self._names
         names[X], names[OUT], names[OUT_DERIV], names.prefix = x, out, out_deriv, prefix
         names[IN_DERIV] = in_deriv or ""
