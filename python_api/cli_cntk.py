@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from ..framework.errors import OpscopeError
+from .cli_lattices import lattices
 
 
 class _Cntk(click.Group):
@@ -32,6 +33,9 @@ def cntk() -> None:
 
     `opscope cntk configFile=FILE name=value ...` runs the commands of a config, as CNTK does.
     """
+
+
+cntk.add_command(lattices)
 
 
 @cntk.command()

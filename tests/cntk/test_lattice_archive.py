@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from opscope.cntk.lattices.archive import find_tables
 from opscope.cntk.lattices.archive_format import pack_lattice, read_lattice
 from opscope.cntk.lattices.lattice import LatticeHeader
 from opscope.framework.errors import FormatError, SaveError
+from opscope.python_api.cli_cntk import cntk
 
 PAUSE = 1
 IDENTITY = np.arange(5)
@@ -249,6 +251,41 @@ class TestArchive:
             with pytest.raises(SaveError, match=r"a.lats: the name 'x"):
                 write_archive("a.lats", hmms, [(name, written["u0"]) for name in names])
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+class TestCommand:
+    @pytest.fixture
+    def call(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        lattice_cases.hmms(tmp_path)
+        (tmp_path / "u0.lat").write_text(TEXT)
+        (tmp_path / "bad.lat").write_text("N=1 L=1\n")
+
+        def run(*arguments):
+            files = ("--phones", "tying", "--transitions", "transprob", "--states", "states")
+            return CliRunner().invoke(cntk, ["lattices", *arguments, *files])
+
+        return run
+
+    def test_texts_and_archives(self, call, hmms, tmp_path):
+        first = call("one/a.lats", "u0.lat")
+        assert first.exit_code == 1 and "cannot write" in first.output
+        first = call("a.lats", "u0.lat", "bad.lat", "v=u0.lat")
+        assert first.exit_code == 0, first.output
+        assert "a.lats: 2 lattices, 1 could not be read" in first.output
+        assert "left out: bad.lat: 0 nodes" in first.output
+        (tmp_path / "list").write_text("a.lats.toc\n\nw=u0.lat\n")
+        assert call("b.lats", "--list", "list").output == (
+            "b.lats: 3 lattices, 0 could not be read\n"
+        )
+        archive = LatticeArchive(["b.lats.toc"], hmms)
+        assert archive.names == ["u0", "v", "w"]
+        assert edges_of(archive.read("u0")) == edges_of(archive.read("w"))
+
+    def test_nothing_to_read(self, call):
+        assert call("c.lats", "bad.lat").exit_code == 1
+        result = call("c.lats", "--list", "none")
+        assert result.exit_code == 1 and "none: " in result.output
 
 
 TEXT = """VERSION=1.0
