@@ -1,5 +1,8 @@
 """CNTK's checkpoints (`.ckp`): the learner's state beside a model.
 
+CNTK forgets at a restart how its control of learning rates stood. That is kept here in a section
+behind the end of the checkpoint, where CNTK does not look; plain trainings have none.
+
 Source: SGD::SaveCheckPointInfo and LoadCheckPointInfo.
 """
 
@@ -29,6 +32,7 @@ class Checkpoint:
         gradients: smoothed gradients, a matrix for each parameter that learns, in the order of the
             parameters' names; where a learner keeps more, columns are appended.
         counts: smoothed counts of the parameters (fsAdaGrad), or empty where an old file has none.
+        control: how the control of rates stood, or None where it has nothing to tell.
     """
 
     samples: int
@@ -37,6 +41,22 @@ class Checkpoint:
     minibatch: int | None
     gradients: list[np.ndarray] = field(default_factory=list)
     counts: list[float] = field(default_factory=list)
+    control: RateControl | None = None
+
+
+@dataclass(frozen=True)
+class RateControl:
+    """How the control of learning rates stood.
+
+    Attributes:
+        average: criterion of the epochs since the last adjustment.
+        reduced: whether the rate has begun to fall.
+        rates: of the epochs before; -1: none.
+    """
+
+    average: float
+    reduced: bool
+    rates: tuple[float, ...]
 
 
 def read_checkpoint(path: PathLike) -> Checkpoint:
@@ -80,6 +100,12 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
         result.counts = [reader.number("double") for _ in result.gradients]
         reader.marker("ECount")
     reader.marker("ECKP")
+    if reader.try_marker("BControl"):
+        average, reduced = reader.number("double"), reader.number("bool")
+        rates = []
+        while not reader.try_marker("EControl"):
+            rates.append(reader.number("double"))
+        result.control = RateControl(average, bool(reduced), tuple(rates))
     return result
 
 
@@ -109,6 +135,14 @@ def format_checkpoint(checkpoint: Checkpoint) -> bytes:
             writer.number("double", count)
         writer.marker("ECount")
     writer.marker("ECKP")
+    control = checkpoint.control
+    if control is not None:
+        writer.marker("BControl")
+        writer.number("double", control.average)
+        writer.number("bool", control.reduced)
+        for rate in control.rates:
+            writer.number("double", rate)
+        writer.marker("EControl")
     return writer.bytes()
 
 

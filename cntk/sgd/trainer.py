@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...framework.errors import FormatError, RunError, VariableError
-from ..models.checkpoint import Checkpoint
+from ..models.checkpoint import Checkpoint, RateControl
 from ..network import rules
 from ..network.node import Node
 from ..readers.pack import Minibatch
@@ -23,10 +23,10 @@ from .evaluate import Evaluator
 from .files import ModelFiles
 from .gradient_check import GradientCheck
 from .job import JobProgress
-from .options import SgdOptions
+from .options import AutoAdjust, SgdOptions
 from .precompute import precompute
 from .report import Say, general, joined, to_stderr
-from .schedules import Schedules
+from .schedules import Schedules, set_attribute
 from .search import Trials, choose_minibatch, search_rate
 from .updates import Updates, learning_parameters, without_penalty
 
@@ -58,6 +58,23 @@ class Control:
     factor: float = 1.0
     rates: list[float] = field(default_factory=list)
     samples: int = 0
+
+    def kept(self, adjust: AutoAdjust, done: int) -> RateControl | None:
+        """What a restart after `done` epochs needs besides rate and criterion."""
+        inside = adjust.rate == "after" and done % adjust.interval
+        average = self.average if inside else math.inf
+        rates = tuple(self.rates) if adjust.rate == "before" else ()
+        if not (inside or rates or self.reduced):
+            return None
+        return RateControl(average, self.reduced, rates)
+
+    def take(self, kept: RateControl) -> None:
+        """Go on from there."""
+        self.reduced = kept.reduced
+        if not math.isinf(kept.average):
+            self.average, self.left_out = kept.average, 0
+        if len(kept.rates) == len(self.rates):
+            self.rates = list(kept.rates)
 
 
 class Trainer:
@@ -232,6 +249,8 @@ class Trainer:
             else:
                 self._take(control, state)
                 control.rates[epoch % len(control.rates)] = control.rate
+                if state.control is not None:
+                    control.take(state.control)
                 loaded = True
         if options.adjust.rate == "after" and not loaded and len(options.rates) <= epoch:
             raise FormatError(
@@ -400,9 +419,11 @@ class Trainer:
                 )
                 files.remove(files.model(done - number), files.checkpoint(done - number))
             done -= adjust.interval
+            state.control = control.kept(adjust, done)
             self.say(f"SGD: revoke back to and update checkpoint file for epoch {done}\n")
             files.write_state(state, done)
             return done - 1
+        state.control = control.kept(adjust, done)
         files.write_state(state, done)
         if self.options.trace_level > 0:
             self.say(f"SGD: Saving checkpoint model '{files.model(done)}'\n")
@@ -430,13 +451,17 @@ class Trainer:
         self.updates.save(scope, state)
         nodes = self.net.network.nodes.values()
         names = [node.name for node in nodes if node.is_parameter]
-        names += [f"{n.name}@SEEN" for n in nodes if n.operation == "BatchNormalization"]
         values = {name: scope.numpy(name).copy() for name in names if scope.find(name) is not None}
+        self.net.store()  # the samples that statistics have seen
+        norms = [node for node in nodes if node.operation == "BatchNormalization"]
+        seen = {node: node.attributes["samplesSeen"] for node in norms}
 
         def back() -> None:
             self.updates.load(scope, state)
             for name, value in values.items():
                 scope.var(name).set(value)
+            for node, count in seen.items():
+                set_attribute(self.net, node, "samplesSeen", count)
 
         return back
 

@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from damage import check_damaged
-from opscope.cntk.models.checkpoint import Checkpoint, format_checkpoint, parse_checkpoint
+from opscope.cntk.models.checkpoint import (
+    Checkpoint,
+    RateControl,
+    format_checkpoint,
+    parse_checkpoint,
+)
 from opscope.cntk.models.dump import dump
 from opscope.cntk.models.layouts import CURRENT_VERSION
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
@@ -288,12 +293,18 @@ def test_files_are_written_whole(tmp_path):
 def test_checkpoint():
     gradients = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     kept = Checkpoint(1234, 0.01, 0.75, 32, gradients, [1.0, 2.5])
+    plain = format_checkpoint(kept)
+    assert parse_checkpoint(plain).control is None
+    kept.control = RateControl(0.5, True, (-1.0, 0.25))
     data = format_checkpoint(kept)
+    assert data.startswith(plain)  # CNTK does not look behind the end
     copy = parse_checkpoint(data)
+    assert copy.control == kept.control
     assert (copy.samples, copy.rate, copy.criterion, copy.minibatch) == (1234, 0.01, 0.75, 32)
     assert copy.counts == [1.0, 2.5]
     for one, other in zip(copy.gradients, gradients, strict=True):
         np.testing.assert_array_equal(one, other)
     old = format_checkpoint(Checkpoint(1, 1.0, 0.0, None))
     assert parse_checkpoint(old).minibatch is None
-    check_damaged(data, parse_checkpoint)
+    check_damaged(plain, parse_checkpoint)
+    check_damaged(data, parse_checkpoint, whole=False)

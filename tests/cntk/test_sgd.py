@@ -164,6 +164,26 @@ class TestRuns:
         assert Path("m.dnn").read_bytes() == whole
         assert "No further training is necessary" in train(sgd, makeMode="true")
 
+    @pytest.mark.parametrize(
+        "adjust",
+        [
+            "autoAdjustLR = searchBeforeEpoch ; numSamples4Search = 40 ; numPrevLearnRates = 2",
+            "autoAdjustLR = adjustAfterEpoch ; learnRateAdjustInterval = 2 ; continueReduce = true"
+            " ; reduceLearnRateIfImproveLessThan = 0.3 ; loadBestModel = false",
+        ],
+    )
+    def test_stopped_after_an_epoch_rates_are_controlled_as_if_nothing_was(self, train, adjust):
+        network = NETWORK.replace("Tanh (", "BatchNormalizationLayer {} (")
+        sgd = BASIC.replace("maxEpochs = 3", "maxEpochs = 6").replace("0.02", "0.01")
+        sgd += f" ; epochSize = 50 ; keepCheckPointFiles = true ; AutoAdjust = [ {adjust} ]"
+        train(sgd, network)
+        whole = Path("m.dnn").read_bytes()
+        for done in (5, 4, 3, 2, 1):
+            for file in ("m.dnn", *(f"m.dnn.{n}" for n in range(done + 1, 6))):
+                Path(file).unlink(missing_ok=True)
+            train(sgd, network, makeMode="true")
+            assert Path("m.dnn").read_bytes() == whole, done
+
     @pytest.mark.parametrize("crash", range(6))
     def test_a_crash_at_any_write_loses_one_epoch_at_most(self, train, monkeypatch, crash):
         """Model and checkpoint of an epoch are two files: it may end before, between, or after."""
