@@ -138,7 +138,8 @@ def _(k: Any) -> Call:
         spread = k.scratch(terms.shape[::-1], w.dtype)
         take, taken = taker(k, w, elements.ids, 1, spread), spread.T
     else:
-        take, taken = taker(k, w.reshape(depth, -1), elements.ids, 0, terms), terms
+        spread = terms.reshape(-1, *w.shape[1:])
+        take, taken = taker(k, w, elements.ids, 0, spread), terms
     add = scatter_adder(k, whole.reshape(-1, terms.shape[1]), elements.at, terms)
 
     def run() -> None:
@@ -207,9 +208,12 @@ def _terms_of(k: Any, terms: Any, elements: _Elements) -> Call:
 @sparse_times_grad.kernel
 def _(k: Any) -> Call:
     grad, rows = k["grad"], k["rows"]
-    elements = _Elements(k, k.shape("w")[0])
-    terms = _terms_of(k, grad.reshape(len(rows), -1 if grad.size else 0), elements)
-    return in_order(terms, partial(k.xp.copyto, rows, elements.ids))
+    elements, whole = _Elements(k, k.shape("w")[0]), _whole(k, grad)
+    terms = whole.reshape(len(rows), -1 if grad.size else 0)
+    calls = [_terms_of(k, terms, elements), partial(k.xp.copyto, rows, elements.ids)]
+    if whole is not grad:
+        calls.append(partial(k.xp.copyto, grad, whole))
+    return in_order(*calls)
 
 
 sparse_times_columns_grad = operator(

@@ -127,7 +127,6 @@ class TestSparseTimes(OpTest):
             scope.numpy(gradient), SPARSE["values"][:, None] * np.ones((4, 3))
         )
 
-
     def test_gradient_of_a_transposed_matrix_is_dense(self):
         net = PlainNet()
         reads = {slot: slot for slot in ("values", "indices", "counts", "w")}
@@ -138,6 +137,24 @@ class TestSparseTimes(OpTest):
         net.run(scope)
         assert "cntk.sparse_times_columns_grad" in {op.type for op in net.desc.ops}
         np.testing.assert_array_equal(scope.numpy(gradient), np.ones((3, 3)) @ DENSE)
+
+
+class TestSparseTimesRowsGrad(OpTest):
+    type = "cntk.sparse_times_rows_grad"
+    empty = False
+
+    def cases(self, rng):
+        yield Case({**SPARSE, "out_grad": rng.normal(size=(3, 2)), "w": np.ones((5, 2))})
+        yield Case({**SPARSE, "out_grad": rng.normal(size=(3, 6)), "w": np.ones((5, 3, 2))})
+        pairs = {**SPARSE, "indices": np.array([9, 0, 0, 7])}
+        inputs = {**pairs, "out_grad": rng.normal(size=(3, 4)), "w": np.ones((5, 2))}
+        yield Case(inputs, {"parts": 2})
+
+    def reference(self, inputs, attrs):
+        part, rows = np.divmod(inputs["indices"], 5)
+        arrived = inputs["out_grad"].reshape(3, -1, *inputs["w"].shape[1:])
+        factors = inputs["values"].reshape(-1, *(1,) * (arrived.ndim - 2))
+        return {"grad": factors * arrived[[0, 2, 2, 2], part], "rows": rows}
 
 
 @pytest.mark.parametrize("train", [False, True])
