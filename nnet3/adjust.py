@@ -20,7 +20,7 @@ from .components.normalize import BatchNormComponent
 from .nnet import Nnet
 
 # Sums over training data; they scale with the parameters, so that averages of models are right.
-_STATISTICS: Final = (
+STATISTICS: Final = (
     "value_sum",
     "deriv_sum",
     "oderiv_sumsq",
@@ -53,7 +53,7 @@ def scale(nnet: Nnet, factor: float) -> None:
         return
     for component in _all_components(nnet):
         names = component.trained if component.is_updatable else ()
-        for name in (*names, *_STATISTICS):
+        for name in (*names, *STATISTICS):
             if name in vars(component):
                 setattr(component, name, _scaled(getattr(component, name), factor))
 
@@ -76,7 +76,7 @@ def add(nnet: Nnet, other: Nnet, factor: float) -> None:
                 f" with {source.num_parameters} cannot be added"
             )
         names = component.trained if component.is_updatable else ()
-        for name in (*names, *_STATISTICS):
+        for name in (*names, *STATISTICS):
             if name in vars(source):
                 both = getattr(component, name), _scaled(getattr(source, name), factor)
                 setattr(component, name, _sum(*both))

@@ -20,6 +20,7 @@ from .request import ComputationRequest
 from .shortcut import decompose, expand
 
 Value = TypeVar("Value")
+Computed = tuple[ComputationRequest, Computation]
 
 
 class RecentCache(Generic[Value]):
@@ -37,6 +38,10 @@ class RecentCache(Generic[Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def values(self) -> list[Value]:
+        """All values, the most recently used last."""
+        return list(self._values.values())
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key, which `make` makes where it is not there."""
@@ -74,7 +79,8 @@ class CachingCompiler:
         self._options = optimize if isinstance(optimize, OptimizeOptions) else None
         self._optimize = bool(optimize)
         self._shortcut = shortcut
-        self._cache: RecentCache[Computation] = RecentCache(capacity)
+        self._cache: RecentCache[Computed] = RecentCache(capacity)
+        self._few: RecentCache[Computation] = RecentCache(capacity)
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -86,15 +92,32 @@ class CachingCompiler:
             NotComputableError: an output needs rows that the request does not give.
             FormatError, ShapeError: the request does not fit the network.
         """
-        return self._cache.get(request.key(), lambda: self._compile(request))
+        return self._cache.get(request.key(), lambda: (request, self._compile(request)))[1]
 
     @uncollected()
     def _compile(self, request: ComputationRequest) -> Computation:
         parts = decompose(request) if self._shortcut else None
         if parts is not None:
             few, count = parts
-            computation = expand(self.compile(few), count)
+            of_few = self._few.get(few.key(), lambda: self._compile_whole(few))
+            computation = expand(of_few, count)
             if computation is not None:
                 return computation
+        return self._compile_whole(request)
+
+    def _compile_whole(self, request: ComputationRequest) -> Computation:
         computation = Compiler(self._topology, request).compile()
         return run_passes(computation, self._options) if self._optimize else computation
+
+    @property
+    def settings(self) -> str:
+        """Which passes run, in words."""
+        return str(self._options or OptimizeOptions()) if self._optimize else "none"
+
+    def computed(self) -> list[Computed]:
+        """The computations that are held, with their requests."""
+        return self._cache.values()
+
+    def add(self, request: ComputationRequest, computation: Computation) -> None:
+        """Take the computation of a request that was compiled elsewhere, with the same settings."""
+        self._cache.get(request.key(), lambda: (request, computation))

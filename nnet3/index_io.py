@@ -7,6 +7,7 @@ less than 125; otherwise the byte 127 and three sized integers. Format: Kaldi's
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _LONG = np.dtype(
     + [("x", "<i4")]
 )
 _TEXT = re.compile(rb"(?:\s*<I1>(?:\s+[+-]?\d+){3}(?=\s))*+")
+_FEW = 1024
 _SHORTEST_TEXT = len("<I1> 0 0 0")
 
 
@@ -48,7 +50,8 @@ def write_indexes(writer: Writer, indexes: np.ndarray) -> None:
     writer.write_token("<I1V>")
     writer.write_int32(len(indexes))
     if writer.binary:
-        writer.write_raw(_to_binary(indexes))
+        few = len(indexes) <= _FEW
+        writer.write_raw(_few_to_binary(indexes.tobytes()) if few else _to_binary(indexes))
     else:
         text = b"<I1> %d %d %d " * len(indexes) % tuple(indexes.ravel().tolist())
         writer.write_raw(text)
@@ -124,6 +127,12 @@ def _read_short(reader: Reader, indexes: np.ndarray, before: np.ndarray) -> int:
     indexes[: len(steps), 1] += np.cumsum(steps, dtype=np.int64)
     reader.offset = stop
     return len(steps)
+
+
+@functools.lru_cache(maxsize=256)
+def _few_to_binary(indexes: bytes) -> bytes:
+    """The same for the bytes of an array: most examples of a table have the same few Indexes."""
+    return _to_binary(np.frombuffer(indexes, np.int32).reshape(-1, 3))
 
 
 def _to_binary(indexes: np.ndarray) -> bytes:

@@ -32,6 +32,7 @@ from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
 from .analyze import WRITE, Analysis
 from .computation import Command, Computation, numbered_sources
+from .composite_rows import split_composites
 from .compute import ComponentOps
 from .compute.component_ops import Templates
 from .compute.lowering import FROZEN, OUT, X
@@ -55,7 +56,7 @@ def lower_computation(
         natural_gradient: the gradients of components that have natural gradient are made by it;
             what it keeps are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
     """
-    return Lowering(computation, name, natural_gradient).net
+    return Lowering(split_composites(computation), name, natural_gradient).net
 
 
 class _Component:

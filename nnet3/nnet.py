@@ -125,9 +125,16 @@ class Nnet:
         Raises:
             FormatError: the file cannot be read, is no network, or is damaged.
         """
-        reader = Reader(path)
-        token = reader.peek_token()
-        if token == "<TransitionModel>":
+        return cls.read_any(Reader(path))
+
+    @classmethod
+    def read_any(cls, reader: Reader) -> Nnet:
+        """The network that begins here, raw or within an acoustic model.
+
+        Raises:
+            FormatError: it is damaged.
+        """
+        if reader.peek_token() == "<TransitionModel>":
             from .model import AmNnetSimple  # model.py builds on this module
 
             return AmNnetSimple.read_from(reader).nnet

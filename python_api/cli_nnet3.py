@@ -135,11 +135,7 @@ def nnet3_am_info(options: SimpleNamespace, source: str) -> None:
 
 def _read_nnet(program: Program, name: str) -> Nnet:
     """The network in a raw file, or the one in an acoustic model."""
-    reader = open_reader(name)
-    if reader.peek_token() == "<TransitionModel>":
-        nnet = AmNnetSimple.read_from(reader).nnet
-    else:
-        nnet = Nnet.read_from(reader)
+    nnet = Nnet.read_any(open_reader(name))
     program.vlog(
         1,
         f"Read {len(nnet.nodes)} nodes, {len(nnet.components)} components and "

@@ -41,6 +41,7 @@ from .cli_nnet3_train import (
     chosen_trainer,
     in_turn,
     read_raw,
+    train_pass,
     trainer_options,
     write_raw,
 )
@@ -99,9 +100,7 @@ def nnet3_chain_train(
         *(chosen_trainer(options), nnet, chosen_place(options.use_gpu)),
         *(options.srand & 0xFFFFFFFF, log, objective),
     )
-    in_turn(examples, trainer.train, "train", "chain_example")
-    trained = trainer.print_total_stats()
-    trainer.store()
+    trained = train_pass(trainer, options, examples, "chain_example")
     write_raw(nnet, output, options.binary)
     log(f"Wrote raw model to {output}")
     if not trained:

@@ -258,7 +258,7 @@ class _Utterances:
 def nnet3_compute_from_egs(
     options: SimpleNamespace, model: str, examples: str, output: str
 ) -> None:
-    nnet = Nnet.read_from(open_reader(model))
+    nnet = Nnet.read_any(open_reader(model))
     cache = ComputerCache(nnet, chosen_place(options.use_gpu))
     inputs = {node.name for node in nnet.inputs()}
     done = 0

@@ -24,6 +24,13 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z")
 _FLOAT = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
 )
+# Where Kaldi says that a message comes from, by our file and function: its scripts look for these.
+_PLACES = {
+    ("compute_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-diagnostics.cc"),
+    ("chain_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-chain-diagnostics.cc"),
+    ("trainer.py", "print_total_stats"): ("PrintTotalStats", "nnet-training.cc"),
+    ("progress.py", "update"): ("PrintStatsForThisPhase", "nnet-training.cc"),
+}
 _PLAIN = re.compile(r"[A-Za-z0-9\[\]~#^_\-+=:.,/]+\Z")  # needs no quotes in a shell
 # how usage messages name a type and print a default
 _SHOWN: dict[type, tuple[str, Callable[[Any], str]]] = {
@@ -237,7 +244,8 @@ class Program(click.Command):
         if frame is not None:
             code = frame.f_code
             file = code.co_filename.replace("\\", "/").rpartition("/")[2]
-            place = f":{code.co_name}():{file}:{frame.f_lineno}"
+            name, file = _PLACES.get((file, code.co_name), (code.co_name, file))
+            place = f":{name}():{file}:{frame.f_lineno}"
         click.echo(f"{kind} ({self.name}[{__version__}]{place}) {message}", err=True)
 
 

@@ -16,6 +16,7 @@ import click
 from ..framework.errors import FormatError, OpscopeError
 from ..nnet3 import adjust
 from ..nnet3.collapse import collapse_model
+from ..nnet3.computation_cache import read_cache, write_cache
 from ..nnet3.examples import NnetExample
 from ..nnet3.kaldi_io import Writer
 from ..nnet3.nnet import Nnet
@@ -39,13 +40,13 @@ from .cli_nnet3_program import Option, program
 BINARY = Option("binary", True, "Write output in binary mode")
 SRAND = Option("srand", 0, "Seed for random number generator")
 COMPILER = (
-    Option("compiler.cache-capacity", 64, UNUSED),
-    Option("compiler.use-shortcut", True, UNUSED),
+    Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
+    Option("compiler.use-shortcut", True, "Compile for two sequences where there are many"),
 )
 CACHE = (
-    Option("read-cache", "", UNUSED),
-    Option("write-cache", "", UNUSED),
-    Option("binary-write-cache", True, UNUSED),
+    Option("read-cache", "", "File with computations that were compiled before"),
+    Option("write-cache", "", "File to which compiled computations are written at the end"),
+    Option("binary-write-cache", True, "Write that file in binary mode"),
 )
 COMBINING = (
     Option("max-objective-evaluations", 30, "How often to compute the objective, at most"),
@@ -83,12 +84,51 @@ def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
         for field in fields(NnetTrainerOptions)
         if field.name in _TRAINER_DOCS
     }
-    return NnetTrainerOptions(**given, optimize=chosen_passes(options))
+    return NnetTrainerOptions(
+        **given,
+        optimize=chosen_passes(options),
+        use_shortcut=options.compiler_use_shortcut,
+        cache_capacity=options.compiler_cache_capacity,
+    )
+
+
+def train_pass(
+    trainer: NnetTrainer, options: SimpleNamespace, examples: str, kind: str = "example"
+) -> bool:
+    """Train on a table of examples and put the parameters into the network; whether there were any.
+
+    Compiled computations are read from --read-cache, and written to --write-cache.
+
+    Raises:
+        OpscopeError: an example does not fit the network, or something cannot be read or written.
+    """
+    program = options.program
+    if options.read_cache:
+        try:
+            reader = open_reader(options.read_cache)
+            if read_cache(trainer.compiler, trainer.nnet, reader):
+                program.log(f"Read computation cache from {options.read_cache}")
+            else:
+                program.log(f"{options.read_cache}: made for another network or other passes")
+        except OpscopeError as error:
+            program.warn(
+                "Could not open cached computation. Probably this is the first training iteration."
+                f" ({error})"
+            )
+    in_turn(examples, trainer.train, "train", kind)
+    trained = trainer.print_total_stats()
+    trainer.store()
+    if options.write_cache:
+        writer = Writer(options.binary_write_cache)
+        write_cache(trainer.compiler, trainer.nnet, writer)
+        save(writer, options.write_cache)
+        program.log(f"Wrote computation cache to {options.write_cache}")
+    return trained
 
 
 def read_raw(name: str) -> Nnet:
-    """The network in a raw file. Raises FormatError: it is none, or damaged."""
-    return Nnet.read_from(open_reader(name))
+    """The network in a raw file or an acoustic model. Raises FormatError: it is damaged."""
+    return Nnet.read_any(open_reader(name))
 
 
 def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
@@ -150,9 +190,7 @@ def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str
     nnet = read_raw(model)
     chosen, place = chosen_trainer(options), chosen_place(options.use_gpu)
     trainer = NnetTrainer(chosen, nnet, place, options.srand & 0xFFFFFFFF, log)
-    in_turn(examples, trainer.train, "train")
-    trained = trainer.print_total_stats()
-    trainer.store()
+    trained = train_pass(trainer, options, examples)
     write_raw(nnet, output, options.binary)
     log(f"Wrote model to {output}")
     if not trained:

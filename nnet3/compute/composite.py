@@ -9,8 +9,7 @@ from .lowering import OUT, Recipe, X, lower_into, lowers
 
 @lowers("CompositeComponent")
 def _(component: Any, recipe: Recipe) -> None:
-    # Kaldi bounds its memory by working through `max_rows_process` rows at a time; here
-    # intermediate results are variables like any other.
+    # Intermediate results are variables like any other; `composite_rows` cuts the rows into pieces.
     source, last = X, len(component.components) - 1
     for number, part in enumerate(component.components):
         path = f"{recipe.path}{number}."

@@ -30,6 +30,8 @@ class NnetTrainerOptions:
             to tell rounding from errors, where training is sensitive. Parameters are stored as
             float32 all the same.
         optimize: passes of the compiler; all by default.
+        use_shortcut: whether requests for many like sequences are compiled for two and expanded.
+        cache_capacity: of how many requests compiled steps are kept.
 
     Raises:
         AttributeTypeError: a value out of bounds, or backstitch together with momentum.
@@ -46,6 +48,8 @@ class NnetTrainerOptions:
     max_param_change: float = 2.0
     double_precision: bool = False
     optimize: bool | OptimizeOptions = field(default=True)
+    use_shortcut: bool = True
+    cache_capacity: int = 64
 
     def __post_init__(self) -> None:
         bounds = {
@@ -56,6 +60,7 @@ class NnetTrainerOptions:
             "backstitch_training_interval": (1, None),
             "batchnorm_stats_scale": (0, 1),
             "max_param_change": (0, None),
+            "cache_capacity": (1, None),
         }
         for name, (least, most) in bounds.items():
             value = getattr(self, name)

@@ -26,11 +26,12 @@ from ...framework.scope import Scope
 from ...framework.widen import WidenFloats
 from ...proto import net_pb2 as pb
 from ..adjust import set_learning_rate
-from ..caching import RecentCache
+from ..caching import CachingCompiler, RecentCache
 from ..compute import part_of, set_statistic
 from ..compute.lowering import FROZEN
+from ..garbage import uncollected
+from ..lower_commands import lower_computation
 from ..nnet import Nnet
-from ..pipeline import compile_request
 from ..request import ComputationRequest
 from .objectives import FrameObjectives, Objective
 from .options import NnetTrainerOptions
@@ -49,8 +50,6 @@ from .update_pass import (
 _log = logging.getLogger(__name__)
 _BACKSTITCH_SEED = 71341
 """What Kaldi draws, on Linux with its default seed, to choose the minibatches of backstitch."""
-_CAPACITY = 64
-"""Of how many requests compiled steps are kept."""
 
 
 class NnetTrainer:
@@ -65,6 +64,9 @@ class NnetTrainer:
             minibatches backstitch is made.
         log: takes the lines of progress; by default the logger of this module.
         objective: what to train for; by default the linear and quadratic ones of the output nodes.
+
+    Attributes:
+        compiler: holds the compiled computations; see `computation_cache`.
     """
 
     def __init__(
@@ -95,7 +97,10 @@ class NnetTrainer:
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
         self._statistics: set[str] = set()
-        self._steps: RecentCache[_Step] = RecentCache(_CAPACITY)
+        self._steps: RecentCache[_Step] = RecentCache(options.cache_capacity)
+        self.compiler = CachingCompiler(
+            nnet, options.optimize, options.use_shortcut, options.cache_capacity
+        )
 
     # Training
 
@@ -173,9 +178,10 @@ class NnetTrainer:
         request = self.objective.request(self.nnet, example, stats)
         return self._steps.get(request.key(), lambda: self._compile(request))
 
+    @uncollected()
     def _compile(self, request: ComputationRequest) -> _Step:
         options = self.options
-        desc = compile_request(self.nnet, request, options.optimize, natural_gradient=True)
+        desc = lower_computation(self.compiler.compile(request), natural_gradient=True)
         desc = training_net(desc, self.nnet, options, self.objective)
         self._statistics |= {
             var.name
@@ -221,7 +227,7 @@ class NnetTrainer:
                 component.dropout_proportion = proportion
                 changed = True
         if changed:
-            self._steps = RecentCache(_CAPACITY)
+            self._steps = RecentCache(self.options.cache_capacity)
 
     def store(self) -> None:
         """Put parameters and statistics back into the network."""
