@@ -31,8 +31,8 @@ from ..framework.desc import (
 from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
 from .analyze import WRITE, Analysis
-from .computation import Command, Computation, numbered_sources
 from .composite_rows import split_composites
+from .computation import Command, Computation, numbered_sources
 from .compute import ComponentOps
 from .compute.component_ops import Templates
 from .compute.lowering import FROZEN, OUT, X
