@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 from ..brainscript.experiment import EditAction, Experiment, load_experiment
 from ..config.commands import banner
-from .common import Run
+from .common import Run, write_text
 from .run import log_file
-from .settings import warnings_to
+from .settings import done_text, warnings_to
 from .train import train
 
 
@@ -27,6 +27,9 @@ def run_experiment(arguments: Sequence[str], run: Run | None = None) -> None:
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         stack.enter_context(warnings_to(run.say))
         _run(experiment, run)
+        done = experiment.settings.get("doneFile", "")
+        if done:
+            write_text(done, done_text())
 
 
 def _run(experiment: Experiment, run: Run) -> None:

@@ -6,7 +6,7 @@ Source: CNTK's `CNTK/CNTK.cpp` (DoCommands).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -82,18 +82,33 @@ def action_of(name: str) -> Action | None:
 
 @contextmanager
 def log_file(path: str) -> Iterator[Say]:
-    """A file that takes the lines of the log, written line by line.
+    """A file that takes the lines of the log, written line by line; an error is its last line.
 
     Raises:
         SaveError: it cannot be written.
     """
+
+    def save_error(error: OSError) -> SaveError:
+        return SaveError(f"{path}: cannot be written: {error.strerror}")
+
+    def write(text: str) -> None:
+        try:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise save_error(error) from None
+
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "w", buffering=1)
+        file = open(path, "wb", buffering=0)
     except OSError as error:
-        raise SaveError(f"{path}: cannot be written: {error.strerror}") from None
+        raise save_error(error) from None
     with file:
-        yield file.write
+        try:
+            yield write
+        except OpscopeError as error:
+            with suppress(SaveError):
+                write(f"\nEXCEPTION occurred: {error}\n")
+            raise
 
 
 def run_commands(config: ConfigParameters, run: Run | None = None) -> None:

@@ -12,7 +12,7 @@ from opscope.cntk.actions.settings import stamped
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.unused import unused_parameters
 from opscope.cntk.models.v1 import read_model
-from opscope.framework.errors import FormatError
+from opscope.framework.errors import FormatError, SaveError
 
 NDL = """NDLNetworkBuilder = [ run = Net ; {options}
     Net = [
@@ -49,6 +49,16 @@ class TestLog:
         assert "Commands: T" in run("traceLevel = 1")
         log = run()
         assert "Commands:" not in log and "precision" not in log
+
+    def test_an_error_is_the_last_line_of_the_file(self, run):
+        with pytest.raises(FormatError):
+            run("stderr = log", reader="file = none.ctf", log=False)
+        assert "\nEXCEPTION occurred: none.ctf: No such file" in Path("log").read_text()
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+    def test_a_full_disk(self, run):
+        with pytest.raises(SaveError, match="/dev/full: cannot be written: No space left"):
+            run("stderr = /dev/full", log=False)
 
     def test_stamps(self, run):
         run("stderr = log ; timestamping = true", log=False)
