@@ -6,8 +6,9 @@ for "none". Commands name sub-matrices, lists of row numbers and components by n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,6 +31,11 @@ class SubMatrix(NamedTuple):
     rows: int
     col: int
     cols: int
+
+
+def submatrices_of(rows: Iterable[Sequence[int]]) -> list[SubMatrix]:
+    """Sub-matrices from sequences of their five numbers."""
+    return list(map(partial(tuple.__new__, SubMatrix), rows))  # a third of the time of calls
 
 
 @dataclass(slots=True)

@@ -9,11 +9,14 @@ its place among two. Source: Kaldi's ExpandComputation (nnet-optimize-utils.cc).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
-from .computation import Command, Computation, MatrixInfo, SubMatrix
+from .computation import Command, Computation, MatrixInfo, submatrices_of
 from .compute.time_grid import precompute_indexes
+from .indexes import NO_TIME, Columns, distinct
 from .request import ComputationRequest, IoSpecification
 
 _FEW = 2  # sequences that are compiled
@@ -60,17 +63,18 @@ def n_stride(indexes: np.ndarray) -> int:
 def _is_stride(indexes: np.ndarray, stride: int, count: int) -> bool:
     if len(indexes) % (stride * count):
         return False
-    blocks = indexes.reshape(-1, count, stride, 3)
-    if not (blocks[..., 0] == np.arange(count)[:, None]).all():
+    n, t, x = (np.ascontiguousarray(part).reshape(-1, count, stride) for part in indexes.T)
+    if not (n == np.arange(count)[:, None]).all():
         return False
-    return bool((blocks[..., 1:] == blocks[:, :1, :, 1:]).all())
+    return bool((t == t[:, :1]).all() and (x == x[:, :1]).all())
 
 
 def _with_sequences(indexes: np.ndarray, stride: int, count: int) -> np.ndarray:
     """The same rows for `count` sequences, at the same stride."""
     before = int(indexes[-1, 0]) + 1
     blocks = indexes.reshape(-1, before, stride, 3)
-    result = np.repeat(blocks[:, :1], count, axis=1)
+    result = np.empty((len(blocks), count, stride, 3), indexes.dtype)
+    result[...] = blocks[:, :1]
     result[..., 0] = np.arange(count)[:, None]
     return result.reshape(-1, 3)
 
@@ -87,41 +91,93 @@ class _IrregularError(Exception):
     """Rows of a computation do not lie as those of two equal sequences."""
 
 
+class _Many(Columns):
+    """The columns of a list for many sequences; its times and images follow from one of them."""
+
+    def __init__(self, indexes: np.ndarray, few: np.ndarray):
+        super().__init__(*indexes.T)
+        self.indexes = indexes
+        self._one = few[few[:, 0] == 0]
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """See `Columns`."""
+        t = self._one[:, 1]
+        if t[0] != NO_TIME and (t[1:] > t[:-1]).all():
+            return t.astype(np.int64)
+        return Columns.of(self._one).times
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """See `Columns`."""
+        x = distinct(self._one[:, 2])
+        n = np.arange(int(self.indexes[-1, 0]) + 1)
+        return np.stack((n.repeat(len(x)), np.tile(x, len(n))), axis=1).astype(np.int32)
+
+
 class _Expander:
+    """Attributes, each with an entry for every sub-matrix, but for the first two:
+
+    lists: by the id of a list of indexes, its stride and the list for all sequences.
+    table: the new sub-matrices.
+    stride: of its matrix.
+    row, rows: as it was.
+    first, end: the blocks of its matrix that it lies in.
+    new_row, new_rows: as it will be.
+    """
+
     def __init__(self, computation: Computation, count: int):
         self.before = computation
         self.count = count
-        self._lists: dict[int, tuple[int, np.ndarray]] = {}
-        strides = [1, *(self._list(matrix.indexes)[0] for matrix in computation.matrices[1:])]
-        self._places: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        row, rows = np.array([(s.row, s.rows) for s in computation.submatrices], np.int64).T
-        stride = np.array([strides[s.matrix] for s in computation.submatrices])
-        first, first_n, first_within = self._split(row, stride)
+        self.lists: dict[int, tuple[int, np.ndarray]] = {}
+        self._widen()
+        strides = [1, *[self.lists[id(m.indexes)][0] for m in computation.matrices[1:]]]
+        self.table = np.fromiter(chain.from_iterable(computation.submatrices), np.int64)
+        self.table = self.table.reshape(-1, 5)
+        self.row, self.rows = row, rows = self.table[:, 1].copy(), self.table[:, 2].copy()
+        self.stride = stride = np.array(strides)[self.table[:, 0]]
+        self.first, first_n, first_within = self._split(row, stride)
         last, last_n, last_within = self._split(row + rows - 1, stride)
         if first_n[1:].any() or (last_n[1:] != _FEW - 1).any():
             raise _IrregularError
-        self.stride, self.row = stride, row
-        self.new_row = first * count * stride + first_within
-        end = (last * count + count - 1) * stride + last_within + 1
-        self.new_rows = end - self.new_row
+        self.end = last + 1
+        self.new_row = self.first * count * stride + first_within
+        self.new_rows = (last * count + count - 1) * stride + last_within + 1 - self.new_row
         self.new_row[0] = self.new_rows[0] = 0
+        self.table[:, 1], self.table[:, 2] = self.new_row, self.new_rows
+
+    def _widen(self) -> None:
+        """Finds the stride of every list of indexes, and makes the list for all sequences."""
+        listed = [matrix.indexes for matrix in self.before.matrices[1:]]
+        listed += chain.from_iterable(self.before.step_indexes.values())
+        lists = {id(indexes): indexes for indexes in listed}
+        if any(indexes is None or not len(indexes) or len(indexes) % _FEW for indexes in listed):
+            raise _IrregularError
+        # Mostly all have the stride 1. So much is seen, and done, for all of them at once.
+        pairs = np.concatenate(list(lists.values())).reshape(-1, _FEW, 3)
+        counts = [len(indexes) // _FEW for indexes in lists.values()]
+        starts = np.cumsum([0, *counts[:-1]])
+        regular = (pairs[:, :, 0] == np.arange(_FEW)).all(axis=1)
+        regular &= (pairs[:, 0, 1:] == pairs[:, 1, 1:]).all(axis=1)
+        regular = np.logical_and.reduceat(regular, starts)
+        wide = np.empty((len(pairs), self.count, 3), pairs.dtype)
+        wide[...] = pairs[:, :1]
+        wide[..., 0] = np.arange(self.count)
+        each = zip(lists.items(), regular.tolist(), starts.tolist(), counts, strict=True)
+        for (key, indexes), is_regular, start, size in each:
+            if is_regular:
+                self.lists[key] = 1, wide[start : start + size].reshape(-1, 3)
+                continue
+            stride = n_stride(indexes)
+            if not stride or indexes[-1, 0] != _FEW - 1:
+                raise _IrregularError
+            self.lists[key] = stride, _with_sequences(indexes, stride, self.count)
 
     @staticmethod
-    def _split(rows: np.ndarray, stride: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _split(rows: np.ndarray, stride: int | np.ndarray) -> tuple[np.ndarray, ...]:
         """Rows of the computation for two: their blocks, their n, and the place within these."""
         block, within = np.divmod(rows, _FEW * stride)
         return block, within // stride, within % stride
-
-    def _list(self, indexes: np.ndarray | None) -> tuple[int, np.ndarray]:
-        """The stride of a list of indexes, and the list for all sequences; many share one list."""
-        found = self._lists.get(id(indexes))
-        if found is None:
-            stride = 0 if indexes is None else n_stride(indexes)
-            if indexes is None or not stride or indexes[-1, 0] != _FEW - 1:
-                raise _IrregularError
-            found = stride, _with_sequences(indexes, stride, self.count)
-            self._lists[id(indexes)] = found
-        return found
 
     def expanded(self) -> Computation:
         """See `expand`."""
@@ -129,75 +185,101 @@ class _Expander:
         result = replace(
             before,
             matrices=[before.matrices[0], *map(self._matrix, before.matrices[1:])],
-            submatrices=[
-                SubMatrix(s.matrix, row, rows, s.col, s.cols)
-                for s, row, rows in zip(
-                    before.submatrices, self.new_row.tolist(), self.new_rows.tolist(), strict=True
-                )
-            ],
-            commands=[c if c.rows is None else self._command(c) for c in before.commands],
+            submatrices=submatrices_of(self.table.tolist()),
+            commands=list(before.commands),
             precomputed=list(before.precomputed),
             step_indexes={},
         )
         self._precompute(result)
+        self._move_rows(result.commands)
         return result
 
     def _matrix(self, matrix: MatrixInfo) -> MatrixInfo:
-        indexes = self._list(matrix.indexes)[1]
-        of = matrix
-        return MatrixInfo(
-            len(indexes), of.cols, of.contiguous, of.is_deriv, of.node, indexes=indexes
-        )
+        indexes, of = self.lists[id(matrix.indexes)][1], matrix
+        return MatrixInfo(len(indexes), of.cols, of.contiguous, of.is_deriv, of.node, indexes)
 
     def _precompute(self, result: Computation) -> None:
+        if len(result.precomputed) == 1:
+            return
+        many: dict[int, Columns] = {}  # by the id of the list for two
+        for few in chain.from_iterable(self.before.step_indexes.values()):
+            if id(few) not in many:
+                many[id(few)] = _Many(self.lists[id(few)][1], few)
         for command in result.commands:
             number = command.precomputed
-            if command.type != "Propagate" or not number:
-                continue
-            sides = (self._list(indexes)[1] for indexes in self.before.step_indexes[command.step])
-            component = result.topology.nodes[command.node].component
-            result.precomputed[number] = precompute_indexes(component, *sides)
+            if number and command.type == "Propagate":
+                sides = [many[id(few)] for few in self.before.step_indexes[command.step]]
+                component = result.topology.nodes[command.node].component
+                result.precomputed[number] = precompute_indexes(component, *sides)
 
     # Row numbers
 
-    def _command(self, command: Command) -> Command:
-        place, n, known = self._target(command.target)
-        rows = command.rows[place]  # type: ignore[index]
-        if command.type.endswith("Multi"):
-            there = known & (rows[:, 0] >= 0)
-            moved = self._moved(rows[:, 0], rows[:, 1], n, there)
-            rows = np.stack((rows[:, 0], moved), axis=1)
-        elif command.type == "AddRowRanges":
-            there = known & (rows[:, 1] > rows[:, 0])
-            first = self._moved(command.source, rows[:, 0], n, there)
-            last = self._moved(command.source, rows[:, 1] - 1, n, there)
-            rows = np.stack((first, last + 1), axis=1)
-        else:
-            there = known & (rows >= 0)
-            rows = self._moved(command.source, rows, n, there)
-        rows[~there] = -1
-        return command.changed(rows=rows.astype(np.int32))
+    def _move_rows(self, commands: list[Command]) -> None:
+        """Replaces the commands that have lists of rows; rows of all lists are moved together."""
+        few = {i: self._few_rows(c) for i, c in enumerate(commands) if c.rows is not None}
+        if not few:
+            return
+        each = zip(*few.values(), strict=True)
+        flat = [np.concatenate([array.ravel() for array in arrays]) for arrays in each]
+        first, step = self._moved(*flat)
+        begin = 0
+        for number, (subs, rows, _) in few.items():
+            part = slice(begin, begin + rows.size)
+            begin += rows.size
+            command = commands[number]
+            moved = self._wide(command.target, first[part], step[part], len(rows))
+            if command.type.endswith("Multi"):
+                subs = np.where(first[part].reshape(subs.shape) < 0, -1, subs).astype(np.int32)
+                numbers = self._wide(command.target, subs.ravel(), step[part] * 0, 1)
+                listed = np.stack((numbers[0], moved[0]), axis=1)
+            elif command.type == "AddRowRanges":
+                listed = np.stack((moved[0], moved[1] + (moved[0] >= 0)), axis=1)
+            else:
+                listed = moved[0]
+            commands[number] = command.changed(rows=listed)
 
-    def _target(self, submatrix: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For the new rows of a sub-matrix: the old row with n = 0, their n, and if it is there."""
-        stride, row = int(self.stride[submatrix]), int(self.row[submatrix])
-        rows = self.before.submatrices[submatrix].rows
-        key = stride, row, rows
-        found = self._places.get(key)
-        if found is None:
-            new = self.new_row[submatrix] + np.arange(self.new_rows[submatrix])
-            block, within = np.divmod(new, self.count * stride)
-            old = block * _FEW * stride + within % stride - row
-            known = (old >= 0) & (old < rows)
-            found = self._places[key] = np.where(known, old, 0), within // stride, known
-        return found
+    def _few_rows(self, command: Command) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What a command reads for the rows with n = 0 of the blocks that its target lies in.
+
+        Returns:
+            Sub-matrices, rows in them, and whether they are there: each [columns, blocks, stride]
+            with two columns for the first and the last row of ranges, and one otherwise.
+        """
+        target, source = command.target, command.source
+        stride = int(self.stride[target])
+        starts = np.arange(int(self.first[target]), int(self.end[target])) * (_FEW * stride)
+        place = (starts - self.row[target])[:, None] + np.arange(stride)
+        there = (place >= 0) & (place < self.rows[target])
+        rows = command.rows[np.where(there, place, 0)]  # type: ignore[index]
+        if command.type.endswith("Multi"):
+            subs, rows = rows[None, ..., 0], rows[None, ..., 1]
+            return subs, rows, there & (subs >= 0)
+        if command.type == "AddRowRanges":
+            there = there & (rows[..., 1] > rows[..., 0])
+            rows = np.stack((rows[..., 0], rows[..., 1] - 1))
+        else:
+            there = there & (rows >= 0)
+            rows = rows[None]
+        return np.full(rows.shape, source), rows, np.broadcast_to(there, rows.shape)
 
     def _moved(
-        self, submatrix: int | np.ndarray, rows: np.ndarray, n: np.ndarray, there: np.ndarray
-    ) -> np.ndarray:
-        """The new numbers of the rows n that stand for old rows with n = 0; any where not there."""
-        stride = self.stride[submatrix]
-        block, old_n, within = self._split(rows + self.row[submatrix], stride)
-        if (old_n[there] != 0).any():
+        self, subs: np.ndarray, rows: np.ndarray, there: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The new numbers of rows with n = 0, and how far from each other those with the next n
+        are; -1 and 0 where a row is not there."""
+        stride = self.stride[subs]
+        block, n, within = self._split(rows + self.row[subs], stride)
+        if (n[there] != 0).any():
             raise _IrregularError
-        return (block * self.count + n) * stride + within - self.new_row[submatrix]
+        first = block * (self.count * stride) + within - self.new_row[subs]
+        first, step = np.where(there, first, -1), np.where(there, stride, 0)
+        return first.astype(np.int32), step.astype(np.int32)
+
+    def _wide(self, target: int, first: np.ndarray, step: np.ndarray, columns: int) -> np.ndarray:
+        """The numbers [columns, rows of a target] from those with n = 0 and their steps."""
+        stride = int(self.stride[target])
+        shape = columns, -1, 1, stride
+        n = np.arange(self.count, dtype=np.int32)[:, None]
+        wide = (first.reshape(shape) + step.reshape(shape) * n).reshape(columns, -1)
+        skipped = int(self.new_row[target]) - int(self.first[target]) * self.count * stride
+        return wide[:, skipped : skipped + int(self.new_rows[target])]
