@@ -95,7 +95,14 @@ def locate(steps: Steps) -> list[list[Part]]:
                 table = table or steps.table(_jumped_to(topology))
                 part.terms = _jumping_terms(steps, table, number, facts)
                 continue
-            single = steps.whole(facts.alone, columns)
+            single = -1
+            if facts.alone is not None:
+                node, t, x = facts.alone
+                # In a loop, rows that are shifted in time are often just those of another step.
+                if not (t or x):
+                    single = steps.whole(node, columns)
+                elif topology.in_loop[node]:
+                    single = steps.whole(node, steps.shifted(columns, t, x))
             if single >= 0:
                 part.terms = [Terms(facts.groups[0][0], single, None, whole=True)]  # type: ignore[index]
                 continue

@@ -19,13 +19,14 @@ from ..framework.errors import ShapeError
 from .compute.time_grid import reorder_indexes
 from .dependence import SAME
 from .graph import Graph, Segment
-from .indexes import Columns, pack_tx, unpack_tx
+from .indexes import X_BITS, Columns, pack_tx, unpack_tx
 from .request import ComputationRequest
 from .row_table import Query, RowTable
 from .time_graph import Level
 from .topology import FLAGS, Topology
 
 Parts = list[tuple[int, np.ndarray]]  # numbers of groups with keys
+_EMPTY = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -68,6 +69,8 @@ class Steps:
         self._graph = graph
         self._ranges: dict[tuple[int, int], int] = {}
         self._expanded: dict[tuple[int, bytes], Columns] = {}  # group, keys -> rows
+        self._keys_of: dict[int, tuple[int, np.ndarray]] = {}  # id of rows -> group, keys
+        self._shifted: dict[tuple[int, int, int], Columns | None] = {}
         self._of_columns: dict[tuple[int, int], int] = {}  # node, id of the columns -> step
         self._segment = 0
         for self._segment, request in enumerate(graph.requests):
@@ -90,9 +93,18 @@ class Steps:
             [(step.node, step.columns, start) for step, start in starts if step.node in nodes]
         )
 
-    def whole(self, node: int, columns: Columns) -> int:
+    def whole(self, node: int, columns: Columns | None) -> int:
         """The step of `node` that has just these rows, if that is known at once; else -1."""
         return self._of_columns.get((node, id(columns)), -1)
+
+    def shifted(self, columns: Columns, t: int, x: int) -> Columns | None:
+        """The rows of `columns`, shifted by t and x, if there is such a list; else None."""
+        key = id(columns), t, x
+        if key not in self._shifted:
+            number, keys = self._keys_of.get(id(columns), (-1, _EMPTY))
+            name = number, (keys + ((t << X_BITS) + x)).tobytes()
+            self._shifted[key] = self._expanded.get(name)
+        return self._shifted[key]
 
     def to_text(self) -> str:
         """Epochs, counts and the steps with their indexes, one line each."""
@@ -139,7 +151,9 @@ class Steps:
         if new:
             group = self._graph.groups[number]
             rows = Columns.product(group.ns, [lists[name] for name in new])
-            self._expanded.update(zip(new, rows, strict=True))
+            for name, columns in zip(new, rows, strict=True):
+                self._expanded[name] = columns
+                self._keys_of[id(columns)] = number, lists[name]
 
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""

@@ -50,7 +50,7 @@ class SumFacts:
         scales: scale of every node that is read, by the node's number.
         groups: for every scale, in their order, the leaves with it in the order of node, t and x;
             None where leaves are more than offsets of nodes.
-        alone: the node that the part is, if it is one without offset; else -1.
+        alone: the one leaf, as (node, t offset, x offset), if it is no more than that.
     """
 
     sums: SumDescriptor
@@ -61,7 +61,7 @@ class SumFacts:
     takes_all: bool
     scales: dict[int, float]
     groups: list[tuple[float, list[int]]] | None
-    alone: int
+    alone: tuple[int, int, int] | None
 
 
 @dataclass
@@ -180,9 +180,14 @@ class Topology:
         ]
 
     @cached_property
+    def in_loop(self) -> list[bool]:
+        """For every node whether it is part of a loop."""
+        return [self.stages[epoch][1] for epoch in self.epochs]
+
+    @cached_property
     def is_recurrent(self) -> bool:
         """Whether nodes form a loop."""
-        return any(is_loop for _, is_loop in self.stages)
+        return any(self.in_loop)
 
     def dependencies(self, node: int, t: Any, x: Any) -> list[Place]:
         """The rows that rows (t, x) of `node` may read: node numbers, t and x of each candidate."""
@@ -250,13 +255,12 @@ class Topology:
                     (scale, [leaf for leaf in ordered if scales[steps[leaf][0]] == scale])
                     for scale in sorted(set(scales.values()))
                 ]
-            needs_all, alone = part.needs_all(), -1
-            if steps is not None and needs_all and len(leaves) == 1:
-                source, *offsets = steps[leaves[0]]
-                alone = -1 if any(offsets) else source
-            dim, constant = part.dim(self.dims), part.constant()
             takes_all = _takes_all(part)
-            yield SumFacts(part, leaves, dim, constant, needs_all, takes_all, scales, groups, alone)
+            alone = steps[leaves[0]] if steps and takes_all and len(leaves) == 1 else None
+            yield SumFacts(
+                *(part, leaves, part.dim(self.dims), part.constant()),
+                *(part.needs_all(), takes_all, scales, groups, alone),
+            )
 
     def combine(
         self, node: int, present: Sequence[Any], allowed: Any, every: Any = True
