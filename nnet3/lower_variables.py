@@ -24,7 +24,9 @@ class Declarations:
     def __init__(self, variables: Any) -> None:
         self._add = variables.add
         self._matrix = VarDesc(dtype=to_pb("float32"), dims=(0, 0), has_dims=True)
+        self._matrix_dims = self._matrix.dims
         self._view = VarDesc(dtype=to_pb("float32"), dims=(0, 0), has_dims=True, view={})
+        self._view_dims, self._rectangle = self._view.dims, self._view.view
         self._parameter = VarDesc(kind=PARAMETER)
         value = make_op("constant", {}, {"out": "?"}, {"value": np.zeros(0)})
         self._state = VarDesc(kind=STATE, initializer=value)
@@ -33,16 +35,16 @@ class Declarations:
 
     def matrix(self, name: str, rows: int, cols: int, kind: int = TEMPORARY) -> None:
         """A variable [rows, cols], float32."""
-        var = self._matrix
+        var, dims = self._matrix, self._matrix_dims
         var.name, var.kind = name, kind
-        var.dims[0], var.dims[1] = rows, cols
+        dims[0], dims[1] = rows, cols
         self._add().CopyFrom(var)
 
     def view(self, name: str, base: str, row: int, rows: int, col: int, cols: int) -> None:
         """`rows` rows from `row` on and `cols` columns from `col` on of a matrix `base`."""
-        var, view = self._view, self._view.view
+        var, dims, view = self._view, self._view_dims, self._rectangle
         var.name, view.base = name, base
-        var.dims[0], var.dims[1] = rows, cols
+        dims[0], dims[1] = rows, cols
         view.row_begin, view.row_end = row, row + rows
         view.col_begin, view.col_end = col, col + cols
         self._add().CopyFrom(var)

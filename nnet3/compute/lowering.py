@@ -320,8 +320,7 @@ def _gradients(
     net = pb.NetDesc()
     for name in (X, *(PARAMETER + name for name in arrays)):
         net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
-    same = {name: name for step in steps for name in step.variables()}
-    net.ops.extend([step.message(same, FORWARD) for step in steps])
+    net.ops.extend([step.message(FORWARD) for step in steps])
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
     backward = [

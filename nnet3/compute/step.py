@@ -59,12 +59,10 @@ class Step(NamedTuple):
         )
         return Step(self.type, *sides, self.attrs)
 
-    def message(self, names: Mapping[str, str], role: int) -> OpDesc:
-        """The operator, with these names instead of symbols."""
-        inputs, outputs = (
-            [{"name": slot, "vars": [names[v] for v in given]} for slot, given in slots]
-            for slots in (self.inputs, self.outputs)
-        )
+    def message(self, role: int) -> OpDesc:
+        """The operator, over symbolic names."""
+        inputs = [{"name": slot, "vars": names} for slot, names in self.inputs]
+        outputs = [{"name": slot, "vars": names} for slot, names in self.outputs]
         op = OpDesc(type=self.type, role=role, inputs=inputs, outputs=outputs)
         if self.attrs:
             op.MergeFromString(self.attrs)

@@ -29,8 +29,7 @@ class Template:
         self._ops = []
         places: dict[str, _Places] = {}
         for step in steps:
-            blank = dict.fromkeys(step.variables(), "") | {EMPTY: EMPTY}
-            op = step.message(blank, role)
+            op = step.message(role)
             self._ops.append(op)
             for slots, side in ((op.inputs, step.inputs), (op.outputs, step.outputs)):
                 for slot, (_, symbols) in zip(slots, side, strict=True):
