@@ -1,5 +1,6 @@
 """The sequence criterion beside a sum over all paths of small lattices."""
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import opscope.cntk.operators  # noqa: F401  registers them
 from op_test import Case, OpTest
 from opscope.cntk.config import parse_config
 from opscope.cntk.lattices import Hmms, Lattice, Lattices
+from opscope.cntk.lattices.archive_format import read_lattice
 from opscope.cntk.lattices.lattice import PARTS, feed_lattices, lattice_variable, levels
 from opscope.cntk.network.network import Network
 from opscope.cntk.operators.alignment import align
@@ -190,6 +192,21 @@ def test_best_states_of_phones(hmms):
             assert found.states[at : at + count].tolist() == list(states)
         at += count
     assert np.isneginf(found.scores[1])  # a chain of two states takes two frames
+
+
+def test_numbers_of_cntk(hmms):
+    data = io.BytesIO(lattice_cases.WRITTEN_BY_CNTK[2])
+    held = read_lattice(data, "a.lats", 0, np.arange(len(hmms)), hmms.numbers["sp"])
+    held = replace(held, reference=lattice_cases.REFERENCE)
+    inputs = arrays(Lattices(hmms, [held]), np.array([0, 8]))
+    scores = lattice_cases.LIKELIHOODS
+    inputs |= {"likelihoods": scores, "x": 0 * scores, "label": np.eye(STATES)[[0] * 8]}
+    attrs = {"acoustic": 2.0, "language": 1.3, "penalty": -0.2, "smoothing": 1.0, "drop": 0.0}
+    found = TestLatticeCriterion().output(Case(inputs, {**attrs, "realign": True}), "float64")
+    assert scores[:, 0].sum() / 2 - found["out"][0] == pytest.approx(lattice_cases.TOTAL, rel=1e-6)
+    gamma = found["slope"] + np.eye(STATES)[lattice_cases.ALIGNED]
+    assert gamma[5] == pytest.approx(lattice_cases.SHARES, abs=1e-6)
+    assert gamma.min() >= 0 and gamma.sum(1) == pytest.approx(1)
 
 
 def test_rounds_of_a_long_chain():

@@ -99,6 +99,13 @@ def test_bytes_of_version_2():
     )
 
 
+def test_bytes_that_cntk_wrote():
+    old, new = (unpacked(lattice_cases.WRITTEN_BY_CNTK[version]) for version in (1, 2))
+    assert edges_of(old) == edges_of(new)
+    assert new.units[:3].tolist() == [[0, 5], [1, 0], [0, 1]] and new.first[-1] == 11
+    assert edges_of(unpacked(pack_lattice(new, PAUSE))) == edges_of(new)
+
+
 def test_acoustic_scores_stand_in_front():
     tokens = [score(-9), *TOKENS[:2], score(-8), *TOKENS[2:]]
     edges = [bits(0, 1, 1, 2), bits(1, 2, 0, 5), bits(1, 2, 0, 5)]
