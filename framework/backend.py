@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from dataclasses import dataclass
@@ -85,6 +86,16 @@ def array_module(array: Any) -> Any:
     return _cupy() if type(array).__module__.startswith("cupy") else np
 
 
+def address(array: Any) -> int:
+    """Where the memory of an array begins, on whichever place."""
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
+def to_host(array: Any) -> np.ndarray:
+    """The values of an array as NumPy's: itself where it is there already."""
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
 def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
     """`array`, C-contiguous, on `place`; itself where nothing is to do and `copy` is false."""
     on_gpu = array_module(array) is not np
@@ -94,8 +105,18 @@ def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
             return np.array(host, order="C")
         return np.asarray(host, order="C")
     xp = place.xp
-    with xp.cuda.Device(place.index):
+    with on_device(place):
         return xp.array(array, order="C") if copy else xp.asarray(array, order="C")
+
+
+def on_device(place: Place, stream: Any = None) -> contextlib.ExitStack:
+    """A `with` block in which a GPU, and a stream if one is given, are current."""
+    held = contextlib.ExitStack()
+    if place.kind != "cpu":
+        held.enter_context(place.xp.cuda.Device(place.index))
+        if stream is not None:
+            held.enter_context(stream)
+    return held
 
 
 def copy_into(target: Any, source: Any) -> None:
@@ -104,5 +125,5 @@ def copy_into(target: Any, source: Any) -> None:
         np.copyto(target, source if array_module(source) is np else source.get())
     elif array_module(source) is np:
         target.set(np.asarray(source, order="C"))
-    else:
-        target[...] = source
+    else:  # perhaps on another GPU
+        array_module(target).copyto(target, source)

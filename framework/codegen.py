@@ -23,6 +23,10 @@ FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 PARALLEL_WORK = 4_000_000
 """Work (elements times cost) from which a loop uses threads: some 100 us; waking one takes 20."""
 
+GPU_ARRAYS = 48
+"""Most arrays of a kernel: the parameters of a CUDA function hold 4 KB, an array of four dimensions
+takes 80 bytes of them."""
+
 C_TYPES = {
     "float32": "float",
     "float64": "double",

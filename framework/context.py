@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Place
+from .backend import CPUPlace, Place, on_device
 from .errors import OpscopeError
 
 
@@ -67,21 +67,30 @@ class OpContext:
         return other
 
     def generator(self, place: Place) -> Any:
-        """The random generator of a place: a `numpy.random.Generator` or CuPy's."""
+        """The random generator of a place: a `numpy.random.Generator` or CuPy's.
+
+        That of a GPU is made with a seed that the CPU's draws.
+        """
         key = str(place)
         found = self._generators.get(key)
         if found is None:
             if place.kind == "cpu":
                 found = np.random.Generator(np.random.PCG64(self.seed))
             else:
-                with place.xp.cuda.Device(place.index):
-                    found = place.xp.random.default_rng(self.seed)
+                seed = int(self.generator(CPUPlace()).integers(1 << 62))
+                with on_device(place):
+                    found = place.xp.random.default_rng(seed)
             self._generators[key] = found
         return found
 
     def random_state(self) -> dict[str, Any]:
-        """The CPU generator's state as plain numbers, for checkpoints."""
-        return self.generator(Place("cpu")).bit_generator.state
+        """The state as plain numbers, for checkpoints: that of the CPU's generator.
+
+        A GPU's generator cannot be read. It is dropped, and the next one gets its seed from the
+        CPU's: here and wherever somebody continues from this state.
+        """
+        self._drop_other_generators()
+        return self.generator(CPUPlace()).bit_generator.state
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Continue from a state of `random_state`.
@@ -90,9 +99,15 @@ class OpContext:
             OpscopeError: `state` is no such state.
         """
         try:
-            self.generator(Place("cpu")).bit_generator.state = state
+            self.generator(CPUPlace()).bit_generator.state = state
         except (TypeError, ValueError, KeyError) as error:
             raise OpscopeError(f"no random state: {error}") from None
+        self._drop_other_generators()
+
+    def _drop_other_generators(self) -> None:
+        own = str(CPUPlace())
+        for key in [key for key in self._generators if key != own]:
+            del self._generators[key]
 
 
 _local = threading.local()

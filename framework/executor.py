@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import Place, copy_into, to_place
+from .backend import CPUPlace, Place, copy_into, on_device, to_place
 from .context import OpContext
 from .errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from .infer import fits, view_slices
@@ -45,6 +45,11 @@ class RunState:
     def generator(self) -> Any:
         """The random generator of this run on this place."""
         return self.context.generator(self.place)
+
+    @property
+    def host_generator(self) -> np.random.Generator:
+        """The generator of the host: for decisions that it takes itself, without asking a GPU."""
+        return self.context.generator(CPUPlace())
 
 
 class Frame:
@@ -258,7 +263,7 @@ class Frame:
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks
-        with _on_device(self.place, context.stream):
+        with on_device(self.place, context.stream):
             for hook in hooks:
                 hook.before_run(self)
             for index, call in enumerate(self.calls):
@@ -328,25 +333,6 @@ def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:
                 return dtype
             first = first or dtype
     return first or np.dtype("float32")
-
-
-class _on_device:  # noqa: N801  reads as what it does
-    """Makes a GPU and a stream current; nothing on the CPU."""
-
-    def __init__(self, place: Place, stream: Any) -> None:
-        self._managers = []
-        if place.kind != "cpu":
-            self._managers.append(place.xp.cuda.Device(place.index))
-            if stream is not None:
-                self._managers.append(stream)
-
-    def __enter__(self) -> None:
-        for manager in self._managers:
-            manager.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for manager in reversed(self._managers):
-            manager.__exit__(*error)
 
 
 def external_metas(

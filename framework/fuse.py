@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from . import compiler
-from .codegen import COLUMN, FULL, ONE, ROW, Loop, Operand, gpu_source
+from .backend import address
+from .codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from .executor import CannotFuseError, Frame
 from .expression import Tree, replace_names
 from .operation import Operator
 from .plan import Plan, Step
-from .pointwise import ABSENT, Pointwise, pointwise
+from .pointwise import ABSENT, Pointwise, count_arrays, pointwise
 from .shape import Meta
 from .team import Share, shared
 
@@ -60,6 +61,8 @@ class _Group:
         if len(self.loops) > 1 and not self._apart(new, self.loops[:-1]):
             return False
         members = [*loop, new]
+        if self.device != "cpu" and count_arrays(members) > GPU_ARRAYS:
+            return False
         written = {self.root(name): name for p in members for name in p.writes}
         for p in members:
             for name in (*p.reads, *p.writes):
@@ -306,13 +309,13 @@ def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
     return np.array(words, np.int64)
 
 
-def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[np.ndarray]]) -> bool:
+def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> bool:
     """Whether arrays under different names that are written share no memory, or all of it."""
     spans = []
     for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
         stored = {operand for operand, _ in b.loop.stores}
         for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
-            first = array.ctypes.data
+            first = address(array)
             steps = zip(array.shape, array.strides, strict=True)
             end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
             if array.size:
@@ -329,24 +332,26 @@ def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[np.ndarray
     return True
 
 
-def _same_memory(a: np.ndarray, b: np.ndarray) -> bool:
-    same = a.ctypes.data == b.ctypes.data and a.nbytes == b.nbytes
+def _same_memory(a: Any, b: Any) -> bool:
+    same = address(a) == address(b) and a.nbytes == b.nbytes
     both = a.flags.c_contiguous and b.flags.c_contiguous
     return same and (both or (a.shape == b.shape and a.strides == b.strides))
 
 
-def _side_by_side(a: np.ndarray, b: np.ndarray) -> bool:
+def _side_by_side(a: Any, b: Any) -> bool:
     """Whether both are columns of one matrix, and no column is in both."""
     if a.ndim != 2 or b.ndim != 2 or a.strides != b.strides or a.strides[1] != a.itemsize:
         return False
     row = a.strides[0]
-    apart = (b.ctypes.data - a.ctypes.data) % row if row > 0 else 0
+    apart = (address(b) - address(a)) % row if row > 0 else 0
     return a.shape[1] * a.itemsize <= apart and apart + b.shape[1] * b.itemsize <= row
 
 
-def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any]:
-    kernel, inputs, outputs = _gpu_kernel(frame.xp, bound[0].loop)
+def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
     arrays = [frame.arrays[name] for name in bound[0].variables]
+    if not _no_overlap(bound, [arrays]):
+        return None
+    kernel, inputs, outputs = _gpu_kernel(frame.xp, bound[0].loop)
     return partial(kernel, *(arrays[i] for i in inputs), *(arrays[i] for i in outputs))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..proto import net_pb2 as pb
 from . import settings
-from .backend import Place
+from .backend import Place, on_device
 from .context import OpContext, default_context
 from .desc import FORWARD, PLAIN, SlotMap, caller_location, clone, make_op, make_var
 from .errors import OpscopeError, VariableError
@@ -246,10 +246,11 @@ class PlainNet(Net):
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self._version, signature, options)
         frame = frames.pop(frame_key, None)
-        if frame is None or not frame.accept_inputs():
-            sources = (span, known, offsets)
-            frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-            frame.version = self._version
+        with on_device(place, context.stream):
+            if frame is None or not frame.accept_inputs():
+                sources = (span, known, offsets)
+                frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
+                frame.version = self._version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last
@@ -319,7 +320,8 @@ class PlainNet(Net):
                 variable = scope.find(name) or scope.var(name)
                 held = variable.array
                 if held is None or held.shape != shape or held.dtype != dtype:
-                    variable.bind(scope.place.xp.empty(shape, dtype))
+                    with on_device(scope.place):
+                        variable.bind(scope.place.xp.empty(shape, dtype))
 
     def _title(self) -> str:
         return f"net {self.desc.name!r}" if self.desc.name else "net"

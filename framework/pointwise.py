@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .codegen import C_TYPES, COLUMN, FULL, ONE, ROW, Operand
+from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Operand
 from .dtypes import FLOATS, name_of
 from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
 from .operation import Operator
@@ -44,6 +44,16 @@ class Pointwise:
 
     def cost(self) -> int:
         return sum(map(cost, self.values.values())) + 2 * (len(self.writes) - 1)
+
+
+def count_arrays(members: Sequence[Pointwise]) -> int:
+    """How many arrays a kernel of these operators may have: what it reads first, all it writes."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for p in members:
+        reads.update(p.reads.keys() - writes)
+        writes.update(p.writes)
+    return len(reads) + len(writes)
 
 
 def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise | None:
@@ -85,7 +95,8 @@ def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise
     if len(widths) > 1:
         return None
     columns = widths.pop() if widths else 0
-    return Pointwise(op, shape, dtype, found.values, operands, reads, writes, columns)
+    made = Pointwise(op, shape, dtype, found.values, operands, reads, writes, columns)
+    return made if device == "cpu" or count_arrays([made]) <= GPU_ARRAYS else None
 
 
 class _Expressions(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..framework import team
+from ..framework.backend import address
 
 Call = Callable[[], Any]
 
@@ -54,12 +55,8 @@ def same_memory(a: Any, b: Any) -> bool:
         a.shape == b.shape
         and a.strides == b.strides
         and a.dtype == b.dtype
-        and _address(a) == _address(b)
+        and address(a) == address(b)
     )
-
-
-def _address(array: Any) -> int:
-    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
 def copying(xp: Any, source: Any, target: Any) -> Call | None:

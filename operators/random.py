@@ -40,7 +40,10 @@ def _generator(k: Any) -> Callable[[], Any]:
 
 
 def _drawable(k: Any, out: Any) -> Any:
-    """`out` itself where generators can write to it, else scratch memory of its shape."""
+    """`out` itself where generators can write to it, else scratch memory of its shape.
+
+    They are told the size besides: CuPy's would draw one number and copy it everywhere.
+    """
     if out.dtype != np.float16 and out.flags.c_contiguous:
         return out
     wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype
@@ -53,7 +56,7 @@ def _uniform(k: Any, out: Any, low: float, high: float) -> Callable[[], None]:
     low, width = dtype.type(low), dtype.type(high - low)
 
     def run() -> None:
-        generator().random(out=drawn, dtype=dtype)
+        generator().random(drawn.shape, dtype, out=drawn)
         xp.multiply(drawn, width, out=drawn)
         xp.add(drawn, low, out=out)
 
@@ -66,7 +69,7 @@ def _gaussian(k: Any, out: Any, mean: float, std: float) -> Callable[[], None]:
     mean, std = dtype.type(mean), dtype.type(std)
 
     def run() -> None:
-        generator().standard_normal(out=drawn, dtype=dtype)
+        generator().standard_normal(drawn.shape, dtype, out=drawn)
         xp.multiply(drawn, std, out=drawn)
         xp.add(drawn, mean, out=out)
 
@@ -233,7 +236,7 @@ def _below(k: Any, out: Any, p: float) -> Callable[[], None]:
     bound = dtype.type(p)
 
     def run() -> None:
-        generator().random(out=drawn, dtype=dtype)
+        generator().random(drawn.shape, dtype, out=drawn)
         xp.less(drawn, bound, out=out)
 
     return run

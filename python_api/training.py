@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ..framework.atomic import PathLike, check_writable
-from ..framework.backend import CPUPlace
 from ..framework.context import Hook, OpContext
 from ..framework.desc import OPTIMIZE, NetDesc
 from ..framework.errors import NotFiniteError, OpscopeError, VariableError, nearest
@@ -191,7 +190,6 @@ class _Trainer:
                 f"net {self.desc.name!r} holds no optimizer: add_optimization(...) before train"
             )
         self.base = base
-        self.place = base.device or scope.place
         self.history = History()
         self.averages = Averages(self.names)
         self.epoch = self.batch = 0
@@ -310,13 +308,8 @@ class _Trainer:
         return averages.means()
 
     def _train_context(self) -> OpContext:
-        """For one epoch. A GPU's generator cannot be saved: it is seeded anew by the CPU's."""
+        """For one epoch."""
         context = self.base.derive(train=True, keep=self.names)
-        if self.place.kind != "cpu" and self.batch == 0:
-            draw = int(self.base.generator(CPUPlace()).integers(1 << 62))
-            context = OpContext(
-                self.base.device, seed=draw, keep=self.names, stream=self.base.stream
-            )
         context.hooks = self.hooks
         return context
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.backend import CPUPlace, Place, array_module, to_place
+from opscope.framework.backend import CPUPlace, Place, array_module, on_device, to_host, to_place
 from opscope.framework.backward import build_backward
 from opscope.framework.context import OpContext
 from opscope.framework.desc import INPUT, make_op, make_var
@@ -393,27 +393,30 @@ def execute(
         withhold: take away the inputs that a `shape_only` flag says are not read.
         twice: call each callable again, after poisoning its outputs and scratch memory.
     """
-    held = {name: _laid_out(to_place(a, place, copy=True), layout) for name, a in arrays.items()}
-    shapes = dict(metas)
-    proved: set[tuple[str, str]] = set()
-    for index, desc in enumerate(descs):
-        op = Operator(desc, index)
-        shapes.update(infer_one(op, shapes, {}, setup.offsets))
-        fresh = set()
-        for name in op.output_vars():
-            assert name in shapes, f"{setup}: the shape rule of {op.type} sets no {name!r}"
-            if name not in held:
-                held[name] = _output(place.xp, shapes[name], strided_outputs)
-                fresh.add(name)
-        local = Missing(held, op)
-        if withhold:
-            for name in set(op.input_vars()) - set(op.value_reads()):
-                local.pop(name, None)
-        if inplace:
-            fresh -= _share(op, local, fresh, shapes, proved)
-        _call(op, local, shapes, place, setup, libraries, fresh, twice)
-        held.update({name: local[name] for name in op.output_vars()})
-    return Ran({name: _host(array) for name, array in held.items()}, proved)
+    with on_device(place):
+        held = {
+            name: _laid_out(to_place(a, place, copy=True), layout) for name, a in arrays.items()
+        }
+        shapes = dict(metas)
+        proved: set[tuple[str, str]] = set()
+        for index, desc in enumerate(descs):
+            op = Operator(desc, index)
+            shapes.update(infer_one(op, shapes, {}, setup.offsets))
+            fresh = set()
+            for name in op.output_vars():
+                assert name in shapes, f"{setup}: the shape rule of {op.type} sets no {name!r}"
+                if name not in held:
+                    held[name] = _output(place.xp, shapes[name], strided_outputs)
+                    fresh.add(name)
+            local = Missing(held, op)
+            if withhold:
+                for name in set(op.input_vars()) - set(op.value_reads()):
+                    local.pop(name, None)
+            if inplace:
+                fresh -= _share(op, local, fresh, shapes, proved)
+            _call(op, local, shapes, place, setup, libraries, fresh, twice)
+            held.update({name: local[name] for name in op.output_vars()})
+        return Ran({name: to_host(array) for name, array in held.items()}, proved)
 
 
 def _call(
@@ -446,7 +449,7 @@ def _call(
         bench.start()
         call()
     for name, array in first.items():
-        assert np.array_equal(_host(array), _host(arrays[name]), equal_nan=True), (
+        assert np.array_equal(to_host(array), to_host(arrays[name]), equal_nan=True), (
             f"{setup}: a second call of {op.type} gives another {name!r}: its kernel keeps"
             " something in scratch memory or in its outputs"
         )
@@ -509,10 +512,6 @@ def _cast(array: np.ndarray, dtype: Any) -> np.ndarray:
 
 def _up(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
-
-
-def _host(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else array
 
 
 def _variables(slot: str, count: int, many: bool) -> list[str]:

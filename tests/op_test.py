@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from device_double import DOUBLE, instead_of_cupy
 from op_runner import Case, Setup, difference, run
 from opscope.framework.backend import CPUPlace, GPUPlace, gpu_present
 from opscope.framework.context import OpContext
@@ -39,8 +41,7 @@ from opscope.framework.scope import Scope
 
 __all__ = ["Case", "OpTest"]
 
-PLACES = [CPUPlace()] + ([GPUPlace()] if gpu_present() else [])
-on_every_place = pytest.mark.parametrize("place", PLACES, ids=str)
+PLACES = [CPUPlace(), DOUBLE] + ([GPUPlace()] if gpu_present() else [])
 
 PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
 PLANNED = {"OPSCOPE_FUSE": "1", "OPSCOPE_REUSE": "1", "OPSCOPE_INPLACE": "1"}
@@ -120,7 +121,12 @@ class OpTest:
 
     # -- values ----------------------------------------------------------------------------------
 
-    @on_every_place
+    @pytest.fixture(params=PLACES, ids=str)
+    def place(self, request: pytest.FixtureRequest) -> Iterator[Any]:
+        """Each place that tests run on: the CPU, the stand-in of CuPy, a GPU if there is one."""
+        with instead_of_cupy() if request.param is DOUBLE else nullcontext():
+            yield request.param
+
     def test_values(self, place: Any) -> None:
         for setup in self._setups():
             setup.check(run(setup, place).arrays, self)
@@ -128,7 +134,6 @@ class OpTest:
             for setup in self._setups():
                 setup.check(run(setup, place, libraries=(library, "xp")).arrays, self)
 
-    @on_every_place
     def test_strided(self, place: Any) -> None:
         for setup in self._setups():
             for layout in ("columns", "transposed"):
@@ -138,7 +143,6 @@ class OpTest:
                 arrays = run(setup, place, strided_outputs=True).arrays
                 setup.check(arrays, self, "outputs that are column ranges")
 
-    @on_every_place
     def test_empty(self, place: Any) -> None:
         if not self.empty:
             return
@@ -181,7 +185,6 @@ class OpTest:
 
     # -- gradients -------------------------------------------------------------------------------
 
-    @on_every_place
     def test_gradients(self, place: Any) -> None:
         for case in self._cases():
             if not self.grad:
@@ -225,7 +228,6 @@ class OpTest:
 
     # -- flags -----------------------------------------------------------------------------------
 
-    @on_every_place
     def test_inplace_flags(self, place: Any) -> None:
         flags = {
             (entry.type, slot.name)
@@ -271,12 +273,10 @@ class OpTest:
 
     # -- through nets ------------------------------------------------------------------------------
 
-    @on_every_place
     def test_planned_and_fused(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         for setup in self._setups():
             self._check_nets(setup, place, monkeypatch)
 
-    @on_every_place
     def test_special_values(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         if not (self.entry.scalar and self.nan):
             return

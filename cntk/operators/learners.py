@@ -479,7 +479,7 @@ def _(k: Any) -> Call:
     noise = k.scratch(param.shape, dtype)
 
     def run() -> None:
-        state.generator.standard_normal(out=noise, dtype=dtype)
+        state.generator.standard_normal(noise.shape, dtype, out=noise)
         xp.multiply(noise, deviation, noise)
         xp.add(param, noise, out)
 

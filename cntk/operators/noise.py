@@ -41,7 +41,7 @@ def _(s: ShapeArgs) -> None:
 @dropout.kernel
 def _(k: Any) -> Call:
     xp, x, out, rate, mask = k.xp, k["x"], k["out"], k["rate"], k.get("mask")
-    state, place = k.state, k.frame.place
+    state = k.state
     if mask is None:
         mask = k.scratch(x.shape, x.dtype)
     keep = partial(xp.copyto, out, x)
@@ -55,7 +55,7 @@ def _(k: Any) -> Call:
             mask.fill(1)
             keep()
             return
-        draw = state.context.generator(place).random(x.shape, dtype=np.float32)
+        draw = state.generator.random(x.shape, dtype=np.float32)
         xp.multiply(draw >= np.float32(p), real(1 / (1 - p)), out=mask)
         xp.multiply(x, mask, out)
 
@@ -114,12 +114,6 @@ def _host(array: Any) -> np.ndarray:
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-def _generator(k: Any) -> Any:
-    from ...framework.backend import CPUPlace
-
-    return k.state.context.generator(CPUPlace())
-
-
 @random_sample.kernel
 def _(k: Any) -> Call:
     weights, out, count = k["weights"], k["out"], k.attrs["count"]
@@ -128,7 +122,7 @@ def _(k: Any) -> Call:
     def run() -> None:
         held = _host(weights).astype(np.float64)
         p = held / held.sum()
-        drawn = _generator(k).choice(len(p), count, replace=k.attrs["duplicates"], p=p)
+        drawn = k.state.host_generator.choice(len(p), count, replace=k.attrs["duplicates"], p=p)
         out.fill(0)
         out[numbers, k.xp.asarray(drawn)] = 1
 

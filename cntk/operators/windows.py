@@ -191,19 +191,20 @@ def _(k: Any) -> Call:
     xp, x, pooled, out, owner = k.xp, k["x"], k["pooled"], k["out"], k.get("owner")
     if not x.size:
         return nothing
-    if owner is None:
-        owner = k.scratch(out.shape, np.int64)
+    last = k.scratch(out.shape, np.int32)  # a GPU has an atomic maximum for these
     index = xp.asarray(table(k.attrs))
     held, outside = xp.maximum(index, 0), index < 0
-    rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index))
+    rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index), dtype=np.int32)
 
     def run() -> None:
         elements = pooled[:, held]
         elements[:, outside] = -xp.inf
         places = held[windows, elements.argmax(2)]
-        owner.fill(-1)
-        xp.maximum.at(owner, (rows, places), windows)
-        xp.multiply(x[rows, xp.maximum(owner, 0)], owner >= 0, out)
+        last.fill(-1)
+        xp.maximum.at(last, (rows, places), windows)
+        xp.multiply(x[rows, xp.maximum(last, 0)], last >= 0, out)
+        if owner is not None:
+            xp.copyto(owner, last)
 
     return run
 

@@ -91,7 +91,7 @@ def _(k: Any) -> Callable[[], Any]:
         if not held:  # the graph stays the same
             held["graph"] = graph_of(host(_GRAPH), pdfs)
         supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
-        penalize = bool(options.out_of_range_regularize and float(state.generator.random()) < 0.5)
+        penalize = bool(options.out_of_range_regularize and state.host_generator.random() < 0.5)
         found = chain_objective(
             *(options, held["graph"], supervision, output),
             xent=xent is not None,

@@ -176,7 +176,7 @@ def _uniform(k: Any, out: Any) -> tuple[Any, Callable[[], None]]:
     state = k.state
 
     def draw() -> None:
-        state.generator.random(out=drawn, dtype=dtype)
+        state.generator.random(drawn.shape, dtype, out=drawn)
 
     return drawn, draw
 
@@ -293,18 +293,18 @@ def _(k: Any) -> Callable[[], Any]:
     longest = k.attrs["longest"]
     limits = (int(longest * (1 - p) / p), longest)
 
-    def sequence(rows: int) -> Any:
+    def sequence(rows: int) -> np.ndarray:
         """Zeros and ones of one sequence: enough stretches, cut to its length."""
-        stretches = xp.asarray(state.generator.random((rows, 2)))
-        sizes = xp.floor(stretches * xp.asarray(limits)).astype(np.int64) + 1
-        if float(state.generator.random()) >= p:
+        generator = state.host_generator
+        sizes = np.floor(generator.random((rows, 2)) * limits).astype(np.int64) + 1
+        if generator.random() >= p:
             sizes[0, 0] = 0
-        ends = xp.cumsum(sizes.reshape(-1))
-        return 1 - xp.searchsorted(ends, xp.arange(rows), side="right") % 2
+        ends = np.cumsum(sizes.reshape(-1))
+        return 1 - np.searchsorted(ends, np.arange(rows), side="right") % 2
 
     def compute() -> None:
-        values = xp.concatenate([sequence(rows) for rows in lengths] or [xp.zeros(0)])
-        out[order, 0] = values.astype(out.dtype)
+        values = np.concatenate([sequence(rows) for rows in lengths] or [np.zeros(0)])
+        out[order, 0] = xp.asarray(values, out.dtype)
 
     return compute
 

@@ -72,7 +72,7 @@ def _(k: Any) -> Callable[[], Any]:
     def repair() -> None:
         xp.add(k["processed"], width, k["processed_out"])
         xp.copyto(k["repaired_out"], k["repaired"])
-        if not float(count[0]) or float(state.generator.random()) > PROBABILITY:
+        if not float(count[0]) or state.host_generator.random() > PROBABILITY:
             return
         average = slopes.reshape(-1, width).mean(axis=0) / count
         low = (average <= attrs["lower"]).astype(grad.dtype)
@@ -133,7 +133,7 @@ def _(k: Any) -> Callable[[], Any]:
     def draw() -> None:
         xp.copyto(repaired, total)
         repair.fill(0)
-        if not float(count[0]) or float(state.generator.random()) > PROBABILITY:
+        if not float(count[0]) or state.host_generator.random() > PROBABILITY:
             return
         low = slopes < lower * count
         xp.multiply(low, push, repair, casting="unsafe")

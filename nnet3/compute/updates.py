@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import copying, in_order
@@ -152,14 +153,17 @@ def _(s: ShapeArgs) -> None:
 def _(k: Any) -> Callable[[], Any]:
     xp, attrs = k.xp, k.attrs
     deltas = [delta.reshape(-1) for delta in k.list("delta")]
+    parts = k.scratch((len(deltas),), deltas[0].dtype if deltas else k["scale"].dtype)
+    squared = [parts[number, ...] for number in range(len(deltas))]
     starts = np.cumsum([0, *attrs["arrays"]])[:-1]
     bounds = np.array(attrs["bounds"])
     some = np.array(attrs["arrays"]) > 0
 
     def compute() -> None:
         scale, loose = float(k["scale"][0]), float(k["bound_scale"][0])
-        parts = [xp.dot(delta, delta) for delta in deltas]
-        squares = np.array([float(part) for part in parts])
+        for delta, square in zip(deltas, squared, strict=True):
+            xp.dot(delta, delta, out=square)
+        squares = to_host(parts).astype(np.float64)
         sums = np.zeros(len(bounds))
         sums[some] = np.add.reduceat(squares, starts[some]) if some.any() else 0.0
         norms = np.sqrt(sums) * abs(scale)
@@ -211,17 +215,27 @@ def _(k: Any) -> Callable[[], Any]:
     xp, scales, index = k.xp, k["scales"], k.attrs["index"]
     params, deltas, targets = k.list("param"), k.list("delta"), k.list("param_out")
     scratch = [k.scratch(p.shape, p.dtype) for p in params]
+    arrays = list(zip(params, deltas, targets, scratch, strict=True))
 
-    def compute() -> None:
+    # A change that is not finite is multiplied by 0.
+    def on_host() -> None:
         scale = float(scales[index])
-        for param, delta, target, part in zip(params, deltas, targets, scratch, strict=True):
-            if scale:  # a change that is not finite is multiplied by 0
+        for param, delta, target, part in arrays:
+            if scale:
                 xp.multiply(delta, param.dtype.type(scale), out=part)
                 xp.add(param, part, out=target)
             elif target is not param:
                 xp.copyto(target, param)
 
-    return compute
+    def on_gpu() -> None:  # which is not asked for the scale
+        scale = scales[index : index + 1]
+        nothing = scale == 0
+        for param, delta, target, part in arrays:
+            xp.multiply(delta, scale, out=part)
+            xp.copyto(part, 0, where=nothing)
+            xp.add(param, part, out=target)
+
+    return on_host if xp is np else on_gpu
 
 
 constrain_orthonormal = operator(
@@ -263,7 +277,7 @@ def _(k: Any) -> Callable[[], Any]:
     def step() -> None:
         if wanted is not None and not wanted[0]:
             return
-        if float(state.generator.random()) >= probability:
+        if state.host_generator.random() >= probability:
             return
         xp.matmul(w, w.T, out=gram)
         speed, square = _UPDATE_SPEED, given * given
