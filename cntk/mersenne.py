@@ -6,18 +6,19 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 _SIZE = 312
 _MIDDLE = 156
-_MATRIX = np.uint64(0xB5026F5AA96619E9)
-_UPPER = np.uint64(0xFFFFFFFF80000000)
-_LOWER = np.uint64(0x7FFFFFFF)
+# Arrays without dimensions: ufuncs take them faster than scalars.
+_MATRIX = np.array(0xB5026F5AA96619E9, np.uint64)
+_UPPER = np.array(0xFFFFFFFF80000000, np.uint64)
+_LOWER = np.array(0x7FFFFFFF, np.uint64)
 _SEED_FACTOR = 6364136223846793005
 _MASK = (1 << 64) - 1
-_ONE = np.uint64(1)
+_ONE = np.array(1, np.uint64)
 _TEMPERING = (  # shift (to the left if negative) and mask
     (29, np.uint64(0x5555555555555555)),
     (-17, np.uint64(0x71D67FFFEDA60000)),
@@ -48,40 +49,58 @@ class Mersenne64:
             state.append((_SEED_FACTOR * (before ^ before >> 62) + i) & _MASK)
         self._state = np.array(state, np.uint64)
         self._ready = np.empty(0, np.uint64)
+        self._mixed, self._odd = np.empty((2, _MIDDLE), np.uint64)
 
     def draw(self, count: int) -> np.ndarray:
         """The next `count` integers, uint64, [count]."""
-        parts, missing = [self._ready], count - len(self._ready)
-        while missing > 0:
-            parts.append(self._turn())
-            missing -= _SIZE
-        numbers = np.concatenate(parts)
-        self._ready = numbers[count:]
-        return numbers[:count]
+        ready = self._ready
+        if count > len(ready):
+            turns = -(-(count - len(ready)) // _SIZE)
+            new = np.empty((turns, _SIZE), np.uint64)
+            for row in new:
+                self._turn()
+                row[:] = self._state
+            _temper(new)
+            ready = np.concatenate([ready, new.reshape(-1)]) if len(ready) else new.reshape(-1)
+        self._ready = ready[count:]
+        return ready[:count]
 
     def below(self, bound: int) -> int:
         """The next integer modulo `bound`."""
         return int(self.draw(1)[0]) % bound
 
-    def _turn(self) -> np.ndarray:
-        """Moves the state on; returns its integers, tempered."""
+    def _turn(self) -> None:
+        """Moves the state on. Each half depends on the other half as it is by then."""
         state = self._state
-        # Each half depends on the other half as it is by then.
-        state[:_MIDDLE] = state[_MIDDLE:] ^ _twist(state[:_MIDDLE], state[1 : _MIDDLE + 1])
-        after = np.append(state[_MIDDLE + 1 :], state[0])
-        state[_MIDDLE:] = state[:_MIDDLE] ^ _twist(state[_MIDDLE:], after)
-        numbers = state.copy()
-        for shift, mask in _TEMPERING:
-            if shift > 0:
-                numbers ^= (numbers >> np.uint64(shift)) & mask
-            else:
-                numbers ^= (numbers << np.uint64(-shift)) & mask
-        return numbers
+        low, high = state[:_MIDDLE], state[_MIDDLE:]
+        self._twist(low, state[1 : _MIDDLE + 1])
+        np.bitwise_xor(high, self._mixed, low)
+        self._twist(high, state[_MIDDLE + 1 :], state[0])
+        np.bitwise_xor(low, self._mixed, high)
+
+    def _twist(self, here: np.ndarray, after: np.ndarray, last: Any = None) -> None:
+        """What numbers and those that follow them give; `last` follows the last one."""
+        mixed, odd = self._mixed, self._odd
+        np.bitwise_and(after, _LOWER, odd[: len(after)])
+        if last is not None:
+            odd[-1] = last & _LOWER
+        np.bitwise_and(here, _UPPER, mixed)
+        np.bitwise_or(mixed, odd, mixed)
+        np.bitwise_and(odd, _ONE, odd)
+        np.multiply(odd, _MATRIX, odd)
+        np.right_shift(mixed, _ONE, mixed)
+        np.bitwise_xor(mixed, odd, mixed)
 
 
-def _twist(here: np.ndarray, following: np.ndarray) -> np.ndarray:
-    mixed = (here & _UPPER) | (following & _LOWER)
-    return (mixed >> _ONE) ^ ((mixed & _ONE) * _MATRIX)
+def _temper(numbers: np.ndarray) -> None:
+    work = np.empty_like(numbers)
+    for shift, mask in _TEMPERING:
+        if shift > 0:
+            np.right_shift(numbers, np.uint64(shift), work)
+        else:
+            np.left_shift(numbers, np.uint64(-shift), work)
+        np.bitwise_and(work, mask, work)
+        np.bitwise_xor(numbers, work, numbers)
 
 
 def shuffled(count: int, random: Random) -> np.ndarray:
