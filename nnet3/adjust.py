@@ -111,6 +111,15 @@ def set_batchnorm_test_mode(nnet: Nnet, on: bool) -> None:
             component.test_mode = on
 
 
+def without_statistics(nnet: Nnet) -> list[str]:
+    """The batch-norm components that have not seen any data, and so cannot be in test mode."""
+    return [
+        name
+        for name, component in nnet.components.items()
+        if isinstance(component, BatchNormComponent) and not component.count
+    ]
+
+
 def set_dropout_test_mode(nnet: Nnet, on: bool) -> None:
     """Let components with random output stop (on), or go on (off), being random."""
     for component in nnet.components.values():

@@ -23,6 +23,9 @@ class ComputerCache:
         capacity: of how many requests computers are kept; the least recently used goes first.
         shortcut: as `CachingCompiler` takes it.
 
+    Attributes:
+        compiler: holds the compiled computations; see `computation_cache`.
+
     Raises:
         OpscopeError: the capacity is not positive.
     """
@@ -36,7 +39,7 @@ class ComputerCache:
         shortcut: bool = True,
     ) -> None:
         self.nnet = nnet
-        self._compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
+        self.compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
         self._shared = Scope(place)
         self._computers: RecentCache[NnetComputer] = RecentCache(capacity)
 
@@ -53,5 +56,5 @@ class ComputerCache:
 
     @uncollected()
     def _make(self, request: ComputationRequest) -> NnetComputer:
-        desc = lower_computation(self._compiler.compile(request))
+        desc = lower_computation(self.compiler.compile(request))
         return NnetComputer(desc, self.nnet, shared=self._shared)

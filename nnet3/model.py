@@ -129,8 +129,8 @@ class AmNnetSimple:
             raise ShapeError(f"{priors.size} priors for an output of dimension {wanted}")
         self.priors = np.asarray(priors, np.float32)
 
-    def info(self) -> str:
-        """What `nnet3-am-info` prints."""
+    def info(self, with_singular_values: bool = False) -> str:
+        """What `nnet3-am-info` prints; see `Nnet.info`."""
         text = (
             f"input-dim: {self.nnet.input_dim('input')}\n"
             f"ivector-dim: {self.nnet.input_dim('ivector')}\n"
@@ -143,4 +143,4 @@ class AmNnetSimple:
                 f"prior-min: {number(self.priors.min())}\n"
                 f"prior-max: {number(self.priors.max())}\n"
             )
-        return f"{text}# Nnet info follows.\n{self.nnet.info()}"
+        return f"{text}# Nnet info follows.\n{self.nnet.info(with_singular_values)}"

@@ -19,6 +19,7 @@ from ..framework.atomic import PathLike
 from ..framework.errors import FormatError, OpscopeError, ShapeError, nearest
 from ..proto import net_pb2 as pb
 from .components import Component, new_component
+from .components.summary import singular_values
 from .config import ConfigLine, read_config_lines, split_lines
 from .context import simple_context
 from .dialect import arrays, from_desc, to_desc
@@ -262,16 +263,17 @@ class Nnet:
                 lines.append(f"{line} objective={node.objective}")
         return lines
 
-    def info(self) -> str:
-        """What `nnet3-info` prints."""
+    def info(self, with_singular_values: bool = False) -> str:
+        """What `nnet3-info` prints; with those of affine parameters as with `--verbose=2`."""
         text = ""
         if self.is_simple():
             left, right = self.context()
             text = f"left-context: {left}\nright-context: {right}\n"
         text += f"num-parameters: {self.num_parameters}\nmodulus: {self.modulus()}\n"
         text += "".join(f"{line}\n" for line in self.config_lines(dims=True))
-        for name, component in self.components.items():
-            text += f"component name={name} type={component.info()}\n"
+        with singular_values(with_singular_values):
+            for name, component in self.components.items():
+                text += f"component name={name} type={component.info()}\n"
         return text
 
     # Nodes

@@ -83,7 +83,7 @@ def nnet3_copy(options: SimpleNamespace, source: str, output: str) -> None:
 
 @program("nnet3-info", "Print what a raw nnet3 network is made of.", ("<raw-nnet>",))
 def nnet3_info(options: SimpleNamespace, source: str) -> None:
-    click.echo(_read_nnet(options.program, source).info(), nl=False)
+    click.echo(_read_nnet(options.program, source).info(options.verbose > 1), nl=False)
 
 
 @program(
@@ -130,7 +130,7 @@ def nnet3_am_copy(options: SimpleNamespace, source: str, output: str) -> None:
 
 @program("nnet3-am-info", "Print what an nnet3 acoustic model is made of.", ("<nnet>",))
 def nnet3_am_info(options: SimpleNamespace, source: str) -> None:
-    click.echo(_read_model(source).info(), nl=False)
+    click.echo(_read_model(source).info(options.verbose > 1), nl=False)
 
 
 def _read_nnet(program: Program, name: str) -> Nnet:

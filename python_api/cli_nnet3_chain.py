@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import click
 
-from ..nnet3 import adjust
 from ..nnet3.chain.denominator import DenominatorGraph
 from ..nnet3.chain.objective import ChainOptions
 from ..nnet3.nnet import Nnet
@@ -41,6 +40,7 @@ from .cli_nnet3_train import (
     chosen_trainer,
     in_turn,
     read_raw,
+    set_test_modes,
     train_pass,
     trainer_options,
     write_raw,
@@ -125,10 +125,7 @@ def nnet3_chain_compute_prob(
     options: SimpleNamespace, model: str, graph: str, examples: str
 ) -> None:
     nnet = read_raw(model)
-    if options.batchnorm_test_mode:
-        adjust.set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        adjust.set_dropout_test_mode(nnet, True)
+    set_test_modes(options, nnet)
     prob = NnetChainComputeProb(
         *(nnet, _read_graph(graph, nnet), _chain_options(options)),
         *(chosen_place(options.use_gpu), chosen_passes(options)),

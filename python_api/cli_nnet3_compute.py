@@ -18,11 +18,13 @@ from ..framework.errors import FormatError, OpscopeError, ShapeError
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import prepare_for_test
 from ..nnet3.compile_cache import ComputerCache
+from ..nnet3.computation_cache import read_cache, write_cache
+from ..nnet3.kaldi_io import Writer
 from ..nnet3.looped_computer import LoopedComputer, LoopedOptions
 from ..nnet3.model import AmNnetSimple
 from ..nnet3.nnet import Nnet
 from ..nnet3.sparse import to_dense
-from ..nnet3.streams import open_reader
+from ..nnet3.streams import open_output, open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
 from ..nnet3.training.example_request import example_request
 from ..nnet3.xvector import xvector
@@ -113,14 +115,16 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     Option("pad-input", True, "Repeat the first and last frames of pieces that are too short"),
     Option("cache-capacity", 64, "How many compiled computations are kept"),
     Option("use-shortcut", True, "Compile for two sequences where there are many, and expand"),
-    Option("cached-compiler-in", "", UNUSED),
-    Option("cached-compiler-out", "", UNUSED),
+    Option("cached-compiler-in", "", "File with computations that were compiled before"),
+    Option("cached-compiler-out", "", "File to which compiled computations are written at the end"),
 )
 def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
     nnet, _ = _read(model, with_priors=False)
     place, passes = chosen_place(options.use_gpu), chosen_passes(options)
     cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
+    if options.cached_compiler_in:
+        read_cache(cache.compiler, nnet, open_reader(options.cached_compiler_in))
     inputs = _Utterances(options, features)
     done = 0
     with TableWriter(output, "vector") as writer:
@@ -143,6 +147,11 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
                 continue
             writer.write(utterance.key, vector)
             done += 1
+    if options.cached_compiler_out:
+        kept = Writer()
+        write_cache(cache.compiler, nnet, kept)
+        with open_output(options.cached_compiler_out) as file:
+            file.write(kept.getvalue())
     _finish(options, start, done, inputs)
 
 

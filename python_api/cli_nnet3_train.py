@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 from ..framework.errors import FormatError, OpscopeError
 from ..nnet3 import adjust
 from ..nnet3.collapse import collapse_model
+from ..nnet3.components.summary import singular_values
 from ..nnet3.computation_cache import read_cache, write_cache
 from ..nnet3.examples import NnetExample
 from ..nnet3.kaldi_io import Writer
@@ -197,6 +199,23 @@ def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str
         raise click.exceptions.Exit(1)
 
 
+def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
+    """Set the test modes that the options want, but in batch-norm components without statistics:
+    an initial network is judged with those of each minibatch. (Kaldi takes random numbers.)"""
+    if options.batchnorm_test_mode:
+        without = adjust.without_statistics(nnet)
+        adjust.set_batchnorm_test_mode(nnet, True)
+        for name in without:
+            nnet.components[name].test_mode = False  # type: ignore[attr-defined]
+        if without:
+            options.program.warn(
+                f"{', '.join(without)}: no statistics for test mode, so those of each minibatch"
+                " count. This is not a problem in compute_prob_*.0.log."
+            )
+    if options.dropout_test_mode:
+        adjust.set_dropout_test_mode(nnet, True)
+
+
 @program(
     "nnet3-compute-prob",
     "Print the average objective and accuracy of a raw nnet3 network on (merged) examples.",
@@ -213,10 +232,7 @@ def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str
 )
 def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> None:
     nnet = read_raw(model)
-    if options.batchnorm_test_mode:
-        adjust.set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        adjust.set_dropout_test_mode(nnet, True)
+    set_test_modes(options, nnet)
     if options.collapse_model:
         collapse_model(nnet)
     chosen = NnetComputeProbOptions(
@@ -290,8 +306,8 @@ def nnet3_combine(options: SimpleNamespace, *files: str) -> None:
     ("<old-net-in>", "<new-net-in>", "[<training-examples-in>]"),
     GPU,
     Option("num-segments", 1, "Places between the networks where the gradient is computed"),
-    Option("compute-accuracy", True, UNUSED),
-    Option("compute-per-dim-accuracy", False, UNUSED),
+    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
+    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
     *DEBUG,
     *COMPILER,
     *optimization_options(),
@@ -307,6 +323,12 @@ def nnet3_show_progress(options: SimpleNamespace, old: str, new: str, examples: 
     listed = list(read_examples(examples)) if wanted else []
     if wanted and not listed:
         raise FormatError(f"{examples}: no examples")
-    show_progress(
-        before, after, listed, options.program.log, options.num_segments, chosen_passes(options)
+    chosen = NnetComputeProbOptions(
+        compute_accuracy=options.compute_accuracy,
+        compute_per_dim_accuracy=options.compute_per_dim_accuracy,
+        optimize=chosen_passes(options),
     )
+    program = options.program
+    vlog = partial(program.vlog, 1) if options.verbose else None
+    with singular_values(options.verbose > 1):
+        show_progress(before, after, listed, program.log, options.num_segments, chosen, vlog)

@@ -5,8 +5,13 @@ Format: `PrintParameterStats` and `SummarizeVector` of Kaldi's `nnet3/nnet-parse
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
 import numpy as np
 
+_SINGULAR_VALUES = ContextVar("singular values are summarised", default=False)
 _PERCENTILES = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 _PERCENTILES_TEXT = "0,1,2,5 10,20,50,80,90 95,98,99,100"
 _BEHIND = {3: " ", 8: " ", 12: ""}  # what follows a percentile's value, a comma elsewhere
@@ -22,6 +27,16 @@ def number(value: float, digits: int = 6) -> str:
 def flag(value: bool) -> str:
     """`true` or `false`."""
     return "true" if value else "false"
+
+
+@contextlib.contextmanager
+def singular_values(wanted: bool = True) -> Iterator[None]:
+    """Within the block, `parameter_stats` tells singular values where it tells norms."""
+    token = _SINGULAR_VALUES.set(wanted)
+    try:
+        yield
+    finally:
+        _SINGULAR_VALUES.reset(token)
 
 
 def _short(value: float) -> str:
@@ -62,7 +77,8 @@ def summarize_vector(values: np.ndarray) -> str:
 
 
 def parameter_stats(name: str, params: np.ndarray, mean: bool = False, norms: bool = False) -> str:
-    """`, NAME-rms=...`, or mean and deviation, and the norms of rows and columns if asked for."""
+    """`, NAME-rms=...`, or mean and deviation, and the norms of rows and columns if asked for,
+    and then, within `singular_values`, those."""
     if mean:
         average, stddev = _moments(params)
         text = f", {name}-{{mean,stddev}}={number(average, 4)},{number(stddev, 4)}"
@@ -75,4 +91,7 @@ def parameter_stats(name: str, params: np.ndarray, mean: bool = False, norms: bo
         for kind, axis in (("row", 1), ("col", 0)):
             lengths = np.sqrt(np.square(params).sum(axis=axis))
             text += f", {name}-{kind}-norms={summarize_vector(lengths)}"
+        if _SINGULAR_VALUES.get():
+            values = np.linalg.svd(params, compute_uv=False)
+            text += f", {name}-singular-values={summarize_vector(values)}"
     return text

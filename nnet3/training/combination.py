@@ -6,6 +6,7 @@ Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -180,10 +181,15 @@ def show_progress(
     examples: Sequence[NnetExample],
     log: Log,
     num_segments: int = 1,
-    optimize: object = True,
+    options: NnetComputeProbOptions | None = None,
+    vlog: Log | None = None,
 ) -> None:
     """Log how parameters changed, and, with examples, how much of the change of the objective each
     component brought about: the gradient in the middle, times the change.
+
+    Args:
+        options: what to compute besides.
+        vlog: takes what Kaldi tells with `--verbose=1`.
 
     Raises:
         ShapeError: the networks have different numbers of parameters.
@@ -193,13 +199,13 @@ def show_progress(
             f"networks of {old.num_parameters} and {new.num_parameters} parameters are not compared"
         )
     before, after = old.vectorize(), new.vectorize()
+    chosen = replace(options or NnetComputeProbOptions(), compute_deriv=True)
     if examples:
         gained = np.zeros(len(updatable(old)))
         for segment in range(num_segments):
             middle = (segment + 0.5) / num_segments
             nnet = average((new, old), (middle, 1.0 - middle))
-            options = NnetComputeProbOptions(compute_deriv=True, optimize=optimize)
-            prob = NnetComputeProb(nnet, options)
+            prob = NnetComputeProb(nnet, chosen)
             for example in examples:
                 prob.compute(example)
             totals = prob.totals["output"]
@@ -208,7 +214,14 @@ def show_progress(
             log(f"At position {number(middle)}, objf per frame is {each}")
             change = by_component(nnet, prob.deriv, after - before)
             gained += change / (totals.weight * num_segments)
+            if vlog is not None:
+                vlog(f"By segment {segment}, objf change is {per_component(old, gained)}")
         log(f"Total objf change per component is {per_component(old, gained)}")
+    if vlog is not None:
+        difference = old.copy()
+        adjust.add(difference, new, -1.0)
+        info = difference.info()
+        vlog(f"Printing info for the difference between the neural nets: {info}")
     change = np.sqrt(by_component(old, before - after, before - after))
     log(f"Parameter differences per layer are {per_component(old, change)}")
     norms = np.sqrt(by_component(old, before, before)), np.sqrt(by_component(new, after, after))
