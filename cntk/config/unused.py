@@ -13,7 +13,7 @@ _REASONS = {
     " enableDistributedMBReading localTimeline",
     "memory is planned from the op list": "shareNodeValueMatrices hyperCompressMemory"
     " optimizeGradientAccumulation maxTempMemSizeInSamplesForCNN traceGPUMemoryAllocations"
-    " keepDataInMemory windowSize pageFilePath wsize",
+    " keepDataInMemory windowSize pageFilePath wsize wrecords",
     "deviceId alone tells the device": "excludedDevices lockGPU",
     "there is one way to run a network": "executionEngine",
     "profilers look at the process from outside": "profilerEnabled profilerBufferSize"

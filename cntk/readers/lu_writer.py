@@ -109,6 +109,9 @@ class LabelWriter(DataWriter):
                 words = [labels[n] for row in best[first:last] for n in row]
                 self._lines[path].append("".join(f"{word} " for word in words) + "\n")
 
+    def discard(self) -> None:
+        """See `DataWriter.discard`: no file is written."""
+
     def close(self) -> None:
         """See `DataWriter.close`."""
         for path, lines in self._lines.items():

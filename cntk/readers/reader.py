@@ -244,15 +244,20 @@ def reader_types() -> list[str]:
 
 
 def create_reader(config: ConfigParameters) -> DataReader:
-    """The reader that a reader section asks for by its `readerType`, or by its `deserializers`.
+    """The reader that a reader section asks for by its `readerType`, by its `deserializers`, or by
+    a list of sections, `readers`; CNTKTextFormatReader where it says nothing.
 
     Raises:
-        FormatError: the section has no `readerType`, or there is no such reader; and what the
-            reader itself does not like.
+        FormatError: there is no such reader; and what the reader itself does not like.
     """
+    if config.has("readers"):
+        from .several import several_readers
+
+        return several_readers(config)
     composed = config.has("deserializers") and not config.has("readerType")
-    value = config["deserializers" if composed else "readerType"]
-    name = "CompositeDataReader" if composed else str(value)
+    default = "CompositeDataReader" if composed else "CNTKTextFormatReader"
+    value = config.find("readerType", default)
+    name = default if composed or value is None else str(value)
     for known, (module, function) in _OWN.items():
         if known.lower() == name.lower():
             made: Factory = getattr(import_module(f".{module}", __package__), function)

@@ -23,9 +23,13 @@ Factory: TypeAlias = Callable[[ConfigParameters], "DataWriter"]
 GROUP = "opscope.writers"
 
 _OWN = {  # writer type: module of this package and the function that makes the writer of a config
+    "BinaryWriter": ("binary_writer", "binary_writer"),
     "HTKMLFWriter": ("htk_writer", "htk_mlf_writer"),
     "LMSequenceWriter": ("lu_writer", "lm_sequence_writer"),
     "LUSequenceWriter": ("lu_writer", "lu_sequence_writer"),
+}
+_ALIASES = {  # CNTK takes the names of readers, too
+    name.replace("Writer", "Reader").lower(): name for name in _OWN
 }
 
 
@@ -58,6 +62,10 @@ class DataWriter(ABC):
     def close(self) -> None:  # noqa: B027  many writers have nothing to finish
         """Finish what was begun."""
 
+    def discard(self) -> None:
+        """Give up what was begun; called in place of `close` where something went wrong."""
+        self.close()
+
     def __enter__(self) -> DataWriter:
         return self
 
@@ -67,7 +75,10 @@ class DataWriter(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
 
 
 def writer_types() -> list[str]:
@@ -83,8 +94,7 @@ def create_writer(config: ConfigParameters, reader: ConfigParameters | None = No
         reader: the section of the reader that is used at the same time.
 
     Raises:
-        FormatError: the section has no `writerType`, or there is no such writer; and what the
-            writer itself does not like.
+        FormatError: there is no such writer; and what the writer itself does not like.
         SaveError: it would write a file that the reader reads.
     """
     writer = _create(config)
@@ -94,8 +104,9 @@ def create_writer(config: ConfigParameters, reader: ConfigParameters | None = No
 
 
 def _create(config: ConfigParameters) -> DataWriter:
-    value = config["writerType"]
-    name = str(value)
+    value = config.find("writerType", "BinaryWriter")
+    assert value is not None
+    name = _ALIASES.get(str(value).lower(), str(value))
     for known, (module, function) in _OWN.items():
         if known.lower() == name.lower():
             made: Factory = getattr(import_module(f".{module}", __package__), function)

@@ -13,7 +13,7 @@ from opscope.cntk.readers.data import Samples, Stream
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.readers.reader import DataReader, create_reader, reader_types
 from opscope.cntk.readers.writer import DataWriter, create_writer, writer_types
-from opscope.framework.errors import FormatError, RunError, SaveError
+from opscope.framework.errors import FormatError, RunError, SaveError, ShapeError
 
 
 class Point:
@@ -144,8 +144,63 @@ def test_no_file_is_overwritten_while_it_is_read(tmp_path):
     create_writer(writer, config)
 
 
-def test_a_section_without_a_type(tmp_path):
-    with pytest.raises(FormatError, match="readerType"):
-        create_reader(ConfigParameters("file = 1"))
-    with pytest.raises(FormatError, match="writerType"):
+def test_a_section_without_a_type_has_cntks_defaults(tmp_path):
+    (tmp_path / "a.ctf").write_text("|x 1\n")
+    text = f'file = "{tmp_path}/a.ctf" ; input = [ x = [ dim = 1 ; format = dense ] ]'
+    with create_reader(ConfigParameters(text)) as reader:
+        assert [batch.samples for batch in epoch(reader, 3)] == [1]
+    with pytest.raises(FormatError, match="BinaryWriter .the default writerType"):
         create_writer(ConfigParameters("file = 1"))
+
+
+def test_several_readers_side_by_side(tmp_path):
+    for name, lengths in (("a", (2, 1, 3)), ("b", (2, 1, 3))):
+        (tmp_path / f"{name}.ctf").write_text(
+            "".join(f"{n} |{name} {n}{t}\n" for n, size in enumerate(lengths) for t in range(size))
+        )
+
+    def part(name, stream):
+        return f"""{name} = [ readerType = CNTKTextFormatReader ; randomize = false
+            file = "{tmp_path}/{stream}.ctf" ; input = [ {stream} = [ dim = 1 ; format = dense ] ] ]
+        """
+
+    text = f"readers = one:two ; {part('one', 'a')} ; {part('two', 'b')}"
+    with create_reader(ConfigParameters(text)) as reader:
+        assert [stream.name for stream in reader.streams] == ["a", "b"]
+        batches = epoch(reader, 3)
+        assert [batch.samples for batch in batches] == [3, 3]
+        for batch in batches:
+            np.testing.assert_array_equal(batch.streams["a"].values, batch.streams["b"].values)
+        assert reader.get_data("b", 1, 1).values.tolist() == [[10]]
+    with pytest.raises(FormatError, match="two readers give 'a'"):
+        create_reader(ConfigParameters(text.replace("two = [", "xxx = [").replace(":two", ":one")))
+    (tmp_path / "b.ctf").write_text("|b 1\n" * 6)
+    with create_reader(ConfigParameters(text)) as reader:
+        with pytest.raises(RunError, match="number of utterances per minibatch.* have 2, 3"):
+            epoch(reader, 3)
+
+
+def test_values_as_a_file_of_sections(tmp_path):
+    text = f"""writerType = BinaryReader ; wfile = "{tmp_path}/x.bin" ; wrecords = 100
+        f = [ dim = 2 ; sectionType = data ]
+        t = [ dim = 1 ; sectionType = labels ; labelType = Regression ; labelDim = 1 ]"""
+    first = {"f": Samples(np.arange(3), np.eye(2)), "t": Samples(np.arange(3), np.ones((2, 1)))}
+    with create_writer(ConfigParameters(text)) as writer:
+        writer.save_data(first)
+        writer.save_data(first)
+    reader = create_reader(ConfigParameters(f'readerType=BinaryReader ; file="{tmp_path}/x.bin"'))
+    with reader:
+        (batch,) = epoch(reader, 10)
+        assert batch.streams["f"].values.tolist() == [[1, 0], [0, 1]] * 2
+        assert batch.streams["t"].values.tolist() == [[1]] * 4
+    before = (tmp_path / "x.bin").read_bytes()
+    with pytest.raises(ShapeError, match="f has 2 values, its dim is 3"):
+        with create_writer(ConfigParameters(text.replace("dim = 2", "dim = 3"))) as writer:
+            writer.save_data(first)
+    assert (tmp_path / "x.bin").read_bytes() == before
+    for old, new, why in (
+        ("Regression", "Category", "labelType is Regression"),
+        ("sectionType = data", "sectionType = stats", "data or labels"),
+    ):
+        with pytest.raises(FormatError, match=why):
+            create_writer(ConfigParameters(text.replace(old, new)))
