@@ -231,6 +231,11 @@ def plan_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[Bou
 
 
 def _find_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
+    if len(step.operators) == 1:  # as most steps are
+        alone = pointwise(step.operators[0], plan.metas, device)
+        if alone is None or alone.cost() < least_cost:
+            return []
+        return [build_loop([alone], set(step.writes))]
     views = {
         name: plan.declared[name].view.base
         for name in (*step.reads, *step.writes)
@@ -239,10 +244,7 @@ def _find_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[Bo
     groups = _grouped(step.operators, plan.metas, plan.survivors, views, device)
     if len(groups) != 1:
         return []
-    loops = groups[0][1]
-    if len(step.operators) == 1 and (not loops or loops[0][0].cost() < least_cost):
-        return []
-    return [build_loop(members, set(step.writes)) for members in loops]
+    return [build_loop(members, set(step.writes)) for members in groups[0][1]]
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
