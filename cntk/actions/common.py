@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...framework.atomic import write_atomically
 from ...framework.backend import CPUPlace, GPUPlace, Place, gpu_present
-from ...framework.errors import FormatError
+from ...framework.errors import FormatError, OpscopeError
 from ..build import Seeds, build_section_network, builder_of
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
@@ -160,8 +161,13 @@ def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str 
     return create_reader(part)
 
 
-def refuse_overwriting(section: ConfigParameters, paths: Iterable[str | Path]) -> None:
-    """Refuse to write files that a reader's section names: they are read meanwhile.
+def refuse_overwriting(
+    section: ConfigParameters, paths: Iterable[str | Path], own: Collection[str] = ()
+) -> None:
+    """Refuse to write files that a section names: they are read, meanwhile or later.
+
+    Args:
+        own: names of parameters, in lower case, that tell what is written.
 
     Raises:
         FormatError: a path is one of them, however it is written.
@@ -171,6 +177,8 @@ def refuse_overwriting(section: ConfigParameters, paths: Iterable[str | Path]) -
     if not targets:
         return
     for name, value in _values(section):
+        if name.lower() in own:
+            continue
         read = Path(str(value))
         for path in targets:
             if read.is_file() and read.samefile(path):
@@ -178,15 +186,16 @@ def refuse_overwriting(section: ConfigParameters, paths: Iterable[str | Path]) -
 
 
 def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
-    """The values of a section and those inside of it, sections aside."""
+    """The values of a section and those inside of it, sections and what cannot be read aside."""
     for name in section:
-        if not section.given(name):
+        if not section.given(name) or name.lower().endswith("networkbuilder"):
             continue
         raw = section.raw(name).string
-        if section.is_section(name):
-            yield from _values(section.section(name))
-        elif 0 < len(raw) < _LONGEST_PATH and "\n" not in raw:
-            yield name, section[name]
+        with suppress(OpscopeError):
+            if section.is_section(name):
+                yield from _values(section.section(name))
+            elif 0 < len(raw) < _LONGEST_PATH and "\n" not in raw:
+                yield name, section[name]
 
 
 def whole(size: int) -> int | None:

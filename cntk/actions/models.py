@@ -24,7 +24,7 @@ from ..network import rules
 from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.node import Node
-from .common import Run, build, load, write_text
+from .common import Run, build, load, refuse_overwriting, write_text
 
 _ALL = "__AllNodes__"
 
@@ -70,6 +70,7 @@ def dump_nodes(run: Run, section: ConfigParameters) -> None:
             "printValues and printMetadata: Since both are set to false, there will be nothing to "
             "dump"
         )
+    refuse_overwriting(section, [path], ("outputfile",))
     network = load(section, model)
     nodes: list[Node] | None = None
     if pattern:

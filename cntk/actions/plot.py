@@ -14,7 +14,7 @@ from ...framework.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..network.node import Node
-from .common import Run, load, write_text
+from .common import Run, load, refuse_overwriting, write_text
 
 _STYLES = (  # what nodes are, and how they look
     ("parameter", "shape = box, color = gray, style = rounded"),
@@ -42,6 +42,7 @@ def plot(run: Run, section: ConfigParameters) -> None:
         raise section["outputFile"].error(
             "plot: If you specify an outputFile, you also need a renderCmd."
         )
+    refuse_overwriting(section, [path], ("outputdotfile",))
     write_text(path, dot(load(section, model)))
     run.say(f"Created network description in dot format: {path}\n")
     if command:

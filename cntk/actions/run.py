@@ -17,7 +17,7 @@ from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
-from .common import Run, precision_of, write_text
+from .common import Run, precision_of, refuse_overwriting, write_text
 from .settings import (
     done_text,
     epochs_of,
@@ -122,6 +122,7 @@ def run_commands(config: ConfigParameters, run: Run | None = None) -> None:
     with ExitStack() as stack:
         path = log_path(config)
         if run is None:
+            refuse_overwriting(config, [path] if path else [], ("stderr",))
             run = Run(say=stack.enter_context(log_file(path))) if path else Run()
         if "currentDirectory" in config:
             config.folders = [folder.absolute() for folder in config.folders]

@@ -15,7 +15,9 @@ from ..config.parameters import ConfigParameters
 from ..readers.reader import create_reader
 from ..sgd.report import general
 from ..text import located
-from .common import Run, write_text
+from .common import Run, refuse_overwriting, write_text
+
+_OUTPUTS = ("outputmappingfile", "outputvocabfile", "outputword2cls", "outputcls2index")
 
 
 def write_word_and_class(run: Run, section: ConfigParameters) -> None:
@@ -48,6 +50,7 @@ def write_word_and_class(run: Run, section: ConfigParameters) -> None:
         if path:
             run.say(f"{label} --> {path}\n")
     mapping, vocabulary, *maps = outputs.values()
+    refuse_overwriting(section, filter(None, outputs.values()), _OUTPUTS)
     if section.bool("makeMode", True) and _up_to_date([vocabulary, *maps], source):
         run.say("All output files up to date.\n")
         return

@@ -23,13 +23,15 @@ _REASONS = {
     "a run gives the same numbers each time": "forceDeterministicAlgorithms",
     "the traceLevel of the reader tells how much it logs": "verbosity",
     "readers and deserializers are found by their names": "module",
-    "CNTK 2.0 does not use it either": "unitTest oneLinePerFile ignoresentencebegintag isProposal",
+    "CNTK 2.0 does not use it either": "unitTest oneLinePerFile ignoresentencebegintag isProposal"
+    " word2cls cls2index labelEmbeddingSize streamSizes lookupTableOrderSizes",
 }
 UNUSED = {name.lower(): reason for reason, names in _REASONS.items() for name in names.split()}
 """Name in lower case -> reason."""
 
 _OFF = ("", "0", "false")
-_SCRIPTS = "networkbuilder"  # sections in which names are those of nodes
+_SCRIPTS = ("ndlnetworkbuilder", "brainscriptnetworkbuilder", "experimentalnetworkbuilder")
+# In those sections names are nodes.
 
 
 def unused_parameters(section: ConfigParameters) -> Iterator[str]:
@@ -46,7 +48,7 @@ def unused_parameters(section: ConfigParameters) -> Iterator[str]:
 def _given(section: ConfigParameters) -> Iterator[tuple[str, str]]:
     """Names with a value that is not off, and the paths of their sections."""
     for name in section:
-        if not section.given(name) or name.lower().endswith(_SCRIPTS):
+        if not section.given(name) or name.lower() in _SCRIPTS:
             continue
         if section.raw(name).string.strip().lower() not in _OFF:
             yield name, section.path

@@ -179,6 +179,21 @@ class TestWrite:
             trained(command("train", text), modelPath="data.out", makeMode="false")
         assert Path("data.out").read_text() == before
 
+    @pytest.mark.parametrize(
+        ("action", "text"),
+        [
+            ("dumpNode", "outputFile = ../{folder}/m.dnn"),
+            ("plot", "outputDotFile = m.dnn"),
+            ("writeWordAndClass", "inputFile = data.ctf ; outputVocabFile = data.ctf"
+             " ; vocabSize = 9 ; beginSequence = a ; endSequence = b"),
+        ],
+    )  # fmt: skip
+    def test_other_actions_overwrite_nothing_that_they_read(self, trained, action, text):
+        before = Path("m.dnn").read_bytes(), Path("data.ctf").read_bytes()
+        with pytest.raises(FormatError, match="would be overwritten while '(modelPath|inputFile)'"):
+            trained(command(action, f"modelPath = m.dnn ; {text.format(folder=Path.cwd().name)}"))
+        assert (Path("m.dnn").read_bytes(), Path("data.ctf").read_bytes()) == before
+
     def test_labels_of_a_file(self, tmp_path):
         path = tmp_path / "labels"
         path.write_text("a\nb\n")
@@ -329,6 +344,13 @@ class TestRun:
         config = f'stderr = "log/x" ; command = C ; modelPath = m.dnn\n{command("test", READER)}'
         run_commands(parse_config(config))
         assert Path("log/x").read_text().endswith("COMPLETED.\n")
+
+    def test_the_log_overwrites_no_data(self, trained):
+        config = parse_config(f"stderr = data.ctf ; command = C\n{command('test', READER)}")
+        before = Path("data.ctf").read_bytes()
+        with pytest.raises(FormatError, match="would be overwritten while 'file' is read"):
+            run_commands(config)
+        assert Path("data.ctf").read_bytes() == before
 
     def test_models_of_other_programs(self, run):
         with pytest.raises(FormatError, match="convertdbn"):
