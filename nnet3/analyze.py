@@ -7,7 +7,8 @@ matrix matter their union is formed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from copy import copy
 
 from .computation import Command, Computation, SubMatrix
@@ -208,38 +209,39 @@ def analysed(computation: Computation) -> Analysis:
 
 
 class Cover:
-    """A part of a matrix: for each piece of the columns some rows, which are the bits of an int.
+    """A part of a matrix: for each piece of its columns some rows, which are the bits of an int."""
 
-    Args:
-        cols: the columns of the matrix.
-        parts: the sub-matrices of it that will be asked for.
-    """
+    def __init__(self, cols: int):
+        self._edges = [0, cols]  # where pieces begin, and the end
+        self._rows = [0]
 
-    def __init__(self, cols: int, parts: Iterable[SubMatrix]):
-        edges = {0, cols}
-        for part in parts:
-            edges.add(part[3])
-            edges.add(part[3] + part[4])
-        self._pieces = {edge: piece for piece, edge in enumerate(sorted(edges))}
-        self._rows = [0] * (len(edges) - 1)
-
-    def _of(self, part: SubMatrix) -> tuple[int, int, int]:
-        """The rows of a sub-matrix, and its columns: the first piece and the end."""
-        _, row, rows, col, cols = part
-        return ((1 << rows) - 1) << row, self._pieces[col], self._pieces[col + cols]
+    def _cut(self, col: int) -> int:
+        """The piece that begins at a column; there is one from now on."""
+        piece = bisect_left(self._edges, col)
+        if self._edges[piece] != col:
+            self._edges.insert(piece, col)
+            self._rows.insert(piece, self._rows[piece - 1])
+        return piece
 
     def add(self, part: SubMatrix) -> None:
         """Adds a sub-matrix."""
-        rows, begin, end = self._of(part)
+        _, row, rows, col, cols = part
+        begin, end = self._cut(col), self._cut(col + cols)
         for piece in range(begin, end):
-            self._rows[piece] |= rows
+            self._rows[piece] |= ((1 << rows) - 1) << row
+
+    def _of(self, part: SubMatrix) -> tuple[int, list[int]]:
+        """The rows of a sub-matrix, and what is there of the columns that it lies in."""
+        _, row, rows, col, cols = part
+        begin = bisect_right(self._edges, col) - 1
+        return ((1 << rows) - 1) << row, self._rows[begin : bisect_left(self._edges, col + cols)]
 
     def contains(self, part: SubMatrix) -> bool:
         """Whether all of a sub-matrix was added."""
-        rows, begin, end = self._of(part)
-        return all(not rows & ~there for there in self._rows[begin:end])
+        rows, pieces = self._of(part)
+        return not any([rows & ~there for there in pieces])
 
     def touches(self, part: SubMatrix) -> bool:
-        """Whether any of a sub-matrix was added."""
-        rows, begin, end = self._of(part)
-        return any(rows & there for there in self._rows[begin:end])
+        """Whether anything of a sub-matrix was added."""
+        rows, pieces = self._of(part)
+        return any([rows & there for there in pieces])

@@ -283,11 +283,11 @@ class _Checker:
             listed = self.analysis.of_matrix[number]
             if not listed:
                 continue
-            parts = [self.submatrices[s] for _, s, _ in listed]
-            written, read = Cover(info.cols, parts), Cover(info.cols, parts)
+            written, read = Cover(info.cols), Cover(info.cols)
             if self.analysis.zeroed[number] >= 0:
                 written.add(SubMatrix(number, 0, info.rows, 0, info.cols))
-            for (command, s, mode), part in zip(listed, parts, strict=True):
+            for command, s, mode in listed:
+                part = self.submatrices[s]
                 kind = self.computation.commands[command].type
                 if mode & READ and kind != "CompressMatrix" and not written.contains(part):
                     self.fail(f"{self.name(s)} is read before it is written", number=command)

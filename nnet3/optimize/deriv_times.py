@@ -236,7 +236,7 @@ class _Limiter:
             SubMatrix(number, 0, begin, 0, info.cols),
             SubMatrix(number, end, info.rows - end, 0, info.cols),
         ]
-        used = Cover(info.cols, uses)
+        used = Cover(info.cols)
         for use in uses:
             used.add(use)
         return not any(map(used.touches, outside))

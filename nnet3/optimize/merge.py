@@ -7,7 +7,9 @@ whose conditions c1 to c7 are those of `_Merger.allowed`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
+from operator import itemgetter
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
 from ..computation import Command, Computation, SubMatrix
@@ -15,6 +17,7 @@ from ..topology import FLAGS
 from .options import OptimizeOptions
 
 _MERGING = BACKPROPS | {"MatrixCopy", "Propagate"}
+_NUMBER_AND_MODE = itemgetter(0, 2)  # of an access: a command reads before it writes
 
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -40,6 +43,7 @@ class _Merger:
         parts: the sub-matrices of every matrix.
         candidates: commands, with what they read and write that could be one.
         dirty: matrix -> its sub-matrices that were merged in this round.
+        moves: the merges of this round: a sub-matrix, and the matrix that becomes it.
         changed: the matrices that were merged in the round before.
     """
 
@@ -60,7 +64,8 @@ class _Merger:
                 pair = self._pair(command)
                 if pair is not None:
                     self.candidates.append((number, *pair))
-        self.dirty: dict[int, list[int]] = {}
+        self.dirty: dict[int, list[SubMatrix]] = {}
+        self.moves: list[tuple[int, int]] = []
         self.changed = set(range(len(computation.matrices)))
 
     def _pair(self, command: Command) -> tuple[int, int] | None:
@@ -98,8 +103,9 @@ class _Merger:
                     self._merge(number, keep, drop)
                     continue
             left.append(candidate)
+        self._move()
         self.candidates, self.changed, self.dirty = left, set(dirty), {}
-        return bool(self.changed)
+        return bool(dirty)
 
     def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
@@ -117,27 +123,39 @@ class _Merger:
         right &= whole_b or not computation.matrices[a].contiguous
         if not (left or right) or self._is_dirty(source) or self._is_dirty(target):
             return never
-        written, read = self._touching(target), self._touching(source)
-        if written[0][0] < number:
+        uses = self.analysis.of_matrix[b]
+        if self._touching(target, uses[: bisect_left(uses, (number,))]):
             return never  # zeroing aside, this must be the first that touches the target
-        command = computation.commands[number]
-        if command.type == "MatrixCopy" and command.alpha == 1:
-            safe = self._stays_equal(number, read, written, self.analysis.released[b])
-        else:
-            safe = read[-1][0] == number
-        return (left, right) if safe else never
+        uses = self.analysis.of_matrix[a]
+        later = self._touching(source, uses[bisect_left(uses, (number + 1,)) :])
+        if later and not (self._is_copy(number) and self._stays_equal(number, target, later)):
+            return never
+        return left, right
 
-    def _touching(self, submatrix: int) -> list[Access]:
-        """The accesses that touch a sub-matrix, in order."""
-        submatrices, firsts, ends = self.computation.submatrices, self.first, self.end
-        mine = submatrices[submatrix]
-        uses = self.analysis.of_matrix[mine[0]]
-        if self.whole[submatrix]:
+    def _is_copy(self, number: int) -> bool:
+        command = self.computation.commands[number]
+        return command.type == "MatrixCopy" and command.alpha == 1
+
+    def _stays_equal(self, number: int, target: int, later: list[Access]) -> bool:
+        """Whether the target of a copy is as good as its source for what touches that later."""
+        matrix, last = self.computation.submatrices[target][0], later[-1][0]
+        if any([mode & WRITE for _, _, mode in later]):
+            return False
+        if 0 <= self.analysis.released[matrix] <= last:
+            return False
+        uses = self.analysis.of_matrix[matrix]
+        between = uses[bisect_left(uses, (number + 1,)) : bisect_left(uses, (last + 1,))]
+        return not any([mode & WRITE for _, _, mode in self._touching(target, between)])
+
+    def _touching(self, submatrix: int, uses: list[Access]) -> list[Access]:
+        """Those of the accesses of its matrix that touch a sub-matrix."""
+        if not uses or self.whole[submatrix]:
             return uses
-        first, end = firsts[submatrix], ends[submatrix]
+        submatrices, firsts, ends = self.computation.submatrices, self.first, self.end
+        mine, first, end = submatrices[submatrix], firsts[submatrix], ends[submatrix]
         return [
             use
-            for use in uses  # rows first: a matrix that many were merged with has them in turn
+            for use in uses  # rows first: what many were merged with has them one after the other
             if firsts[use[1]] < end and first < ends[use[1]] and overlap(submatrices[use[1]], mine)
         ]
 
@@ -146,44 +164,16 @@ class _Merger:
         submatrices = self.computation.submatrices
         mine = submatrices[submatrix]
         merged = self.dirty.get(mine[0])
-        return merged is not None and any([overlap(submatrices[s], mine) for s in merged])
-
-    @staticmethod
-    def _stays_equal(number: int, read: list[Access], written: list[Access], released: int) -> bool:
-        """Whether a copy is as good as its source for all that still touches the source.
-
-        Args:
-            number: of the copy.
-            read, written: what touches the source, and the target.
-            released: the command that gives up the memory of the target, or -1.
-        """
-        last = read[-1][0]
-        for other, _, mode in reversed(read):
-            if other <= number:
-                break
-            if mode & WRITE:
-                return False
-        if last > number:
-            for other, _, mode in reversed(written):
-                if other <= number:
-                    break
-                if mode & WRITE and other <= last:
-                    return False
-        return not 0 <= released <= last
+        return merged is not None and any([overlap(part, mine) for part in merged])
 
     # Merging
 
     def _merge(self, number: int, keep: int, drop: int) -> None:
-        """Makes the whole matrix `drop` the sub-matrix `keep` of another."""
-        computation, analysis = self.computation, self.analysis
-        commands, submatrices, whole = computation.commands, computation.submatrices, self.whole
-        (home, row, _, col, _), old = submatrices[keep], submatrices[drop][0]
-        uses, dropped = analysis.of_matrix, analysis.dropped
-        command = commands[number]
-        if command.type == "MatrixCopy" and command.alpha == 1:
+        """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
+        analysis, submatrices = self.analysis, self.computation.submatrices
+        home, old, dropped = submatrices[keep][0], submatrices[drop][0], analysis.dropped
+        if self._is_copy(number):
             dropped.add(number)
-            for s, mode in analysis.of_command[number]:
-                uses[submatrices[s][0]].remove((number, s, mode))
         # Memory is taken and given up once; what the caller gives and takes decides where.
         given = old in analysis.given
         dismissed = home if given else old
@@ -197,22 +187,40 @@ class _Merger:
                 listed[matrix] = -1
         if given:
             analysis.allocated[home] = analysis.allocated[old]
-        for s in self.parts[old]:
-            _, first, rows, begin, cols = submatrices[s]
-            submatrices[s] = SubMatrix(home, row + first, rows, col + begin, cols)
-            self.first[s] += row
-            self.end[s] += row
-            whole[s] &= whole[keep]
-        self.parts[home] += self.parts[old]
-        uses[home] += uses[old]
-        uses[home].sort(key=_reads_first)
-        uses[old] = []
         for matrices in (analysis.given, analysis.taken):
             if old in matrices:
                 matrices.add(home)
-        if computation.matrices[old].contiguous and not computation.matrices[home].contiguous:
-            computation.matrices[home] = replace(computation.matrices[home], contiguous=True)
-        self.dirty.setdefault(home, []).append(keep)
+        matrices = self.computation.matrices
+        if matrices[old].contiguous and not matrices[home].contiguous:
+            matrices[home] = replace(matrices[home], contiguous=True)
+        self.dirty.setdefault(home, []).append(submatrices[keep])
+        self.dirty[old] = [submatrices[drop]]
+        self.moves.append((keep, old))
+
+    def _move(self) -> None:
+        """Moves the sub-matrices and accesses of matrices that were merged."""
+        submatrices, whole, dropped = (
+            self.computation.submatrices,
+            self.whole,
+            self.analysis.dropped,
+        )
+        uses, moved = self.analysis.of_matrix, set()
+        for keep, old in self.moves:
+            home, row, _, col, _ = submatrices[keep]
+            for s in self.parts[old]:
+                _, first, rows, begin, cols = submatrices[s]
+                submatrices[s] = SubMatrix(home, row + first, rows, col + begin, cols)
+                self.first[s] += row
+                self.end[s] += row
+                whole[s] &= whole[keep]
+            self.parts[home] += self.parts[old]
+            uses[home] += uses[old]
+            uses[old] = []
+            moved.add(home)
+        for home in moved:
+            uses[home] = [use for use in uses[home] if use[0] not in dropped]
+            uses[home].sort(key=_NUMBER_AND_MODE)
+        self.moves = []
 
     def result(self) -> Computation:
         """The computation without what was dropped."""

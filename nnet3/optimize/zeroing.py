@@ -31,17 +31,14 @@ def _needed(analysis: Analysis, matrix: int) -> bool:
     """Whether something reads the zeros that a matrix begins with."""
     submatrices = analysis.computation.submatrices
     _, _, rows, _, cols = submatrices[analysis.commands[analysis.zeroed[matrix]].target]
-    listed = analysis.of_matrix[matrix]
-    if listed:
-        _, first, mode = listed[0]
-        part = submatrices[first]
-        if mode & READ or (part[2] == rows and part[4] == cols):
-            return bool(mode & READ)
-    parts = [submatrices[s] for _, s, _ in listed]
-    written = Cover(cols, parts)
-    for (_, _, mode), part in zip(listed, parts, strict=True):
+    whole = SubMatrix(matrix, 0, rows, 0, cols)
+    written = Cover(cols)
+    for _, s, mode in analysis.of_matrix[matrix]:
+        part = submatrices[s]
+        if mode & READ and not written.contains(part):
+            return True
+        if part == whole:
+            return False
         if not mode & READ:
             written.add(part)
-        elif not written.contains(part):
-            return True
-    return matrix in analysis.taken and not written.contains(SubMatrix(matrix, 0, rows, 0, cols))
+    return matrix in analysis.taken and not written.contains(whole)
