@@ -193,7 +193,7 @@ class Trainer:
             self._choose_rate(control, epoch)
             if control.rate < options.min_rate:
                 self._stop_at(control.rate, epoch)
-                return
+                break
             size = self._choose_size(control, epoch)
             self._say_start(control.rate, epoch, size)
             result = self.runner.run(epoch, control.rate, size)
@@ -203,7 +203,7 @@ class Trainer:
             value = self._control_value(epoch, result)
             rolled = self._adjust(control, epoch, value)
             if rolled is None:
-                return
+                break
             epoch = self._save(control, epoch, size, rolled) + 1
             if control.rate < _SMALLEST_RATE:
                 self.say(
