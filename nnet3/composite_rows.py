@@ -26,7 +26,9 @@ def split_composites(computation: Computation) -> Computation:
         for number, node in enumerate(computation.topology.nodes)
         if isinstance(node.component, CompositeComponent) and node.component.max_rows_process > 0
     }
-    if not any(_rows(computation, c) > limits[c.node] for c in _uses(computation, limits)):
+    if not limits or not any(
+        _rows(computation, c) > limits[c.node] for c in _uses(computation, limits)
+    ):
         return computation
     return _Splitter(computation, limits).result
 

@@ -23,10 +23,10 @@ from ..framework.desc import (
     FORWARD,
     INPUT,
     OUTPUT,
+    PARAMETER,
     TEMPORARY,
     encode_attr,
     make_op,
-    make_var,
 )
 from ..framework.names import grad_name
 from ..proto import net_pb2 as pb
@@ -235,7 +235,7 @@ class Lowering:
         s = self.computation.submatrices[c.target]
         name = f"{self.names[c.target]}.packed"
         self.packed[s.matrix] = name, float(c.alpha)
-        self.net.vars.append(make_var(name, (s.rows, s.cols), c.storage))
+        self.variables.array(name, (s.rows, s.cols), c.storage)
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
         self._from(self.names[c.target], "nnet3.compress", name, **attrs)
 
@@ -309,7 +309,7 @@ class Lowering:
             found = _Component(ops, {name: array.shape for name, array in trained.items()})
             self.components[node.component_name] = found
             for name, array in trained.items():
-                self.variables.parameter(name, array)
+                self.variables.array(name, array.shape, array.dtype, PARAMETER)
             for name, array in ops.constants(*use).items():
                 self.variables.state(name, array)
         return found
@@ -384,7 +384,7 @@ class Lowering:
         if trained and not component.has_gradient:
             component.has_gradient = True
             for name, shape in component.trained.items():
-                self.net.vars.append(make_var(grad_name(name), shape, "float32", OUTPUT))
+                self.variables.array(grad_name(name), shape, _FLOAT, OUTPUT)
 
     def _values(self, c: Command, ops: ComponentOps, indexes: Any) -> tuple[str, str, str]:
         """The variables of the values that a backprop reads, some only for their shape, and the
@@ -412,6 +412,7 @@ class Lowering:
         return prefix, value_in or x, value_out or out
 
 
+_FLOAT = np.dtype(np.float32)
 _TO, _ADD = {"x": X}, {"y": OUT, "x": X}
 # Operators from x to out, or to out + f(x): their inputs, and the attribute that holds an array.
 _FROM_X: dict[str, tuple[dict[str, str], str]] = {

@@ -6,11 +6,12 @@ has a message that is written to and copied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..framework.desc import PARAMETER, STATE, TEMPORARY, VarDesc, make_op, set_shape, set_tensor
+from ..framework.desc import STATE, TEMPORARY, VarDesc, make_op, set_shape, set_tensor
 from ..framework.dtypes import to_pb
 
 
@@ -27,7 +28,8 @@ class Declarations:
         self._matrix_dims = self._matrix.dims
         self._view = VarDesc(dtype=to_pb("float32"), dims=(0, 0), has_dims=True, view={})
         self._view_dims, self._rectangle = self._view.dims, self._view.view
-        self._parameter = VarDesc(kind=PARAMETER)
+        self._array = VarDesc(has_dims=True)
+        self._array_dims = self._array.dims
         value = make_op("constant", {}, {"out": "?"}, {"value": np.zeros(0)})
         self._state = VarDesc(kind=STATE, initializer=value)
         self._state_out = self._state.initializer.outputs[0].vars
@@ -49,17 +51,18 @@ class Declarations:
         view.col_begin, view.col_end = col, col + cols
         self._add().CopyFrom(var)
 
-    def parameter(self, name: str, array: np.ndarray) -> None:
-        """A parameter with the shape and dtype of an array."""
-        self._array(self._parameter, name, array)
+    def array(self, name: str, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
+        """A variable of any shape and dtype."""
+        var, dims = self._array, self._array_dims
+        var.name, var.dtype, var.kind = name, to_pb(dtype), kind
+        del dims[:]
+        dims.extend(shape)
+        self._add().CopyFrom(var)
 
     def state(self, name: str, array: np.ndarray) -> None:
         """A state that begins with the values of an array."""
-        self._state_out[0] = name
-        set_tensor(self._state_value, array)
-        self._array(self._state, name, array)
-
-    def _array(self, var: VarDesc, name: str, array: np.ndarray) -> None:
-        var.name, var.dtype = name, to_pb(array.dtype)
+        var = self._state
+        var.name, var.dtype, self._state_out[0] = name, to_pb(array.dtype), name
         set_shape(var, array.shape)
+        set_tensor(self._state_value, array)
         self._add().CopyFrom(var)
