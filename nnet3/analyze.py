@@ -131,7 +131,7 @@ class Analysis:
         sets: as lowered operators access: what a component would add to is set.
 
     Attributes:
-        commands: those that numbers stand for.
+        commands, submatrices: those that numbers stand for.
         dropped: the numbers of those that were left out since.
         of_command: for every command its (sub-matrix, mode), see `accesses`.
         of_matrix: for every matrix its accesses in order.
@@ -142,8 +142,8 @@ class Analysis:
     """
 
     def __init__(self, computation: Computation, sets: bool = False):
-        self.computation = computation
-        self.commands = computation.commands
+        # Not the computation itself, which may hold this: that would be a circle.
+        self.commands, self.submatrices = computation.commands, computation.submatrices
         self.dropped: set[int] = set()
         count = len(computation.matrices)
         self.of_command: list[Accesses] = []

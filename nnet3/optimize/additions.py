@@ -23,8 +23,8 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
     beside = [touched[s[0]] for s in submatrices]  # by sub-matrix, those of the same matrix
 
     def fresh(number: int) -> bool:
-        mine = submatrices[number]
-        return not any(s == number or overlap(submatrices[s], mine) for s in beside[number])
+        near, mine = beside[number], submatrices[number]
+        return not near or not any([overlap(submatrices[s], mine) for s in near])
 
     commands = list(computation.commands)
     for number, command in enumerate(commands):
@@ -40,6 +40,6 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
             if convert:
                 command = Command(copy, command.target, command.source, command.alpha, command.rows)
                 commands[number] = command
-        for s, _ in accesses(command, nodes):
+        for s, _ in command.accesses or accesses(command, nodes):
             beside[s].append(s)
     return replace(computation, commands=commands)

@@ -44,7 +44,7 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
         changed[matrix] = end
         _grow(result, matrix, target.row + whole.rows)
         larger = Command("MatrixCopy", len(submatrices), len(submatrices) + 1)
-        submatrices.append(target._replace(rows=whole.rows))
+        submatrices.append(SubMatrix(matrix, target.row, whole.rows, target.col, target.cols))
         submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
         result.commands[number] = larger
     if changed:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from ..analyze import BACKPROPS, ROWS_MULTI, rows_of
-from ..computation import Command, Computation, SubMatrix, inputs_first
+from ..computation import Command, Computation, SubMatrix, inputs_first, submatrices_of
+from ..indexes import distinct
 from .options import OptimizeOptions
 
 
@@ -22,46 +24,44 @@ def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
             named.update(command.deriv)
         elif kind in ROWS_MULTI:
             named.update(rows_of(command))
-    submatrices = [(old, computation.submatrices[old]) for old in sorted(named)]
-    matrices = sorted({s[0] for _, s in submatrices})
-    matrix_number = [0] * len(computation.matrices)
-    for new, matrix in enumerate(matrices):
-        matrix_number[matrix] = new
     numbers = [0] * len(computation.submatrices)
-    known: dict[tuple[int, ...], int] = {}
-    for old, (matrix, row, rows, col, cols) in submatrices:
-        s = matrix_number[matrix], row, rows, col, cols
-        numbers[old] = known.setdefault(s, len(known))
+    known: dict[SubMatrix, int] = {}
+    for old in sorted(named):
+        numbers[old] = known.setdefault(computation.submatrices[old], len(known))
+    table = np.fromiter(chain.from_iterable(known), np.intp).reshape(-1, 5)
+    matrices = distinct(table[:, 0])
+    table[:, 0] = matrices.searchsorted(table[:, 0])
     return replace(
         computation,
-        matrices=[computation.matrices[m] for m in matrices],
-        submatrices=list(map(SubMatrix._make, known)),
+        matrices=[computation.matrices[m] for m in matrices.tolist()],
+        submatrices=submatrices_of(table.tolist()),
         commands=[_renumbered(command, numbers) for command in computation.commands],
     )
 
 
-def _renumbered(command: Command, numbers: list[int]) -> Command:
-    kind, rows, deriv = command.type, command.rows, command.deriv
+def _renumbered(c: Command, numbers: list[int]) -> Command:
+    kind, rows, deriv = c.type, c.rows, c.deriv
     if kind in BACKPROPS:
-        a, b, c, d = deriv
-        deriv = numbers[a], numbers[b], numbers[c], numbers[d]
-    elif kind in ROWS_MULTI:
-        rows = rows.copy()  # type: ignore[union-attr]
+        value_in, value_out, out_deriv, in_deriv = deriv
+        deriv = numbers[value_in], numbers[value_out], numbers[out_deriv], numbers[in_deriv]
+    elif rows is not None and kind in ROWS_MULTI:
+        rows = rows.copy()
         real = rows[:, 0] > 0
         rows[real, 0] = np.array(numbers)[rows[real, 0]]
+    # Positions, as keywords would take twice the time.
     return Command(
         kind,
-        numbers[command.target],
-        numbers[command.source],
-        command.alpha,
+        numbers[c.target],
+        numbers[c.source],
+        c.alpha,
         rows,
-        command.node,
-        command.step,
-        command.precomputed,
+        c.node,
+        c.step,
+        c.precomputed,
         deriv,
-        command.store_stats,
-        command.use_memo,
-        command.storage,
+        c.store_stats,
+        c.use_memo,
+        c.storage,
     )
 
 

@@ -22,14 +22,17 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
     Not of copies to all rows, which set the others to 0.
     """
     result = computation.copy()
-    for number, command in enumerate(result.commands):
-        kind, rows = command.type, command.rows
+    for number, command in enumerate(computation.commands):
+        rows = command.rows
+        if rows is None:
+            continue
+        kind = command.type
         if kind == "AddRows":
-            real = rows >= 0  # type: ignore[operator]
+            real = rows >= 0
         elif kind in ("AddRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"):
-            real = rows[:, 0] >= 0  # type: ignore[index]
+            real = rows[:, 0] >= 0
         elif kind == "AddRowRanges":
-            real = rows[:, 0] != rows[:, 1]  # type: ignore[index]
+            real = rows[:, 0] != rows[:, 1]
         else:
             continue
         if real[0] and real[-1]:
@@ -38,7 +41,7 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
         count = len(real) - int(real[::-1].argmax()) - first
         result.commands[number] = command.changed(
             target=result.new_part(command.target, first, count),
-            rows=rows[first : first + count],  # type: ignore[index]
+            rows=rows[first : first + count],
         )
     return result
 
@@ -46,11 +49,14 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
 def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
     """Rows from, or to, one or two sub-matrices: a command for each."""
     result = computation.copy()
-    result.commands = []
-    for command in computation.commands:
-        result.commands += (_split(result, command) if command.type in _SPLIT else None) or [
-            command
-        ]
+    parts: dict[int, list[Command]] = {}
+    for number, command in enumerate(computation.commands):
+        if command.type in _SPLIT:
+            split = _split(result, command)
+            if split is not None:
+                parts[number] = split
+    for number in sorted(parts, reverse=True):
+        result.commands[number : number + 1] = parts[number]
     return result
 
 
@@ -89,21 +95,43 @@ def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Compu
 
     What a copy would set to 0 around them is 0 already: it was zeroed, and this is its first use.
     """
+    commands = computation.commands
+    numbers = [i for i, c in enumerate(commands) if c.type in ("CopyRows", "AddRows")]
+    runs = _runs([commands[number].rows for number in numbers])  # type: ignore[misc]
+    if not any(runs):
+        return computation
     result = computation.copy()
-    for number, command in enumerate(result.commands):
-        if command.type not in ("CopyRows", "AddRows"):
-            continue
-        real = np.flatnonzero(command.rows >= 0)  # type: ignore[operator]
-        if not len(real):
-            continue
-        first, count = int(real[0]), len(real)
-        rows = command.rows[first : first + count]  # type: ignore[index]
-        if int(real[-1]) + 1 - first != count or (count > 1 and (rows[1:] - rows[:-1] != 1).any()):
-            continue
-        result.commands[number] = command.changed(
-            type="MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
-            target=result.new_part(command.target, first, count),
-            source=result.new_part(command.source, int(rows[0]), count),
-            rows=None,
-        )
+    for number, run in zip(numbers, runs, strict=True):
+        if run is not None:
+            command, (first, count, row) = commands[number], run
+            result.commands[number] = Command(
+                "MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
+                result.new_part(command.target, first, count),
+                result.new_part(command.source, row, count),
+                command.alpha,
+            )
     return result
+
+
+def _runs(lists: list[np.ndarray]) -> list[tuple[int, int, int] | None]:
+    """Of lists of row numbers that are one run of successive ones with nothing but -1 around it:
+    where it begins, how many they are, and the first of them. None for all other lists."""
+    if not lists:
+        return []
+    rows = np.concatenate(lists)
+    ends = np.cumsum([len(rows) for rows in lists])
+    starts = ends - [len(rows) for rows in lists]
+    real = np.flatnonzero(rows >= 0)
+    begin, end = real.searchsorted(starts), real.searchsorted(ends)
+    real = np.append(real, 0)  # for lists that end with all others and have none
+    first, last = real[begin], real[end - 1]
+    breaks = np.concatenate(([0], np.cumsum(np.diff(rows) != 1)))  # before each row
+    good = (end > begin) & (last - first == end - begin - 1) & (breaks[last] == breaks[first])
+    each = zip(
+        good.tolist(),
+        (first - starts).tolist(),
+        (end - begin).tolist(),
+        rows[first].tolist(),
+        strict=True,
+    )
+    return [(where, count, row) if is_run else None for is_run, where, count, row in each]

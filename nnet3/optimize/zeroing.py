@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..analyze import READ, Analysis, Cover, analysed
-from ..computation import Computation, SubMatrix
+from ..computation import Computation
 from .options import OptimizeOptions
 
 
@@ -29,16 +29,16 @@ def needless_zeroing(analysis: Analysis) -> set[int]:
 
 def _needed(analysis: Analysis, matrix: int) -> bool:
     """Whether something reads the zeros that a matrix begins with."""
-    submatrices = analysis.computation.submatrices
-    _, _, rows, _, cols = submatrices[analysis.commands[analysis.zeroed[matrix]].target]
-    whole = SubMatrix(matrix, 0, rows, 0, cols)
-    written = Cover(cols)
+    submatrices = analysis.submatrices
+    whole = submatrices[analysis.commands[analysis.zeroed[matrix]].target]
+    written = None
     for _, s, mode in analysis.of_matrix[matrix]:
         part = submatrices[s]
-        if mode & READ and not written.contains(part):
+        if mode & READ and not (written and written.contains(part)):
             return True
         if part == whole:
             return False
+        written = written or Cover(whole.cols)
         if not mode & READ:
             written.add(part)
-    return matrix in analysis.taken and not written.contains(whole)
+    return matrix in analysis.taken and not (written and written.contains(whole))
