@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -27,7 +28,7 @@ from .compute.time_grid import precompute_indexes
 from .graph import Graph
 from .parts import Part, find_reverse, locate
 from .request import ComputationRequest
-from .steps import Step, Steps
+from .steps import Steps
 from .topology import FLAGS, Topology, TopologyNode
 
 # From a tuple: what SubMatrix(...) does in twice the time, and there are thousands of them.
@@ -112,23 +113,25 @@ class Compiler:
         self._derivs: list[int] = []
         self._whole = [0]  # for every matrix the last sub-matrix that is the whole of it
         for step, parts, has_deriv in zip(self.steps.steps, self.parts, needed, strict=True):
-            node, value, deriv = nodes[step.node], 0, 0
-            if not step.columns.size:
+            node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
+            rows = columns.size
+            if not rows:
                 pass
             elif node.kind == "dim-range":
                 value = self._new_range(self._values[step.source], node)
                 if has_deriv:
                     deriv = self._new_range(self._derivs[step.source], node)
             else:
-                value = self._new_matrix(step, contiguous[step.node], False)
+                described = contiguous[step.node], step.node, columns.indexes
+                value = self._new_matrix(rows, node.dim, False, *described)
                 if has_deriv:
-                    deriv = self._new_matrix(step, contiguous[step.node], True)
+                    deriv = self._new_matrix(rows, node.dim, True, *described)
             self._values.append(value)
             self._derivs.append(deriv)
             if len(parts) == 1:
                 parts[0].value, parts[0].deriv = value, deriv
                 continue
-            rows, offset = step.columns.size, 0
+            offset = 0
             for part in parts:
                 dim = part.facts.dim
                 part.value = len(submatrices)
@@ -138,16 +141,14 @@ class Compiler:
                     submatrices.append(_submatrix((submatrices[deriv][0], 0, rows, offset, dim)))
                 offset += dim
 
-    def _new_matrix(self, step: Step, contiguous: bool, is_deriv: bool) -> int:
+    def _new_matrix(
+        self, rows: int, cols: int, is_deriv: bool, contiguous: bool, node: int, indexes: np.ndarray
+    ) -> int:
         matrices, submatrices = self.computation.matrices, self.computation.submatrices
-        columns, cols = step.columns, self.topology.nodes[step.node].dim
-        submatrix = len(submatrices)
-        self._whole.append(submatrix)
-        submatrices.append(_submatrix((len(matrices), 0, columns.size, 0, cols)))
-        matrices.append(
-            MatrixInfo(columns.size, cols, contiguous, is_deriv, step.node, columns.indexes)
-        )
-        return submatrix
+        self._whole.append(len(submatrices))
+        submatrices.append(_submatrix((len(matrices), 0, rows, 0, cols)))
+        matrices.append(MatrixInfo(rows, cols, contiguous, is_deriv, node, indexes))
+        return self._whole[-1]
 
     def _new_range(self, source: int, node: TopologyNode) -> int:
         submatrices = self.computation.submatrices
@@ -200,14 +201,10 @@ class Compiler:
             elif node.is_output:
                 accepted.add(deriv)
                 provided.add(value)
-        made = [
-            command
-            for submatrix in self._without(accepted)
-            for command in (
-                Command("AllocMatrix", submatrix),
-                Command("SetConst", submatrix, 0, 0.0),
-            )
-        ]
+        allocated = self._without(accepted)
+        made = [None] * (2 * len(allocated))
+        made[::2] = map(Command, repeat("AllocMatrix"), allocated)
+        made[1::2] = map(Command, repeat("SetConst"), allocated, repeat(0), repeat(0.0))
         freed = [Command("DeallocMatrix", submatrix) for submatrix in self._without(provided)]
         begin, end = 0, len(commands)
         while commands[begin].type == "AcceptInput":

@@ -157,6 +157,11 @@ class Steps:
 
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""
+        if len(parts) == 1:
+            number, keys = parts[0]
+            known = self._expanded.get((number, keys.tobytes()))
+            if known is not None:
+                return known
         expanded = []
         for number, keys in parts:
             name = number, keys.tobytes()

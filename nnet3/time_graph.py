@@ -255,7 +255,11 @@ class TimeRows:
                 if not ready:
                     continue
                 for read, used in reads[node]:
-                    ready &= ~(self._read(read, waiting) & used)
+                    if isinstance(read, _Jump):
+                        ready &= ~(self._read(read, waiting) & used)
+                    elif waiting[read[0]]:
+                        left, right = read[1:]
+                        ready &= ~(waiting[read[0]] << left >> right & used)
                 if ready:
                     found.append((node, ready))
             for node, ready in found:
@@ -266,13 +270,18 @@ class TimeRows:
         return None if any(waiting) else levels
 
     def _reads_within(self, node: int, members: set[int]) -> list[tuple[_Read, int]]:
-        """What a node reads in its loop, and for which of its rows."""
-        reads, masks = self._reads[node], self._used[node]
-        return [
-            (read, -1 if masks is None else masks[number])
-            for number, read in enumerate(reads)
-            if (read[0] in members if isinstance(read, tuple) else True)
-        ]
+        """What a node reads in its loop, and for which of its rows.
+
+        Offsets are given as (node, shift to the left, shift to the right).
+        """
+        masks = self._used[node] or [-1] * len(self._reads[node])
+        found: list[tuple[_Read, int]] = []
+        for read, used in zip(self._reads[node], masks, strict=True):
+            if isinstance(read, _Jump):
+                found.append((read, used))
+            elif read[0] in members:
+                found.append(((read[0], max(-read[1], 0), max(read[1], 0)), used))
+        return found
 
     def _keys(self, sets: Iterable[int]) -> dict[int, np.ndarray]:
         """The keys of sets that are not empty."""
