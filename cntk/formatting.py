@@ -100,7 +100,8 @@ def read_labels(path: str) -> list[str]:
     try:
         lines = Path(path).read_text().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise FormatError(f"{path}: cannot be read: {why}") from None
     if lines and not lines[-1]:
         lines.pop()
     if "" in lines:

@@ -58,6 +58,16 @@ def check_writable(path: PathLike) -> None:
         _remove(temporary)
 
 
+def make_folder_of(path: PathLike) -> None:
+    """Make the folder that `path` lies in, and those around it, where they are missing.
+
+    Raises:
+        SaveError: a folder cannot be made.
+    """
+    with _naming(os.fspath(path)):
+        os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
+
+
 def write_atomically(path: PathLike, data: bytes) -> None:
     """The whole of `data` as the contents of `path`; see `atomic_file`."""
     with atomic_file(path) as file:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...framework.atomic import write_atomically
+from ...framework.atomic import make_folder_of, write_atomically
 from ...framework.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.errors import FormatError, OpscopeError
 from ..build import Seeds, build_section_network, builder_of
@@ -205,5 +205,5 @@ def whole(size: int) -> int | None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file, with the folders it needs."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(path)
     write_atomically(path, text.encode())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...framework.atomic import make_folder_of
 from ...framework.errors import FormatError
 from ..build import builder_of
 from ..config.parameters import ConfigParameters
@@ -49,7 +50,7 @@ def edit(run: Run, section: ConfigParameters) -> None:
     assert builder_of(section) is not None
     network = build(run, section)
     initialize(network)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(path)
     write_model(network, path)
     run.say(f"\nModel with {len(network)} nodes saved as '{path}'.\n")
 
@@ -119,7 +120,7 @@ def decompose(run: Run, section: ConfigParameters) -> None:
     network.validate()
     path = section.string("outputmodelPath", "")
     if path:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder_of(path)
         write_model(network, path)
 
 
@@ -137,7 +138,8 @@ def _read_groups(path: str) -> Iterator[tuple[re.Pattern[str], float]]:
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise FormatError(f"{path}: cannot be read: {why}") from None
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ...framework.atomic import atomic_file
+from ...framework.atomic import atomic_file, make_folder_of
 from ...framework.context import OpContext
 from ...framework.errors import FormatError, VariableError, nearest
 from ..config.parameters import ConfigParameters
@@ -149,7 +149,7 @@ def _open(stack: ExitStack, path: str, name: str) -> Any:
     if path == _STDOUT:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(target)
     return stack.enter_context(atomic_file(target))
 
 

@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from ...framework.atomic import make_folder_of
 from ...framework.errors import FormatError, OpscopeError, SaveError
 from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
@@ -97,8 +98,8 @@ def log_file(path: str) -> Iterator[Say]:
         except OSError as error:
             raise save_error(error) from None
 
+    make_folder_of(path)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         file = open(path, "wb", buffering=0)
     except OSError as error:
         raise save_error(error) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from ...framework.atomic import make_folder_of
 from ...framework.context import OpContext
 from ...framework.errors import RunError
 from ..config.parameters import ConfigParameters
@@ -48,7 +49,7 @@ def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
             _average(net, node, reader, rounds)
             _set(net, node, math.inf, math.inf)
     net.store()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(path)
     write_model(network, path)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.atomic import atomic_file
+from ...framework.atomic import atomic_file, make_folder_of
 from ...framework.errors import (
     AttributeTypeError,
     FormatError,
@@ -231,7 +231,7 @@ def _dump(session: Session, model: Model, nodes: list[Node] | None, command: Com
     option = _option(command, "incl")
     values = ConfigValue(Text(option)).bool() if option is not None else False
     path = Path(command.parameters[1].string)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder_of(path)
     with atomic_file(path) as file:
         file.write(dump(network, nodes, values).encode())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...framework.atomic import make_folder_of
 from ...framework.errors import FormatError, OpscopeError, VariableError, nearest
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
@@ -182,7 +183,7 @@ class Session:
             network.validate()
         fill(network)
         path = Path(file.string)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder_of(path)
         self.write(network, path)
 
     # -- names

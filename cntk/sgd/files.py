@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...framework.atomic import make_folder_of
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
@@ -56,7 +57,7 @@ class ModelFiles:
     def save(self, net: CntkNet, path: Path) -> None:
         """Write the model."""
         net.store()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder_of(path)
         write_model(net.network, path)
 
     def load(self, net: CntkNet, done: int) -> None:

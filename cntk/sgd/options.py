@@ -39,6 +39,7 @@ _SEARCHES = {
 }
 _MOMENTA = ("momentumPerSample", "momentumPerMB", "momentumAsTimeConstant")
 _SAMPLES_OF_SEARCH = 500  # minibatches
+_LARGEST_RATE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,12 @@ class SgdOptions:
         weight = section.float("adaptationRegWeight", 0.0)
         if not 0 <= weight <= 1:
             raise section["adaptationRegWeight"].error("adaptationRegWeight must be in [0 1]")
+        epochs = section.int("maxEpochs")
+        if epochs < 0:
+            raise section["maxEpochs"].error("there cannot be less than no epochs")
         most = section.size("maxSamplesInRAM", 2**64 - 1)
         return cls(
-            epochs=section.int("maxEpochs"),
+            epochs=epochs,
             minibatch_size=sizes,
             epoch_size=epoch_size,
             rates=rates,
@@ -263,6 +267,9 @@ def _rates(
             "You specified both learningRatesPerSample and learningRatesPerMB. Please comment out "
             "one of them."
         )
+    for name, values in (("PerSample", of_sample), ("PerMB", of_minibatch)):
+        if any(not abs(value) <= _LARGEST_RATE for value in values):
+            raise section[f"learningRates{name}"].error("a learning rate is a finite number")
     return (of_minibatch, sizes) if len(of_minibatch) else (of_sample, ArgVector([1]))
 
 

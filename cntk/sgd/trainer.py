@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...framework.errors import FormatError, RunError, VariableError
+from ...framework.errors import FormatError, RunError, VariableError, nearest
 from ..models.checkpoint import Checkpoint, RateControl
 from ..network import rules
+from ..network.network import Network
 from ..network.node import Node
 from ..readers.pack import Minibatch
 from ..readers.reader import DataReader
@@ -132,9 +133,9 @@ class Trainer:
 
     def _nodes(self) -> tuple[Node, list[Node]]:
         network, options = self.net.network, self.options
-        criteria = [_number(network.find(options.criterion))] if options.criterion else []
+        criteria = _named(network, "trainCriterionNodeName", options.criterion)
         criteria = criteria or network.groups["criterion"]
-        evaluations = [_number(network.find(options.evaluation))] if options.evaluation else []
+        evaluations = _named(network, "evalCriterionNodeName", options.evaluation)
         evaluations = evaluations or network.groups["evaluation"]
         self.say("\n")
         if not criteria:
@@ -464,6 +465,16 @@ class Trainer:
                 set_attribute(self.net, node, "samplesSeen", count)
 
         return back
+
+
+def _named(network: Network, parameter: str, name: str) -> list[Node]:
+    """The node that a parameter names, if it names one."""
+    if not name:
+        return []
+    if name not in network:
+        known = [node.name for node in network.nodes.values()]
+        raise VariableError(f"{parameter}: no node is called {name!r}{nearest(name, known)}")
+    return [_number(network.find(name))]
 
 
 def _number(node: Node) -> Node:

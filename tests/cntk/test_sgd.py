@@ -16,7 +16,14 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.sgd.files import ModelFiles
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.report import Total, number_text, percent_digits
-from opscope.framework.errors import FormatError, GradientError, OpscopeError, RunError, SaveError
+from opscope.framework.errors import (
+    FormatError,
+    GradientError,
+    OpscopeError,
+    RunError,
+    SaveError,
+    VariableError,
+)
 
 NETWORK = """
         features = Input {2}
@@ -104,6 +111,9 @@ class TestOptions:
             ("momentumPerMB = 0.5 ; momentumPerSample = 0.5", "more than one of momentum"),
             ("momentumPerMB = 1", r"must be in \[0, 1\)"),
             ("maxEpochs=1; learningRatesPerMB=1; dropoutRate=0:1", "must be >= 0 and < 1"),
+            ("maxEpochs=-1; learningRatesPerMB=1", "less than no epochs"),
+            ("maxEpochs=1; learningRatesPerMB=1:nan", "a learning rate is a finite number"),
+            ("maxEpochs=1; learningRatesPerSample=1e39", "a learning rate is a finite number"),
             ("learningRatesPerMB = 1 ; gradUpdateType = adam", "Invalid Gradient Updating Type"),
             ("learningRatesPerMB=1; minibatchSize=9; epochSize=5", "larger than mbsize"),
             ("learningRatesPerMB = 1 ; minibatchSize = 0", "at least one sample"),
@@ -249,6 +259,15 @@ class TestRuns:
         for part in ("numSubminibatches = 3", "maxSamplesInRAM = 7"):
             assert averages(train(f"{BASIC} ; {part}")) == pytest.approx(whole, rel=1e-5)
 
+    def test_nodes_that_are_not_there(self, train):
+        with pytest.raises(VariableError, match="evalCriterionNodeName: .* 'err' .*mean errs"):
+            train(f"{BASIC} ; evalCriterionNodeName = err")
+
+    def test_a_folder_that_cannot_be_made(self, train):
+        Path("file").write_text("")
+        with pytest.raises(SaveError, match="cannot write file/models/m.dnn.0"):
+            train(BASIC, modelPath="file/models/m.dnn")
+
     def test_no_number_stops_it(self, train):
         with pytest.raises(RunError, match="not a number"):
             train("maxEpochs = 2 ; minibatchSize = 20 ; learningRatesPerSample = 1e30",
@@ -290,6 +309,8 @@ class TestRuns:
         sgd = f"{BASIC} ; gradientcheck = true ; sigFigs = 4"
         log = train(sgd, precision="double")
         assert log.count("###### dz.TimesArgs[0]######") == 8 * 18
+        dropping = NETWORK.replace("* h", "* Dropout (h)")
+        train(f"{sgd} ; dropoutRate = 0.4", dropping, precision="double")
         from opscope.cntk.sgd import gradient_check
 
         monkeypatch.setattr(gradient_check, "_agree", lambda *given: False)
