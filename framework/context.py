@@ -86,10 +86,9 @@ class OpContext:
     def random_state(self) -> dict[str, Any]:
         """The state as plain numbers, for checkpoints: that of the CPU's generator.
 
-        A GPU's generator cannot be read. It is dropped, and the next one gets its seed from the
-        CPU's: here and wherever somebody continues from this state.
+        A GPU's generator cannot be read: it is made anew here, and where somebody continues.
         """
-        self._drop_other_generators()
+        self.renew()
         return self.generator(CPUPlace()).bit_generator.state
 
     def set_random_state(self, state: dict[str, Any]) -> None:
@@ -102,9 +101,10 @@ class OpContext:
             self.generator(CPUPlace()).bit_generator.state = state
         except (TypeError, ValueError, KeyError) as error:
             raise OpscopeError(f"no random state: {error}") from None
-        self._drop_other_generators()
+        self.renew()
 
-    def _drop_other_generators(self) -> None:
+    def renew(self) -> None:
+        """Make generators of GPUs anew: their next numbers follow from the CPU's state alone."""
         own = str(CPUPlace())
         for key in [key for key in self._generators if key != own]:
             del self._generators[key]

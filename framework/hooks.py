@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from .atomic import write_atomically
+from .backend import to_host
 from .context import Hook
 from .errors import NotFiniteError, SaveError, VariableError, nearest
 from .names import EMPTY
@@ -42,7 +43,7 @@ def _wait(frame: Any) -> None:
 
 
 def _host(array: Any) -> np.ndarray:
-    return np.array(array.get() if hasattr(array, "get") else array)
+    return np.array(to_host(array))
 
 
 @dataclass

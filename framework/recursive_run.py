@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .backend import to_host
 from .context import OpContext
 from .desc import BACKWARD
 from .errors import OpscopeError, TreeError
@@ -120,10 +121,6 @@ def take(xp: Any, source: Any, index: Any, out: Any) -> None:
         source.take(index, 0, out, "clip")  # "raise" would go through a buffer
     else:
         source.take(index, 0, out)
-
-
-def _host(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 class Program:
@@ -316,8 +313,8 @@ class ForwardProgram(Program):
             TreeError: they are none.
         """
         k = self.k
-        parents, position = _host(k["parent"]), k.get("position")
-        position = None if position is None else _host(position)
+        parents, position = to_host(k["parent"]), k.get("position")
+        position = None if position is None else to_host(position)
         offsets = self.offsets[0] if self.offsets else None
         key = (
             self.tree.arity,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import CPUPlace, Place, array_module, copy_into, to_place
+from .backend import CPUPlace, Place, array_module, copy_into, to_host, to_place
 from .errors import ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
 
@@ -114,7 +114,7 @@ class Variable:
         """
         if self._array is None:
             raise VariableError(f"variable {self.name!r} holds no value")
-        return np.array(self._array.get() if hasattr(self._array, "get") else self._array)
+        return np.array(to_host(self._array))
 
     def sequences(self) -> Sequences:
         """A copy of the value on the host, with its offsets.

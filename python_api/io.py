@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..framework.atomic import PathLike, write_together
-from ..framework.backend import to_place
+from ..framework.backend import to_host, to_place
 from ..framework.desc import (
     FORMAT_VERSION,
     NetDesc,
@@ -82,8 +82,7 @@ def persistent_values(desc: NetDesc, scope: Scope) -> dict[str, np.ndarray]:
         if variable is None or variable.array is None:
             lost.append(var.name)
         else:
-            array = variable.array
-            found[var.name] = array.get() if hasattr(array, "get") else array
+            found[var.name] = to_host(variable.array)
     if lost:
         names = ", ".join(map(repr, lost))
         raise VariableError(f"net {desc.name!r}: no value in the scope: {names}; initialise first")

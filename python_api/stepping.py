@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..framework.backend import on_device, to_host
 from ..framework.context import OpContext
 from ..framework.desc import (
     FORWARD,
@@ -274,6 +275,7 @@ class Stepper:
         kept = [self.scores, *(memory.state for memory in self.step.memories)]
         self._context = OpContext(device, train=False, keep=kept)
         self._device = device
+        self._place = device or scope.place
         self._net = Net.create(self.step.net)
         declared = {var.name: var for var in self.step.net.vars}
         self._rows = {m.previous: declared_meta(declared[m.previous]) for m in self.step.memories}
@@ -297,7 +299,12 @@ class Stepper:
         self.sequences, self.copies = sequences, copies
         first = self._run_context(feed or {})
         self._work = Scope(parent=self.scope)
-        xp = (self._device or self.scope.place).xp
+        with on_device(self._place):
+            self._begin(first, sequences, copies)
+
+    def _begin(self, first: dict[str, tuple[Any, Any]], sequences: int, copies: int) -> None:
+        """Give the steps what they read: `first`, and memories as they are at the beginning."""
+        xp = self._place.xp
         for name, (rows, levels) in first.items():
             if levels and len(levels[-1]) - 1 == sequences:
                 repeated = _repeat_sequences(rows, levels[-1], copies, xp)
@@ -352,8 +359,7 @@ class Stepper:
         """
         self._work.var(self.ids).set(np.asarray(tokens, self._dtype))
         self._net.run(self._work, self._context)
-        scores = self._work.get(self.scores).array
-        scores = scores.get() if hasattr(scores, "get") else scores
+        scores = to_host(self._work.get(self.scores).array)
         if np.isnan(scores).any():
             raise NotFiniteError(f"{self.step.net.name}: {self.scores!r} holds NaN")
         return scores
@@ -364,14 +370,14 @@ class Stepper:
         Args:
             parents: for each hypothesis the one that it goes on from; by default itself.
         """
-        for memory in self.step.memories:
-            source = self._work.get(memory.state).array
-            target = self._work.get(memory.previous).array
-            if parents is None:
-                target[...] = source
-            else:
-                xp = (self._device or self.scope.place).xp
-                take_into(xp, source, np.asarray(parents), target)()
+        with on_device(self._place):
+            for memory in self.step.memories:
+                source = self._work.get(memory.state).array
+                target = self._work.get(memory.previous).array
+                if parents is None:
+                    target[...] = source
+                else:
+                    take_into(self._place.xp, source, np.asarray(parents), target)()
 
 
 def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:

@@ -308,7 +308,9 @@ class _Trainer:
         return averages.means()
 
     def _train_context(self) -> OpContext:
-        """For one epoch."""
+        """For one epoch: checkpoints between epochs change nothing, not even on a GPU."""
+        if self.batch == 0:
+            self.base.renew()
         context = self.base.derive(train=True, keep=self.names)
         context.hooks = self.hooks
         return context

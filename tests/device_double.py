@@ -87,7 +87,6 @@ SIGNATURES = {
     "lexsort": "keys",
     "nonzero": "a",
     "partition": "a kth axis=-1",
-    "put_along_axis": "arr indices values axis",
     "searchsorted": "a v side=left sorter=None",
     "sort": "a axis=-1 kind=None",
     "take": "a indices axis=None out=None",
@@ -132,7 +131,6 @@ METHODS = {
     "any": "axis=None out=None keepdims=False",
     "argmax": "axis=None out=None dtype=None keepdims=False",
     "argmin": "axis=None out=None dtype=None keepdims=False",
-    "argsort": "axis=-1 kind=None",
     "astype": "dtype order=K casting=None subok=None copy=True",
     "clip": "min=None max=None out=None",
     "copy": "order=C",
@@ -642,10 +640,6 @@ def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -
         np.copyto(dst.memory, given, casting=casting, **mask)
 
 
-def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    np.put_along_axis(_memory(arr), _memory(indices), _operand("put_along_axis", values), axis)
-
-
 def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     if not type(a) is type(v) is ndarray:
         raise NotImplementedError("searchsorted takes arrays of the device only")
@@ -761,7 +755,6 @@ _OWN = {
 _WHOLE = {
     "copyto": _copyto,
     "dot": _dot,
-    "put_along_axis": _put_along_axis,
     "searchsorted": _searchsorted,
     "where": _where,
 }

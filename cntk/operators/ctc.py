@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call
@@ -148,10 +149,6 @@ def _backward(paths: _Paths, scores: np.ndarray) -> np.ndarray:
     return beta
 
 
-def _host(array: Any) -> np.ndarray:
-    return array.get() if hasattr(array, "get") else np.asarray(array)
-
-
 @ctc.kernel
 def _(k: Any) -> Call:
     label, x, out, slope = k["label"], k["x"], k["out"], k.get("slope")
@@ -160,8 +157,8 @@ def _(k: Any) -> Call:
         return partial(out.fill, 0)
 
     def run() -> None:
-        paths = _paths(_host(label), offsets, k.attrs["blank"], k.attrs["delay"])
-        logits = _host(x).astype(np.float64)
+        paths = _paths(to_host(label), offsets, k.attrs["blank"], k.attrs["delay"])
+        logits = to_host(x).astype(np.float64)
         logits -= logits.max(1, keepdims=True)
         logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
         scores = logs[paths.rows.T[:, :, None], paths.symbols]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.sequence import lengths_of, make_schedule
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call
 from ...operators._sequences import levels_of, offsets_in
-from .large_outputs import on_host
 
 _LABEL = Slot("label", "sequences of labels, one not 0 in each row, [N, L]")
 _SCORES = Slot("x", "scores of the labels of each row, [N, L]")
@@ -306,8 +306,8 @@ def _(k: Any) -> Call:
         return partial(out.fill, 0)
 
     def run() -> None:
-        first, lengths = _padded(on_host(x.argmax(1)), offsets, attrs)
-        second, widths = _padded(on_host(y.argmax(1)), offsets, attrs)
+        first, lengths = _padded(to_host(x.argmax(1)), offsets, attrs)
+        second, widths = _padded(to_host(y.argmax(1)), offsets, attrs)
         edits = _edits(first, second, costs)[np.arange(len(first)), lengths, widths].sum()
         out[0] = edits * len(x) / max(int(lengths.sum()), 1)
 

@@ -8,17 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call, in_order
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
-
-
-def on_host(array: Any) -> np.ndarray:
-    """An array as one of NumPy."""
-    return array.get() if hasattr(array, "get") else array
 
 
 def log_softmax(xp: Any, x: Any) -> Any:
@@ -83,7 +79,7 @@ class _Classes:
 
     def load(self) -> tuple[Any, Any]:
         """Numbers of the rows, and their classes."""
-        self._held = on_host(self.label).astype(np.int64)
+        self._held = to_host(self.label).astype(np.int64)
         word, class_, first, end = self._held.T
         good = (0 <= first) & (first <= word) & (word < end) & (end <= self.count)
         good &= (0 <= class_) & (class_ < self.classes)

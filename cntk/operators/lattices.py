@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.sequence import lengths_of, runs
@@ -13,7 +14,7 @@ from ...framework.shape import ShapeArgs
 from ...operators._calls import Call
 from ..lattices.lattice import PARTS, levels
 from .alignment import align
-from .large_outputs import log_softmax, on_host
+from .large_outputs import log_softmax
 
 lattice_criterion = operator(
     "cntk.lattice_criterion",
@@ -91,7 +92,7 @@ class _Paths:
     """The lattices of a minibatch as arrays, checked, with the scores of their edges."""
 
     def __init__(self, k: Any, scores: np.ndarray) -> None:
-        held = {part: on_host(k[part]) for part, *_ in PARTS}
+        held = {part: to_host(k[part]) for part, *_ in PARTS}
         self.nodes, self.edges = held["nodes"], held["edges"]
         self.begin, self.end = held["firsts"][:-1], held["firsts"][1:] - 1
         self.covered = np.zeros(len(scores), bool)
@@ -189,17 +190,17 @@ def _(k: Any) -> Call:
     acoustic, smoothing = attrs["acoustic"], attrs["smoothing"]
 
     def run() -> None:
-        scores = on_host(k["likelihoods"]).astype(np.float64)
+        scores = to_host(k["likelihoods"]).astype(np.float64)
         paths = _Paths(k, scores)
-        wanted = on_host(label.argmax(1)) if len(x) else np.zeros(0, np.int64)
+        wanted = to_host(label.argmax(1)) if len(x) else np.zeros(0, np.int64)
         rows = np.flatnonzero(paths.covered)
         reference = scores[rows, wanted[rows]].sum() / acoustic
         if attrs["realign"]:
             wanted[paths.said[0]] = paths.said[1]
-        lm = on_host(k["lm"])
+        lm = to_host(k["lm"])
         lm = np.where(lm < _NO_SCORE, 0, lm)
         edge = (attrs["language"] * lm + attrs["penalty"] + paths.acoustic) / acoustic
-        correct = paths.per_edge(paths.states == wanted[paths.rows]) * on_host(k["counts"])
+        correct = paths.per_edge(paths.states == wanted[paths.rows]) * to_host(k["counts"])
         edge -= attrs["boost"] * correct
         share = paths.posteriors(k, edge)
         if attrs["risk"]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.registry import Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call
-from .large_outputs import on_host
 
 _INPUTS = [
     Slot("gain", "of each document, falling within a query, [N, 1]"),
@@ -90,7 +90,7 @@ class _Ranking:
 
 
 def _ranking(k: Any) -> _Ranking:
-    held = (on_host(k[slot])[:, 0] for slot in ("gain", "x", "query"))
+    held = (to_host(k[slot])[:, 0] for slot in ("gain", "x", "query"))
     return _Ranking.of(*(array.astype(np.float64) for array in held))
 
 

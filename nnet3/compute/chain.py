@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ..chain.arrays import graph_of, supervision_of
@@ -84,8 +85,7 @@ def _(k: Any) -> Callable[[], Any]:
     held: dict[str, Any] = {}
 
     def host(names: tuple[str, ...]) -> dict[str, np.ndarray]:
-        arrays = {name: k[name] for name in names}
-        return arrays if xp is np else {name: a.get() for name, a in arrays.items()}
+        return {name: to_host(k[name]) for name in names}
 
     def compute() -> None:
         if not held:  # the graph stays the same

@@ -236,6 +236,7 @@ def _(k: Any) -> Callable[[], Any]:
     most = int(columns * k.attrs["proportion"] + 0.5)
     half, quarter = columns // 2, columns // 2 // 2
     every, step = xp.arange(columns), xp.arange(quarter)
+    every_row = xp.arange(rows)[:, None]
 
     def draw(limit: int) -> Any:
         return xp.floor(state.generator.random((rows, 1)) * limit).astype(every.dtype)
@@ -247,8 +248,8 @@ def _(k: Any) -> Callable[[], Any]:
             start = draw(columns)
             left, right = (start + step) % columns, (start + half - step) % columns
             source = xp.broadcast_to(every, mask.shape).copy()
-            xp.put_along_axis(source, left, right, axis=1)
-            xp.put_along_axis(source, right, left, axis=1)
+            source[every_row, left] = right
+            source[every_row, right] = left
             mask = xp.take_along_axis(mask, source, axis=1)
         xp.copyto(out, mask)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import copying, in_order
@@ -161,9 +162,9 @@ class _Preconditioner:
         xp, w, sums = self.xp, self.w, self.sums
         rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
         xp.matmul(self.products.T, self.x, out=sums)
-        inner = _host(xp, xp.matmul(self.products.T, self.products)).astype(np.float64)  # L
-        outer = _host(xp, xp.matmul(sums, sums.T)).astype(np.float64)  # K
-        d, rho = _host(xp, self.d).astype(np.float64), float(self.rho[0])
+        inner = to_host(xp.matmul(self.products.T, self.products)).astype(np.float64)  # L
+        outer = to_host(xp.matmul(sums, sums.T)).astype(np.float64)  # K
+        d, rho = to_host(self.d).astype(np.float64), float(self.rho[0])
         eta = self._eta()
         new, old = eta / max(self.rows, 1), 1.0 - eta
         root_e = _root_e(d, rho, alpha, cols)
@@ -206,7 +207,7 @@ class _Preconditioner:
     def _orthogonalize(self, root_e: np.ndarray) -> None:
         """Make the rows of E^(-1/2) W orthonormal again, where rounding has spoilt this."""
         xp, w = self.xp, self.w
-        gram = _host(xp, xp.matmul(w, w.T)).astype(np.float64) / np.outer(root_e, root_e)
+        gram = to_host(xp.matmul(w, w.T)).astype(np.float64) / np.outer(root_e, root_e)
         if np.abs(gram - np.eye(self.rank)).max() <= _ORTHOGONAL:
             return
         try:
@@ -218,7 +219,7 @@ class _Preconditioner:
             step = root_e[:, None] * inverse / root_e
             w[...] = xp.matmul(xp.asarray(step, w.dtype), w)
             return
-        q, r = np.linalg.qr(_host(xp, w).T.astype(np.float64))
+        q, r = np.linalg.qr(to_host(w).T.astype(np.float64))
         rows = q.T * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]
         w[...] = xp.asarray(rows * root_e[:, None], w.dtype)
 
@@ -237,7 +238,3 @@ def _root_e(d: np.ndarray, rho: float, alpha: float, cols: int) -> np.ndarray:
     """The diagonal of E^(1/2): (beta / d + 1)^(-1/2), beta = rho (1 + alpha) + alpha mean of d."""
     beta = rho * (1.0 + alpha) + alpha * d.sum() / cols
     return np.sqrt(1.0 / (beta / d + 1.0))
-
-
-def _host(xp: Any, array: Any) -> np.ndarray:
-    return array if xp is np else xp.asnumpy(array)

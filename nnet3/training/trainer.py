@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import Place
+from ...framework.backend import Place, on_device
 from ...framework.context import OpContext
 from ...framework.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
 from ...framework.errors import FormatError
@@ -170,7 +170,8 @@ class NnetTrainer:
             )
 
     def _fill(self, name: str, value: float) -> None:
-        self._shared.get(name).array.fill(value)
+        with on_device(self._shared.place):
+            self._shared.get(name).array.fill(value)
 
     def _step(self, example: Any) -> _Step:
         """The compiled step for examples of this structure."""
