@@ -129,7 +129,7 @@ class Steps:
         given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
         self.num_phases += bool(given)
         for node in sorted(given):
-            self._add(node, Columns.of(given[node].indexes), is_input=True)
+            self._add(node, Columns.of(given[node].indexes.copy()), is_input=True)
         segments = [group.segments[self._segment] for group in self._graph.groups]
         for number, segment in enumerate(segments):
             self._expand(number, segment)
@@ -204,7 +204,7 @@ class Steps:
             raise ShapeError(
                 f"output '{name}' is computed in parts: it must not be inside a loop of the network"
             )
-        self._add(node, Columns.of(io.indexes))
+        self._add(node, Columns.of(io.indexes.copy()))
 
     def _add_component(self, node: int, parts: Parts) -> None:
         info = self.topology.nodes[node]

@@ -112,6 +112,8 @@ class TimeGrid:
                 f" of {self.step_in}"
             )
         block = self.step_out // self.step_in
+        if block == 1:
+            return self
         count = -(-self.count_in // block) * block
         return replace(self, reorder=block, count_in=count)
 
@@ -133,8 +135,8 @@ class TimeGrid:
         )
 
     def _rows(self, start: int, step: int, count: int, reorder: int, there: Columns) -> Columns:
-        full = len(there.times) == count and np.array_equal(there.images, self.images)
-        if full and reorder == 1 and there.regular:
+        full = len(there.times) == count and reorder == 1 and there.regular
+        if full and (there.images is self.images or np.array_equal(there.images, self.images)):
             return there
         times = start + max(step, 1) * np.arange(count, dtype=np.int32)
         blocks, images = times.reshape(-1, 1, reorder), self.images[None, :, None]
