@@ -6,9 +6,12 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
+
+from ..framework import compiler
 
 _SIZE = 312
 _MIDDLE = 156
@@ -25,6 +28,48 @@ _TEMPERING = (  # shift (to the left if negative) and mask
     (-37, np.uint64(0xFFF7EEE000000000)),
     (43, np.uint64(_MASK)),
 )
+
+
+_MANY = 8
+"""Turns of the state from which it is worth having a compiler."""
+_SOURCE = """
+#include <stdint.h>
+#define NEXT(i, after, other) { \\
+  const uint64_t x = (s[i] & UPPER) | (s[after] & LOWER); \\
+  s[i] = s[other] ^ (x >> 1) ^ (-(x & 1) & MATRIX); }
+
+/* turns, state, numbers */
+EXPORT void mersenne64(const int64_t *b) {
+  uint64_t *s = (uint64_t *)b[1], *to = (uint64_t *)b[2];
+  for (int64_t turn = 0; turn < b[0]; turn++, to += SIZE) {
+    int i = 0;
+    for (; i < MIDDLE; i++) NEXT(i, i + 1, i + MIDDLE)
+    for (; i < SIZE - 1; i++) NEXT(i, i + 1, i - MIDDLE)
+    NEXT(SIZE - 1, 0, SIZE - 1 - MIDDLE)
+    for (i = 0; i < SIZE; i++) {
+      uint64_t x = s[i];
+TEMPER
+      to[i] = x;
+    }
+  }
+}
+"""
+
+
+@cache
+def _compiled() -> Any:
+    """The same in C: some ten times as fast; None where there is no compiler."""
+    if not compiler.available():
+        return None
+    names = {"SIZE": _SIZE, "MIDDLE": _MIDDLE}
+    names |= {"MATRIX": f"{_MATRIX}ull", "UPPER": f"{_UPPER}ull", "LOWER": f"{_LOWER}ull"}
+    head = "".join(f"#define {name} {value}\n" for name, value in names.items())
+    steps = [
+        f"      x ^= (x {'>>' if shift > 0 else '<<'} {abs(shift)}) & {mask}ull;"
+        for shift, mask in _TEMPERING
+    ]
+    library = compiler.library(head + _SOURCE.replace("TEMPER", "\n".join(steps)))
+    return None if library is None else library.function("mersenne64")
 
 
 class Random(Protocol):
@@ -57,10 +102,15 @@ class Mersenne64:
         if count > len(ready):
             turns = -(-(count - len(ready)) // _SIZE)
             new = np.empty((turns, _SIZE), np.uint64)
-            for row in new:
-                self._turn()
-                row[:] = self._state
-            _temper(new)
+            compiled = _compiled() if turns >= _MANY else None
+            if compiled is not None:
+                words = [turns, self._state.ctypes.data, new.ctypes.data]
+                compiled(np.array(words, np.int64).ctypes.data)
+            else:
+                for row in new:
+                    self._turn()
+                    row[:] = self._state
+                _temper(new)
             ready = np.concatenate([ready, new.reshape(-1)]) if len(ready) else new.reshape(-1)
         self._ready = ready[count:]
         return ready[:count]

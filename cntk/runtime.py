@@ -155,6 +155,13 @@ class Program:
             self._feed_positions(node, program.value(node.inputs[0]))
         if self._carrier is not None:
             self._carrier.feed(self._layouts)
+        for axis, (columns, grid) in self.lowered.columns.items():
+            begin, layout = self._layouts[axis]
+            rows = layout.column
+            if axis in self.lowered.sequences:
+                rows = Sequences(rows, (begin,))
+            self.scope.var(columns).set(rows)
+            self.scope.var(grid).set(np.array([layout.parallel, layout.steps]))
 
     def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
         held = self._layouts.setdefault(node.axis, (begin, layout))
@@ -325,6 +332,9 @@ class CntkNet:
             seen = self.scope.find(f"{node.name}@SEEN")
             if seen is not None and "samplesSeen" in node.attributes:
                 node.attributes["samplesSeen"] = int(seen.numpy()[0])
+            drawn = self.scope.find(f"{node.name}@DRAWN")
+            if drawn is not None and "rngOffset" in node.attributes:
+                node.attributes["rngOffset"] = int(drawn.numpy()[0])
 
     def start_epoch(self) -> None:
         """Let nodes that gather values over an epoch begin anew."""

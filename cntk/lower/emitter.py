@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,7 @@ class Lowered:
         desc: forward operators only.
         inputs: input nodes that the net reads, and whether it reads their samples as sparse rows.
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
+        columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
         delays: what truncated sequences carry over.
         states: variables kept from run to run: shape, dtype, and the number they hold at first.
@@ -90,6 +91,7 @@ class Lowered:
     desc: pb.NetDesc
     inputs: dict[Node, bool] = field(default_factory=dict)
     sequences: set[DynamicAxis] = field(default_factory=set)
+    columns: dict[DynamicAxis, tuple[str, str]] = field(default_factory=dict)
     conditions: list[Node] = field(default_factory=list)
     delays: list[Delayed] = field(default_factory=list)
     states: dict[str, tuple[tuple[int, ...], np.dtype, float]] = field(default_factory=dict)
@@ -180,6 +182,33 @@ class Emitter:
         names = [self.temporary() for _ in slots]
         self.append(make_op(op_type, inputs, dict(zip(slots, names, strict=True)), attrs))
         return names[0]
+
+    def op_with_state(
+        self,
+        op_type: str,
+        inputs: Mapping[str, str],
+        attrs: Mapping[str, Any],
+        states: Mapping[str, str],
+    ) -> str:
+        """Append an operator that also writes variables which are kept; returns that of `out`."""
+        out = self.temporary()
+        self.append(make_op(op_type, inputs, {"out": out, **states}, attrs))
+        return out
+
+    def outside(self, node: Node, make: Callable[[Emitter, bool], str]) -> str:
+        """A variable that `make` emits, outside of a loop for the rows of all its steps. It gets
+        the emitter, and whether steps run backwards."""
+        return make(self, False)
+
+    def columns(self, axis: DynamicAxis) -> tuple[str, str]:
+        """Variables with the column of each row of an axis, [rows], and with the columns side by
+        side and the steps of the minibatch, [2]."""
+        if axis not in self.lowered.columns:
+            names = f"{axis.name}@COLUMNS", f"{axis.name}@GRID"
+            self.var(names[0], (-1,), INPUT, "int64", stop_gradient=True)
+            self.var(names[1], (2,), INPUT, "int64", stop_gradient=True)
+            self.lowered.columns[axis] = names
+        return self.lowered.columns[axis]
 
     def append(self, op: pb.OpDesc) -> None:
         """Append an operator as it is."""

@@ -6,7 +6,7 @@ nodes are the same as outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...framework.desc import INPUT, RECURRENT
@@ -23,10 +23,10 @@ class StepEmitter(Emitter):
     """Emits the step net of a loop. What stands outside is linked: rows as in-links, values without
     samples as they are."""
 
-    def __init__(self, outer: Emitter, nodes: Iterable[Node], name: str) -> None:
-        super().__init__(outer.dtype, carried=outer.carried, name=name)
-        self._outer = outer
-        self._inside = set(nodes)
+    def __init__(self, outer: Emitter, loop: Loop) -> None:
+        super().__init__(outer.dtype, carried=outer.carried, name=loop.source.name)
+        self._outer, self._reverse = outer, loop.direction < 0
+        self._inside = set(loop.nodes)
         self.links: dict[str, None] = {}
         self.lowered.inputs = outer.lowered.inputs
         self.lowered.sequences = outer.lowered.sequences
@@ -56,6 +56,9 @@ class StepEmitter(Emitter):
     ) -> str:
         return self._outer.state(node, part, shape, value, dtype)
 
+    def outside(self, node: Node, make: Callable[[Emitter, bool], str]) -> str:
+        return self._link(node, make(self._outer, self._reverse))
+
     def given(self, name: str) -> bool:
         """Whether a variable is one that no operator of the step writes."""
         return name not in self._written
@@ -67,7 +70,7 @@ class StepEmitter(Emitter):
 
 def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
     """Emit a loop as one operator; `wanted` are the nodes of it that are read outside."""
-    step = StepEmitter(e, loop.nodes, loop.source.name)
+    step = StepEmitter(e, loop)
     desc = pb.NetDesc(type=RECURRENT, name=loop.source.name)
     held = desc.steps.add(reverse=loop.direction < 0)
     delays = [node for node in loop.nodes if node.delay]

@@ -7,11 +7,34 @@ from ..network.node import Node
 from .emitter import Emitter, dims, size
 from .table import lowers
 
+_LARGEST = 1 << 63
+
 
 @lowers("Dropout")
 def _(e: Emitter, node: Node) -> str:
+    (x,) = node.inputs
+    mask = e.outside(node, lambda outer, reverse: _mask(outer, node, reverse))
+    return e.op("mul", {"x": e.value(x), "y": mask})
+
+
+def _mask(e: Emitter, node: Node, reverse: bool) -> str:
+    """What a dropout node multiplies with, for the rows of all steps."""
     rate = e.state(node, "RATE", (1,), node.attributes["dropoutRate"], "float64")
-    return e.op("cntk.dropout", {"x": e.value(node.inputs[0]), "rate": rate}, out=("out", "mask"))
+    reads, drawn = _random(e, node)
+    reads["rate"] = rate
+    attrs = {"shape": dims(node), "dtype": e.dtype, "reverse": reverse}
+    if node.axis is not None:
+        reads["columns"], reads["grid"] = e.columns(node.axis)
+    return e.op_with_state("cntk.dropout_mask", reads, attrs, {"drawn_out": drawn})
+
+
+def _random(e: Emitter, node: Node) -> tuple[dict[str, str], str]:
+    """The variables of a node's generator: what operators read, and the one that they write."""
+    seed, drawn = (
+        e.state(node, part, (1,), node.attributes[name] % _LARGEST, "int64")
+        for part, name in (("SEED", "rngSeed"), ("DRAWN", "rngOffset"))
+    )
+    return {"seed": seed, "drawn": drawn}, drawn
 
 
 @lowers("EnvironmentInput")
@@ -25,7 +48,9 @@ def _(e: Emitter, node: Node) -> str:
     x = e.shaped(weights, (size(weights),))
     attrs = {"count": values["sizeOfSampledSet"], "duplicates": values["allowDuplicates"]}
     if node.operation == "RandomSample":
-        return e.op("cntk.random_sample", {"weights": x}, attrs)
+        reads, drawn = _random(e, node)
+        reads["weights"] = x
+        return e.op_with_state("cntk.random_sample", reads, attrs, {"drawn_out": drawn})
     out = e.op("cntk.inclusion_frequency", {"weights": x}, attrs)
     return e.reshape(out, dims(node))
 

@@ -43,7 +43,8 @@ class GradientCheck:
             GradientError: gradients and differences do not agree.
         """
         program = self.net.program([self.criterion], self.criterion)
-        program.run(minibatch, OpContext(train=True, seed=0))
+        drawn = self._drawn()
+        program.run(minibatch, OpContext(train=True))
         wrong = []
         for node in self.parameters:
             name = program.gradients.get(node.name)
@@ -55,7 +56,7 @@ class GradientCheck:
                 row, column = (int(self._random.integers(n)) for n in (rows, columns))
                 place = row + column * rows
                 self.say(f"\n###### d{node.name}######\n")
-                slope = self._slope(minibatch, node, place)
+                slope = self._slope(minibatch, node, place, drawn)
                 if not _agree(gradient[place], slope, self.digits):
                     wrong.append(
                         f"d{node.name} Numeric gradient = {slope:e}, Error BP gradient = "
@@ -65,7 +66,16 @@ class GradientCheck:
         if wrong:
             raise GradientError(f"cannot pass gradient checker: {'; '.join(wrong[:5])}")
 
-    def _slope(self, minibatch: Minibatch, node: Node, place: int) -> float:
+    def _drawn(self) -> dict[str, np.ndarray]:
+        """How far the generators of nodes are: each run has to draw the same numbers."""
+        names = (f"{name}@DRAWN" for name in self.net.network.nodes)
+        return {
+            name: self.net.scope.numpy(name).copy() for name in names if self.net.scope.find(name)
+        }
+
+    def _slope(
+        self, minibatch: Minibatch, node: Node, place: int, drawn: dict[str, np.ndarray]
+    ) -> float:
         """The difference quotient for one element of a parameter, in CNTK's order of elements."""
         held = self.net.scope.numpy(node.name).copy()
         program = self.net.program([self.criterion])
@@ -74,7 +84,9 @@ class GradientCheck:
             moved = held.copy()
             moved.reshape(-1)[place] += step
             self.net.scope.var(node.name).set(moved)
-            program.run(minibatch, OpContext(train=True, seed=0))
+            for name, position in drawn.items():
+                self.net.scope.var(name).set(position)
+            program.run(minibatch, OpContext(train=True))
             found.append(float(program.value(self.criterion).data.sum()))
         self.net.scope.var(node.name).set(held)
         return (found[0] - found[1]) / (2 * _STEP)

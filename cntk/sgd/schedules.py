@@ -1,7 +1,7 @@
-"""What changes from epoch to epoch besides learning rates: dropout, time constants of batch
+"""What changes from epoch to epoch besides learning rates: dropout, seeds, time constants of batch
 normalisation.
 
-Source: CNTK's `ComputationNetworkLib/ComputationNetwork.cpp` (SetDropoutRate,
+Source: CNTK's `ComputationNetworkLib/ComputationNetwork.cpp` (SetDropoutRate, SetIRngUserSeed,
 SetBatchNormalizationTimeConstants).
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..network.analysis import evaluation_order
 from ..network.node import Node
 from ..runtime import CntkNet
 from .options import SgdOptions
@@ -36,6 +37,9 @@ class Schedules:
         below = net.network.below([criterion])
         self._dropout = [node for node in below if node.operation == "Dropout"]
         self._norm = [node for node in below if node.operation == "BatchNormalization"]
+        loops = [loop for loop in net.network.loops if loop.source in set(below)]
+        order = evaluation_order([criterion], loops)
+        self._random = [node for node in order if "rngSeed" in node.kind.attributes]
         self._rate = self._time = self._blend = 0.0
         self._sequence = []
         if criterion.operation == "SequenceWithSoftmax":
@@ -50,6 +54,7 @@ class Schedules:
         options = self.options
         if self._sequence:
             self._tell_sequence()
+        self._seed(epoch)
         rate = options.dropout[epoch]
         time, blend = options.norm_time[epoch], options.norm_blend[epoch]
         if rate != self._rate:
@@ -67,6 +72,13 @@ class Schedules:
             self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
             self._set_norm("blendTimeConstant", blend)
         self._rate, self._time, self._blend = rate, time, blend
+
+    def _seed(self, epoch: int) -> None:
+        """Give each node that draws a seed of its own."""
+        for number, node in enumerate(self._random, epoch * len(self._random)):
+            node.attributes.update(rngSeed=number, rngOffset=0)
+            for part, value in (("SEED", number), ("DRAWN", 0)):
+                self.net.scope.var(f"{node.name}@{part}").set(np.full(1, value, np.int64))
 
     def _tell_sequence(self) -> None:
         of = self._sequence[0].attributes

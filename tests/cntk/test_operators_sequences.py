@@ -7,7 +7,6 @@ import pytest
 
 from op_test import Case, OpTest
 from opscope.cntk import operators as _operators  # noqa: F401  registers them
-from opscope.framework.context import OpContext
 from opscope.framework.errors import RunError
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.scope import Scope
@@ -117,49 +116,6 @@ class TestScatterRows(OpTest):
         out = np.zeros((8, 2))
         np.add.at(out, inputs["index"][:, 0].astype(int), inputs["x"])
         return {"out": out}
-
-
-def run_dropout(rate, train, x):
-    net, scope = PlainNet(), Scope()
-    net.add_op("cntk.dropout", {"x": "x", "rate": "rate"}, {"out": "out", "mask": "mask"})
-    gradient = net.add_backward_ops("out", ["x"])["x"]
-    scope.feed({"x": x, "rate": np.array([rate])})
-    net.run(scope, OpContext(train=train, seed=5, keep=("out", gradient)))
-    return scope.numpy("out"), scope.numpy(gradient)
-
-
-def test_dropout():
-    x = np.random.default_rng(0).uniform(1, 2, (200, 50))
-    out, gradient = run_dropout(0.25, True, x)
-    kept = out != 0
-    assert abs(kept.mean() - 0.75) < 0.02
-    np.testing.assert_allclose(out[kept], x[kept] / 0.75)
-    np.testing.assert_allclose(gradient, kept / 0.75)
-    for rate, train in ((0.0, True), (0.25, False)):
-        out, gradient = run_dropout(rate, train, x)
-        np.testing.assert_array_equal(out, x)
-        np.testing.assert_array_equal(gradient, np.ones_like(x))
-
-
-@pytest.mark.parametrize("duplicates", [True, False])
-def test_random_sample(duplicates):
-    net, scope = PlainNet(), Scope()
-    weights, count = np.array([4.0, 2, 1, 1, 0]), 3
-    attrs = {"count": count, "duplicates": duplicates}
-    net.add_op("cntk.random_sample", {"weights": "w"}, {"out": "out"}, attrs)
-    net.add_op("cntk.inclusion_frequency", {"weights": "w"}, {"out": "often"}, attrs)
-    scope.feed({"w": weights})
-    context, total, runs = OpContext(seed=1, keep=("out", "often")), np.zeros(5), 2000
-    for _ in range(runs):
-        net.run(scope, context)
-        drawn = scope.numpy("out")
-        assert drawn.shape == (3, 5) and (drawn.sum(1) == 1).all()
-        assert duplicates or drawn.sum(0).max() == 1
-        total += drawn.sum(0)
-    often = scope.numpy("often")
-    assert often.sum() == pytest.approx(count) and often[4] == 0
-    # Without duplicates CNTK's number is that of draws until there are enough on average.
-    np.testing.assert_allclose(total / runs, often, atol=0.05 if duplicates else 0.15)
 
 
 def test_epoch_mean():

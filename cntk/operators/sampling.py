@@ -1,0 +1,267 @@
+"""Operators that draw random numbers as CNTK's nodes do: on the CPU the same numbers.
+
+A node has a generator of its own, `std::mt19937_64`, of which two variables tell the seed and how
+many numbers it has drawn. Training sets both at each epoch, models hold them. A GPU draws others.
+Sources: CNTK's `ComputationNetworkLib/TrainingNodes.h` and `.cpp` (DropoutNode, RandomSampleNode),
+`Math/CPUMatrix.cpp` (SetUniformRandomMask); Boost's `uniform_real_distribution`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...framework.errors import RunError
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import Call, copying, in_order
+from ..mersenne import Mersenne64
+from .large_outputs import on_host
+
+_SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
+_STATE = (
+    Slot("seed", "of the generator, int64 [1]"),
+    Slot("drawn", "numbers drawn since it was seeded, int64 [1]"),
+)
+_DRAWN_OUT = Slot("drawn_out", "the variable of drawn")
+_WHOLE = 2.0**64
+
+
+class Stream:
+    """The numbers of a generator from some position on."""
+
+    def __init__(self, seed: int, drawn: int) -> None:
+        self.seed, self.drawn = seed, drawn
+        self._random = Mersenne64(seed)
+        while drawn > 0:
+            drawn -= len(self._random.draw(min(drawn, 1 << 20)))
+
+    def uniform(self, count: int, dtype: np.dtype, bound: float = 1.0) -> np.ndarray:
+        """Numbers from 0 to `bound`; those that rounding makes `bound` are passed over."""
+        self.drawn += count
+        found = self._scaled(count, dtype, bound)
+        good = found < bound
+        while not good.all():
+            found = found[good]
+            found = np.concatenate([found, self._scaled(count - len(found), dtype, bound)])
+            good = found < bound
+        return found
+
+    def _scaled(self, count: int, dtype: np.dtype, bound: float) -> np.ndarray:
+        found = self._random.draw(count).astype(dtype)
+        found *= dtype.type(1 / _WHOLE)
+        if bound != 1:
+            found *= dtype.type(bound)
+        return found
+
+
+_STREAMS: WeakKeyDictionary[Any, dict[str, Stream]] = WeakKeyDictionary()
+"""By the scope that holds the state, and its name."""
+
+
+def _stream(k: Any) -> Stream:
+    """The generator of an operator, at the position that its variables tell."""
+    seed, drawn = int(k["seed"][0]), int(k["drawn"][0])
+    name = k.op.outputs["drawn_out"][0]
+    held = _STREAMS.setdefault(k.frame.scope.get(name).scope, {})
+    found = held.get(name)
+    if found is None or (found.seed, found.drawn) != (seed, drawn):
+        found = held[name] = Stream(seed, drawn)
+    return found
+
+
+# -- dropout -------------------------------------------------------------------------------------
+
+dropout_mask = operator(
+    "cntk.dropout_mask",
+    doc=(
+        "What dropout multiplies elements with, as training schedules its rate: 0 with this"
+        " probability, 1 / (1 - rate) otherwise; ones outside of training and at rate 0. Numbers"
+        " are drawn for all columns of the minibatch, gaps included; with `reverse` for the last"
+        " step first."
+    ),
+    inputs=[
+        Slot("rate", "0 <= rate < 1, float64 [1]"),
+        *_STATE,
+        Slot("columns", "the column of each row, int64 [N]; absent: one for all", optional=True),
+        Slot("grid", "columns side by side, and steps, int64 [2]", optional=True),
+    ],
+    outputs=[Slot("out", "[N, *shape], or without columns [*shape]"), _DRAWN_OUT],
+    attrs=[
+        AttrSpec("shape", "ints", "of a row"),
+        AttrSpec("dtype", "dtype", "of out", np.dtype(np.float32)),
+        AttrSpec("reverse", "bool", "whether steps are drawn from the last to the first", False),
+    ],
+    source=_SOURCE,
+    no_gradient="it draws at random",
+    random=True,
+)
+
+
+@dropout_mask.shape_rule
+def _(s: ShapeArgs) -> None:
+    shape = tuple(s.attrs["shape"])
+    if s.has("columns"):
+        s.integers("columns")
+        s.same("numbers in grid and 2", s.rank("grid", 1)[0], 2)
+        shape = (s.rank("columns", 1)[0], *shape)
+        s.set_offsets("out", s.offsets("columns"))
+    s.set("out", (shape, s.attrs["dtype"]))
+    s.set("drawn_out", ((1,), s.dtype("drawn")))
+
+
+@dropout_mask.kernel
+def _(k: Any) -> Call:
+    out, rate, drawn = k["out"], k["rate"], k["drawn_out"]
+    load = copying(k.xp, k["drawn"], drawn)
+    if not k.train:
+        return in_order(load, partial(out.fill, 1))
+    real, columns = out.dtype.type, k.get("columns")
+
+    def run() -> None:
+        p = float(rate[0])
+        if p <= 0:
+            out.fill(1)
+        elif k.xp is np:
+            stream = _stream(k)
+            _fill(k, stream, real(p), columns)
+            drawn[0] = stream.drawn
+        else:
+            found = k.state.generator.random(out.shape, dtype=np.float32)
+            k.xp.multiply(found > np.float32(p), real(1 / (1 - p)), out=out)
+
+    return in_order(load, run)
+
+
+def _fill(k: Any, stream: Stream, rate: Any, columns: Any) -> None:
+    out = k["out"]
+    factor = out.dtype.type(1 / (1 - float(k["rate"][0])))
+    if columns is None:
+        found = stream.uniform(out.size, out.dtype).reshape(out.shape)
+    else:
+        slots, steps = k["grid"].tolist()
+        if k.attrs["reverse"]:
+            step, slot = np.divmod(columns, max(slots, 1))
+            columns = (steps - 1 - step) * slots + slot
+        width = out.size // max(len(out), 1)
+        found = stream.uniform(slots * steps * width, out.dtype)
+        found = found.reshape(slots * steps, *out.shape[1:])[columns]
+    np.multiply(found > rate, factor, out=out)
+
+
+# -- classes -------------------------------------------------------------------------------------
+
+random_sample = operator(
+    "cntk.random_sample",
+    doc=(
+        "Classes drawn with probabilities in proportion to `weights`, as one-hot rows: row i is the"
+        " i-th draw. Without duplicates a class that was drawn before is drawn again."
+    ),
+    inputs=[Slot("weights", "not negative, [C]"), *_STATE],
+    outputs=[Slot("out", "[count, C]"), _DRAWN_OUT],
+    attrs=[
+        AttrSpec("count", "int", "number of draws", minimum=1),
+        AttrSpec("duplicates", "bool", "whether a class may be drawn more than once", True),
+    ],
+    source="CNTK: RandomSampleNode, Source/ComputationNetworkLib/TrainingNodes.cpp",
+    no_gradient="it draws at random",
+    random=True,
+)
+
+
+@random_sample.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set("out", ((s.attrs["count"], s.rank("weights", 1)[0]), s.floats("weights")))
+    s.set("drawn_out", ((1,), s.dtype("drawn")))
+
+
+@random_sample.kernel
+def _(k: Any) -> Call:
+    weights, out, drawn, count = k["weights"], k["out"], k["drawn_out"], k.attrs["count"]
+    rows = k.xp.arange(count)
+    draw = _any_classes if k.attrs["duplicates"] else _different_classes
+
+    def run() -> None:
+        stream = _stream(k)
+        held = on_host(weights)
+        possible = int(np.count_nonzero(held))
+        if possible < (1 if k.attrs["duplicates"] else count):
+            raise RunError(k.describe(f"{count} of {possible} classes with a weight are wanted"))
+        found = draw(stream, np.cumsum(held, dtype=np.float64), count)
+        drawn[0] = stream.drawn
+        out.fill(0)
+        out[rows, k.xp.asarray(found)] = 1
+
+    return in_order(copying(k.xp, k["drawn"], drawn), run)
+
+
+_DOUBLE = np.dtype(np.float64)
+
+
+def _any_classes(stream: Stream, sums: np.ndarray, count: int) -> np.ndarray:
+    return np.searchsorted(sums, stream.uniform(count, _DOUBLE, float(sums[-1])))
+
+
+def _different_classes(stream: Stream, sums: np.ndarray, count: int) -> np.ndarray:
+    """As one draw after the other: no round can find more than are missing."""
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        found = np.append(found, _any_classes(stream, sums, count - len(found)))
+        found = found[np.sort(np.unique(found, return_index=True)[1])]
+    return found
+
+
+inclusion_frequency = operator(
+    "cntk.inclusion_frequency",
+    doc=(
+        "How often each class is expected among `count` draws of `cntk.random_sample`. With"
+        " duplicates that is count * p. Without them, 1 - (1 - p)^t, where t is the number of draws"
+        " that gives `count` different classes on average."
+    ),
+    inputs=[Slot("weights", "not negative, [C]")],
+    outputs=[Slot("out", "[C]")],
+    attrs=random_sample.attrs,
+    source="CNTK: RandomSampleInclusionFrequencyNode, TrainingNodes.cpp (which estimates t by a"
+    " draw)",
+    no_gradient="weights of sampling are constants",
+)
+
+
+@inclusion_frequency.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set("out", (s.rank("weights", 1), s.floats("weights")))
+
+
+def _draws_needed(p: np.ndarray, count: int) -> float:
+    """The t with sum(1 - (1 - p)^t) = count, found by bisection."""
+    logs = np.log1p(-np.minimum(p, 1 - 1e-12))
+    low, high = 0.0, float(count)
+    while -np.expm1(high * logs).sum() < count and high < 1e12:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if -np.expm1(middle * logs).sum() < count:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@inclusion_frequency.kernel
+def _(k: Any) -> Call:
+    weights, out, count = k["weights"], k["out"], k.attrs["count"]
+
+    def run() -> None:
+        held = on_host(weights).astype(np.float64)
+        p = held / held.sum()
+        if k.attrs["duplicates"]:
+            found = count * p
+        else:
+            logs = np.log1p(-np.minimum(p, 1 - 1e-12))
+            found = -np.expm1(_draws_needed(p, count) * logs)
+        out[...] = k.xp.asarray(found, out.dtype)
+
+    return run

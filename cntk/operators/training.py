@@ -1,0 +1,77 @@
+"""Operators that depend on whether a run trains, and what is kept from minibatch to minibatch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.registry import AttrSpec, Slot, operator
+from ...framework.shape import ShapeArgs
+from ...operators._calls import Call, copying, in_order, nothing
+
+is_training = operator(
+    "cntk.is_training",
+    doc="1 while a run trains, else 0.",
+    outputs=[Slot("out", "[1]")],
+    attrs=[AttrSpec("dtype", "dtype", "of out", np.dtype(np.float32))],
+    source="CNTK: EnvironmentInput, Source/ComputationNetworkLib/InputAndParamNodes.h",
+    no_gradient="it has no input",
+)
+
+
+@is_training.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.set("out", ((1,), s.attrs["dtype"]))
+
+
+@is_training.kernel
+def _(k: Any) -> Call:
+    return partial(k["out"].fill, 1 if k.train else 0)
+
+
+epoch_mean = operator(
+    "cntk.epoch_mean",
+    doc=(
+        "Mean of all samples since the count was set to 0: mean and count are read and written; out"
+        " is the mean."
+    ),
+    inputs=[
+        Slot("x", "samples of this minibatch, [N, ...]"),
+        Slot("mean", "of the samples before, [...]"),
+        Slot("count", "of them, float64 [1]"),
+    ],
+    outputs=[
+        Slot("mean_out", "the variable of mean"),
+        Slot("count_out", "the variable of count"),
+    ],
+    source="CNTK: EpochAccumulatorNode, Source/ComputationNetworkLib/LinearAlgebraNodes.cpp",
+    no_gradient="it evaluates",
+)
+
+
+@epoch_mean.shape_rule
+def _(s: ShapeArgs) -> None:
+    s.same_shape("rows of x and mean", s["x"][1:], s["mean"])
+    s.set("mean_out", (s["mean"], s.dtype("mean")))
+    s.set("count_out", ((1,), s.dtype("count")))
+
+
+@epoch_mean.kernel
+def _(k: Any) -> Call:
+    xp, x, out, total = k.xp, k["x"], k["mean_out"], k["count_out"]
+    load = [copying(xp, k["mean"], out), copying(xp, k["count"], total)]
+    if not len(x):
+        return in_order(*load) or nothing
+    own = k.scratch(out.shape, out.dtype)
+
+    def run() -> None:
+        before = float(total[0])
+        total[0] = before + len(x)
+        x.sum(0, None, own)
+        xp.multiply(out, before / (before + len(x)), out)
+        xp.multiply(own, 1 / (before + len(x)), own)
+        xp.add(out, own, out)
+
+    return in_order(*load, run)
