@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ...framework.backend import to_host
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import Call, copying, in_order
 from ..mersenne import Mersenne64
-from .large_outputs import on_host
 
 _SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 _STATE = (
@@ -186,7 +186,7 @@ def _(k: Any) -> Call:
 
     def run() -> None:
         stream = _stream(k)
-        held = on_host(weights)
+        held = to_host(weights)
         possible = int(np.count_nonzero(held))
         if possible < (1 if k.attrs["duplicates"] else count):
             raise RunError(k.describe(f"{count} of {possible} classes with a weight are wanted"))
@@ -255,7 +255,7 @@ def _(k: Any) -> Call:
     weights, out, count = k["weights"], k["out"], k.attrs["count"]
 
     def run() -> None:
-        held = on_host(weights).astype(np.float64)
+        held = to_host(weights).astype(np.float64)
         p = held / held.sum()
         if k.attrs["duplicates"]:
             found = count * p
