@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.nnet3.adjust import set_batchnorm_test_mode
+from opscope.nnet3.chain.acceptors import remove_epsilons
+from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
+from opscope.nnet3.chain.egs import ChainExampleMerger
+from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.fst import read_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
+from opscope.nnet3.chain.supervision import breadth_first
+from opscope.nnet3.egs.merging import MinibatchRule
+from opscope.nnet3.egs.rows import take_rows
+from opscope.nnet3.examples import NnetIo
 from opscope.nnet3.kaldi_io import Writer
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.tables import read_table
@@ -127,3 +136,61 @@ def test_the_objective_after_training(trained, reference):
     assert list(averages(lines)) == list(expected) == ["output-xent", "output"]
     for name, numbers in averages(lines).items():
         assert numbers == pytest.approx(expected[name], rel=2e-5), name
+
+
+def test_normalised_supervision_is_kaldis():
+    """Without their weights, Kaldi's supervisions get the same ones again, to the byte."""
+    graph = read_fst(str(need("chain", "normalization.fst")))
+    for _, eg in read_table(f"ark:{need('chain', 'egs.two.ark')}", "chain_example"):
+        supervision = eg.outputs[0].supervision
+        fst = supervision.fst
+        bare = replace(
+            fst,
+            weight=np.zeros_like(fst.weight),
+            final=np.where(np.isinf(fst.final), np.inf, 0).astype(np.float32),
+        )
+        found = normalized(replace(supervision, fst=bare), graph)
+        written = [Writer(), Writer()]
+        for writer, one in zip(written, (found, supervision), strict=True):
+            one.write(writer)
+        assert written[0].getvalue() == written[1].getvalue()
+
+
+def test_merged_examples_are_kaldis():
+    """Cut into single examples and merged again, Kaldi's minibatches are the same bytes."""
+    merger = ChainExampleMerger(MinibatchRule("16"))
+    path = need("chain", "egs.ark")
+    batches = list(read_table(f"ark:{path}", "chain_example"))
+    singles = [single for _, batch in batches for single in _singles(batch)]
+    assert len(singles) == 48
+    for (key, made), (name, batch) in zip(merger.merge(singles), batches, strict=True):
+        assert key == name
+        written = [Writer(), Writer()]
+        for writer, one in zip(written, (made, batch), strict=True):
+            one.write(writer)
+        assert written[0].getvalue() == written[1].getvalue()
+
+
+def _singles(batch):
+    output = batch.outputs[0]
+    supervision = output.supervision
+    count, frames = supervision.num_sequences, supervision.frames_per_sequence
+    line = replace(supervision, num_sequences=1, frames_per_sequence=count * frames)
+    splitter = SupervisionSplitter(line)
+    for number in range(count):
+        part = splitter.part(number * frames, frames)
+        part = replace(part, fst=breadth_first(remove_epsilons(part.fst)))
+        inputs = []
+        for io in batch.inputs:
+            rows = np.flatnonzero(io.indexes[:, 0] == number)
+            inputs.append(NnetIo(io.name, _first(io, rows), take_rows(io.features, rows)))
+        rows = np.flatnonzero(output.indexes[:, 0] == number)
+        weights = output.deriv_weights[rows] if len(output.deriv_weights) else output.deriv_weights
+        made = NnetChainSupervision(output.name, _first(output, rows), part, weights)
+        yield NnetChainExample(inputs, [made])
+
+
+def _first(part, rows):
+    indexes = part.indexes[rows].copy()
+    indexes[:, 0] = 0
+    return indexes

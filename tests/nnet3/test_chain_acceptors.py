@@ -1,0 +1,173 @@
+"""Operations on acceptors against their paths, enumerated; chunks of supervisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from chain_graphs import random_hmm, random_lattice
+from opscope.framework.errors import ShapeError
+from opscope.nnet3.chain.acceptors import (
+    compose,
+    connect,
+    determinize,
+    minimize,
+    remove_epsilons,
+)
+from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
+from opscope.nnet3.chain.fst import Fst
+from opscope.nnet3.chain.fst_properties import acceptor_properties
+from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
+from opscope.nnet3.chain.unconstrained import unconstrained
+from opscope.nnet3.transition_model import HmmState, TransitionModel
+
+SEEDS = range(6)
+
+
+def language(fst, longest=8):
+    """The best weight of each sequence of labels; label 0 is left out."""
+    found = {}
+    todo = [(fst.start, (), 0.0)] if fst.states else []
+    while todo:
+        state, labels, weight = todo.pop()
+        if not np.isinf(fst.final[state]):
+            whole = weight + float(fst.final[state])
+            found[labels] = min(found.get(labels, np.inf), whole)
+        for arc in range(fst.begin[state], fst.begin[state + 1]):
+            label = int(fst.ilabel[arc])
+            following = (*labels, label) if label else labels
+            if len(following) <= longest:
+                todo.append((int(fst.nextstate[arc]), following, weight + float(fst.weight[arc])))
+    return found
+
+
+def same(one, other, tolerance=1e-5):
+    assert one.keys() == other.keys() and one
+    for labels, weight in one.items():
+        assert weight == pytest.approx(other[labels], abs=tolerance)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_smallest_deterministic_form(seed):
+    fst = random_lattice(np.random.default_rng(seed), frames=5, width=3)
+    found = minimize(determinize(fst))
+    # left-over weights are rounded to 1/1024 at each frame
+    same(language(found), language(fst), 5 / 1024)
+    assert found.states <= determinize(fst).states
+    pairs = np.stack([found.source(), found.ilabel])
+    assert len(np.unique(pairs, axis=1).T) == found.arcs
+    again = minimize(found)
+    assert (again.states, again.arcs) == (found.states, found.arcs)
+    assert determinize(fst, most_states=2) is None
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_composition_adds_weights(seed):
+    rng = np.random.default_rng(seed)
+    fst, graph = random_lattice(rng, frames=4, pdfs=2), random_hmm(rng, pdfs=2)
+    left, right = language(fst), language(graph, 4)
+    both = {labels: w + right[labels] for labels, w in left.items() if labels in right}
+    same(language(compose(fst, graph)), both)
+
+
+def test_composition_without_a_common_path():
+    one, two = (Fst.of_arcs([0], [label], [0.5], [1], [np.inf, 0]) for label in (1, 2))
+    assert compose(one, two).states == 0
+    assert normalized(Supervision(1.0, 1, 1, 2, one), two) is None
+
+
+def test_arcs_without_label_are_removed():
+    source, label, target = [0, 0, 1, 1, 2, 3], [0, 1, 0, 2, 1, 0], [1, 2, 2, 3, 3, 4]
+    fst = Fst.of_arcs(source, label, [0.5, 2, 0.25, 1, 1, 0.125], target, [np.inf] * 4 + [3])
+    found = remove_epsilons(fst)
+    assert found.ilabel.min() > 0
+    same(language(found), language(fst))
+    with pytest.raises(ShapeError, match="without labels"):
+        remove_epsilons(Fst.of_arcs([0, 1], [0, 0], [0, 0], [1, 0], [0, 0]))
+    with pytest.raises(ShapeError, match="nnet3-chain-normalize-egs"):
+        check_labels(fst)
+
+
+def test_states_on_no_path_go():
+    fst = Fst.of_arcs([0, 0, 2], [1, 2, 1], [0, 0, 0], [1, 3, 1], [np.inf, 1, np.inf, np.inf])
+    found = connect(fst)
+    assert found.states == 2 and language(found) == {(1,): 1.0}
+    assert connect(replace(fst, final=np.full(4, np.inf, np.float32))).states == 0
+
+
+def test_loops():
+    loop = Fst.of_arcs([0, 0, 0, 1, 2], [1, 2, 3, 1, 1], [0] * 5, [1, 2, 1, 1, 2], [np.inf, 0, 0])
+    found = minimize(determinize(loop))
+    assert found.states == 2  # states 1 and 2 are the same
+    same(language(found, 5), language(loop, 5))
+    with pytest.raises(ShapeError, match="loop"):
+        minimize(Fst.of_arcs([0, 1], [1, 1], [0, 0], [1, 0], [0, 0]))
+
+
+def test_properties():
+    line = Fst.of_arcs([0, 1], [2, 1], [0, 0], [1, 2], [np.inf, np.inf, 0])
+    assert acceptor_properties(line) == 0x956A5A950001  # as OpenFst writes them
+    loop = Fst.of_arcs([0, 1, 1], [2, 2, 0], [0, 1.5, 0], [1, 1, 0], [np.inf, 0])
+    wanted = {18: True, 22: True, 28: False, 32: True, 34: True, 36: True, 38: False, 44: False}
+    found = acceptor_properties(loop)
+    for bit, holds in (wanted | {46: True}).items():
+        assert bool(found >> bit & 1) == holds and bool(found >> (bit + 1) & 1) != holds
+
+
+@pytest.mark.parametrize("first, frames", [(0, 6), (0, 2), (2, 3), (4, 2)])
+def test_part_of_a_supervision(first, frames):
+    rng = np.random.default_rng(first)
+    fst = random_lattice(rng, frames=6)
+    supervision = Supervision(
+        0.5, 1, 6, 3, replace(fst, final=np.where(np.isinf(fst.final), np.inf, 0))
+    )
+    part = SupervisionSplitter(supervision).part(first, frames)
+    assert (part.weight, part.frames_per_sequence, part.label_dim) == (0.5, frames, 3)
+    inside = {}
+    for state in np.flatnonzero(state_times(fst) == first).tolist():
+        for labels, weight in language(_cut(fst, state, first + frames)).items():
+            inside[labels] = min(inside.get(labels, np.inf), weight)
+    same(language(part.fst), inside)
+    with pytest.raises(ShapeError, match="frames 5 to 7 of 6"):
+        SupervisionSplitter(supervision).part(5, 3)
+
+
+def _cut(fst, state, end):
+    """The paths from a state to any state at a time."""
+    final = np.where(state_times(fst) == end, 0.0, np.inf)
+    return replace(fst, start=state, final=final)
+
+
+def test_scaled_weights():
+    fst = random_lattice(np.random.default_rng(0), 3)
+    same(language(scaled(fst, 0.5)), {k: 0.5 * v for k, v in language(fst).items()})
+
+
+def model():
+    """Two phones of one state: transitions 1 and 3 are loops, 2 and 4 lead on; a pdf for each."""
+    states = [HmmState(0, 1, [(0, 0.5), (1, 0.5)]), HmmState()]
+    tuples = np.array([[1, 0, 0, 1], [2, 0, 2, 3]], np.int32)
+    probs = np.zeros(5, np.float32)
+    return TransitionModel([1, 2], [-1, 0, 0], [states], "<Tuples>", tuples, probs)
+
+
+def test_unconstrained_supervision():
+    transitions = model().transitions()
+    assert transitions.pdf.tolist() == [-1, 1, 0, 3, 2] and transitions.num_pdfs == 4
+    # In Kaldi's chain graphs the transition that leads on comes before the loops.
+    line = Fst.of_arcs([0, 1, 2, 3], [1, 2, 1, 4], [0] * 4, [1, 2, 3, 4], [np.inf] * 4 + [0])
+    found = unconstrained(Supervision(1.0, 1, 4, 4, line), model(), np.random.default_rng(0))
+    assert found.fst is None and found.label_dim == 4
+    assert found.alignment_pdfs.tolist() == [1, 0, 1, 2]
+    words = {tuple(labels) for labels in language(found.e2e_fsts[0], 6)}
+    assert words == {
+        (*[2] * first, 1, *[2] * loops, 3, *[4] * last)
+        for first in range(1, 7)
+        for loops in range(6)
+        for last in range(6)
+        if first + loops + last + 2 <= 6
+    }
+    with pytest.raises(ShapeError, match="convert-to-pdfs"):
+        unconstrained(Supervision(1.0, 1, 4, 3, line), model(), np.random.default_rng(0))
