@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -15,6 +16,7 @@ from .errors import SaveError
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]
 _BINARY = getattr(os, "O_BINARY", 0)
+_TEMPORARY = re.compile(r"(.+)\.[0-9a-f]{12}\.tmp")  # see `_name_beside`
 
 
 @contextlib.contextmanager
@@ -66,6 +68,23 @@ def make_folder_of(path: PathLike) -> None:
     """
     with _naming(os.fspath(path)):
         os.makedirs(os.path.dirname(os.path.realpath(path)), exist_ok=True)
+
+
+def remove_leftovers(*paths: PathLike) -> None:
+    """Remove what programs that were killed while they wrote `paths` have left beside them.
+
+    Nobody else may be writing them meanwhile.
+    """
+    begins: dict[str, set[str]] = {}
+    for path in paths:
+        folder, name = os.path.split(os.path.realpath(path))
+        begins.setdefault(folder, set()).add(f".{name[:64]}")
+    for folder, names in begins.items():
+        with contextlib.suppress(OSError):
+            for other in os.listdir(folder):
+                match = _TEMPORARY.fullmatch(other)
+                if match and match[1] in names:
+                    os.unlink(os.path.join(folder, other))
 
 
 def write_atomically(path: PathLike, data: bytes) -> None:
