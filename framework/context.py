@@ -6,9 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from .backend import CPUPlace, Place, on_device
+from .backend import CPUPlace, Place, random_generator
 from .errors import OpscopeError
 
 
@@ -74,13 +72,10 @@ class OpContext:
         key = str(place)
         found = self._generators.get(key)
         if found is None:
-            if place.kind == "cpu":
-                found = np.random.Generator(np.random.PCG64(self.seed))
-            else:
+            seed = self.seed
+            if place.kind != "cpu":
                 seed = int(self.generator(CPUPlace()).integers(1 << 62))
-                with on_device(place):
-                    found = place.xp.random.default_rng(seed)
-            self._generators[key] = found
+            found = self._generators[key] = random_generator(place, seed)
         return found
 
     def random_state(self) -> dict[str, Any]:
@@ -104,7 +99,10 @@ class OpContext:
         self.renew()
 
     def renew(self) -> None:
-        """Make generators of GPUs anew: their next numbers follow from the CPU's state alone."""
+        """Make generators of GPUs anew: their next numbers follow from the CPU's state alone.
+
+        Who trains calls it before each minibatch, so that training resumes exactly.
+        """
         own = str(CPUPlace())
         for key in [key for key in self._generators if key != own]:
             del self._generators[key]

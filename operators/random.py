@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..framework.backend import random_generator
 from ..framework.registry import AttrSpec, OperatorDef, Slot, operator
 from ..framework.shape import Shape, ShapeArgs, count
 from .tensor_shape import copier
@@ -31,12 +32,10 @@ _FAN_DOC = (
 
 def _generator(k: Any) -> Callable[[], Any]:
     """A callable for the generator to draw from in this run."""
-    seed, xp, state = k.attrs["seed"], k.xp, k.state
+    seed, state = k.attrs["seed"], k.state
     if not seed:
         return lambda: state.generator
-    if xp is np:
-        return lambda: np.random.Generator(np.random.PCG64(seed))
-    return lambda: xp.random.default_rng(seed)
+    return partial(random_generator, state.place, seed)
 
 
 def _drawable(k: Any, out: Any) -> Any:

@@ -270,6 +270,7 @@ class _Trainer:
 
     def _one_batch(self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext) -> None:
         rows = feeder(batch, self._position)
+        context.renew()
         self.net.run(self.scope, context)
         values = {name: self._number(name) for name in self.names}
         if not np.isfinite(values[self.loss]):
@@ -308,9 +309,7 @@ class _Trainer:
         return averages.means()
 
     def _train_context(self) -> OpContext:
-        """For one epoch: checkpoints between epochs change nothing, not even on a GPU."""
-        if self.batch == 0:
-            self.base.renew()
+        """For one epoch."""
         context = self.base.derive(train=True, keep=self.names)
         context.hooks = self.hooks
         return context

@@ -656,11 +656,16 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
     return _device(np.where(_memory(condition), _operand("where", x), _operand("where", y)))
 
 
+class _Philox:
+    def __init__(self, seed: Any = None) -> None:
+        self.seed = seed
+
+
 class Generator:
     """CuPy's random generator, as far as it goes."""
 
-    def __init__(self, seed: Any = None) -> None:
-        self._own = np.random.default_rng(seed)
+    def __init__(self, bit_generator: _Philox) -> None:
+        self._own = np.random.default_rng(bit_generator.seed)
 
     def _fill(self, draw: Any, size: Any, dtype: Any, out: Any) -> ndarray:
         dtype = np.dtype(dtype)
@@ -730,7 +735,7 @@ class _Module:
     inf, nan, pi, e, newaxis = np.inf, np.nan, np.pi, np.e, None
     array, asarray = staticmethod(_array), staticmethod(_asarray)
     asnumpy, einsum, matmul = staticmethod(_asnumpy), staticmethod(_einsum), staticmethod(_matmul)
-    random = SimpleNamespace(default_rng=Generator, Generator=Generator)
+    random = SimpleNamespace(Philox4x3210=_Philox, Generator=Generator)
     cuda = SimpleNamespace(
         Device=_Device,
         Stream=_Stream,

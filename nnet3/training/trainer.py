@@ -113,6 +113,7 @@ class NnetTrainer:
         """
         step = self._step(example)
         step.feed(self.objective.values(self.nnet, example))
+        self._context.renew()
         options = self.options
         l2 = self.objective.count(example) * options.l2_regularize_factor
         stitch = options.backstitch_training_scale
