@@ -1,4 +1,4 @@
-"""nnet3-chain-train and nnet3-chain-compute-prob on a small network, and their mistakes."""
+"""The programs for LF-MMI on a small network, one after the other, and their mistakes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from click.testing import CliRunner
 
 from chain_graphs import random_hmm, random_supervision
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
+from opscope.nnet3.chain.fst import Fst
 from opscope.nnet3.examples import NnetIo
-from opscope.nnet3.kaldi_io import Writer
+from opscope.nnet3.kaldi_io import Reader, Writer
 from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import TableWriter
+from opscope.nnet3.tables import TableWriter, read_table
+from opscope.nnet3.training.lda import LdaStats
 from opscope.python_api.cli import main
 
 CONFIG = """
@@ -94,3 +96,93 @@ def test_examples_for_another_network(files):
     )
     output = run(files, "nnet3-chain-train", *args, code=1)
     assert "eg0" in output and "2 columns" in output and "4" in output
+
+
+@pytest.fixture
+def recipe(files, monkeypatch):
+    """Features, supervisions and graphs; runs programs there."""
+    monkeypatch.chdir(files)
+    rng = np.random.default_rng(1)
+    with (
+        TableWriter("ark:feats.ark", "matrix") as feats,
+        TableWriter("ark:sup.ark", "supervision") as supervisions,
+    ):
+        for number in range(8):
+            feats.write(f"u{number}", rng.normal(size=(31, 2)).astype(np.float32))
+            supervisions.write(f"u{number}", random_supervision(rng, frames=30))
+
+    writer = Writer(header=False)
+    anything = [0, 0, 0], [1, 2, 3], [0.5, 1.0, 1.5], [0, 0, 0], [0.25]
+    Fst.of_arcs(*map(np.array, anything)).write(writer)
+    writer.save("norm.fst")
+
+    def call(*args, code=0):
+        return run(files, *args, code=code)
+
+    return call
+
+
+GET = ("nnet3-chain-get-egs", "--num-frames=10,8", "--left-context=1", "--right-context=1")
+
+
+def test_a_recipe(recipe):
+    out = recipe(*GET, "ark:feats.ark", "ark:sup.ark", "ark:bare.ark")
+    assert "Split 8 utts" in out
+    args = "0.raw", "den.fst", "ark:bare.ark", "1.raw"
+    assert "nnet3-chain-normalize-egs" in recipe("nnet3-chain-train", *args, code=1)
+    recipe("nnet3-chain-normalize-egs", "norm.fst", "ark:bare.ark", "ark:norm.ark")
+    recipe(*GET, "norm.fst", "ark:feats.ark", "ark:sup.ark", "ark:direct.ark")
+    sizes = []
+    for name in ("ark:norm.ark", "ark:direct.ark"):
+        table = read_table(name, "chain_example")
+        sizes.append({key: len(e.outputs[0].supervision.fst.final) for key, e in table})
+    assert sizes[0] == sizes[1] and len(sizes[0]) >= 24
+    recipe("nnet3-chain-copy-egs", "--frame-shift=1", "ark:norm.ark", "ark:a.ark", "ark:b.ark")
+    recipe("nnet3-chain-shuffle-egs", "--srand=1", "ark:a.ark", "ark:shuffled.ark")
+    out = recipe("nnet3-chain-merge-egs", "--minibatch-size=4", "ark:shuffled.ark", "ark:m.ark")
+    assert "minibatches, discarding" in out
+    recipe("nnet3-chain-subset-egs", "--n=3", "ark:b.ark", "ark:valid.ark")
+    cache = "--write-cache=cache.1", "--use-gpu=no"
+    recipe("nnet3-chain-train", *cache, "0.raw", "den.fst", "ark:m.ark", "1.raw")
+    cache = "--read-cache=cache.1", "--use-gpu=no"
+    out = recipe("nnet3-chain-train", *cache, "0.raw", "den.fst", "ark:m.ark", "2.raw")
+    assert "Read computation cache from cache.1" in out
+    with open("1.raw", "rb") as one, open("2.raw", "rb") as two:
+        assert one.read() == two.read()
+    models = "1.raw", "0.raw"
+    out = recipe("nnet3-chain-combine", "den.fst", *models, "ark:valid.ark", "final.raw")
+    assert "Combining last 2 models" in out
+    out = recipe("nnet3-chain-compute-prob", "final.raw", "den.fst", "ark:valid.ark")
+    assert ":PrintTotalStats():nnet-chain-diagnostics.cc:" in out
+
+
+def test_statistics_for_lda(recipe):
+    recipe(*GET, "ark:feats.ark", "ark:sup.ark", "ark:bare.ark")
+    recipe("nnet3-chain-normalize-egs", "norm.fst", "ark:bare.ark", "ark:norm.ark")
+    for number in (1, 2):
+        args = "0.raw", "ark:norm.ark", f"{number}.acc"
+        out = recipe("nnet3-chain-acc-lda-stats", "--rand-prune=0.0", *args)
+        assert "soft frame count = " in out
+    recipe("sum-lda-accs", "both.acc", "1.acc", "2.acc")
+    one, both = (LdaStats.read(Reader(name)) for name in ("1.acc", "both.acc"))
+    np.testing.assert_allclose(both.counts, 2 * one.counts, rtol=1e-5)
+    merged = "nnet3-chain-merge-egs", "--minibatch-size=1:2", "ark:norm.ark", "ark:m.ark"
+    recipe(*merged)
+    out = recipe("nnet3-chain-acc-lda-stats", "0.raw", "ark:m.ark", "x.acc", code=1)
+    assert "not merged" in out
+
+
+def test_supervision_that_does_not_fit(recipe):
+    options = "--frame-subsampling-factor=3", "ark:feats.ark", "ark:sup.ark", "ark:x.ark"
+    out = recipe(*GET, *options, code=1)
+    assert "u0 has 31 frames and 30 targets" in out and "8 utterances had errors" in out
+    with TableWriter("ark:weights.ark", "vector") as weights:
+        weights.write("u1", np.ones(30, np.float32))
+        weights.write("u2", np.ones(3, np.float32))
+    option = "--deriv-weights-rspecifier=ark:weights.ark"
+    out = recipe(*GET, option, "ark:feats.ark", "ark:sup.ark", "ark:x.ark")
+    assert "No deriv weights for utterance u0" in out and "u2 has 3 deriv weights" in out
+    keys = {key.split("-")[0] for key, _ in read_table("ark:x.ark", "chain_example")}
+    assert keys == {"u1"}
+    bad = "--normalization-fst-scale=-1", "norm.fst", "ark:x.ark", "ark:y.ark"
+    assert "negative" in recipe("nnet3-chain-normalize-egs", *bad, code=1)

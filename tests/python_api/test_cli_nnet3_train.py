@@ -225,3 +225,79 @@ def test_features_that_are_no_numbers(call):
     err = call(*GET, "--skip-nan=true", "ark:nan.ark", "ark:post.ark", "ark:x")
     assert "1 utterances had errors and could not be processed." in err
     assert {key[:3] for key in keys("x")} == {"u00"}
+
+
+def test_priors_from_outputs_and_transitions_from_alignments(merged):
+    Path("trans.txt").write_text(TRANSITIONS)
+    config = CONFIG.replace("output-dim=3", "output-dim=1")
+    config = config.replace("LogSoftmaxComponent dim=3", "LogSoftmaxComponent dim=1")
+    Path("one.config").write_text(config)
+    merged("nnet3-init", "one.config", "one.raw")
+    merged("nnet3-am-init", "trans.txt", "one.raw", "one.mdl")
+    with TableWriter("ark:ali.ark", "int_vector") as alis:
+        alis.write("u", np.array([1] * 9 + [2] * 3))
+    err = merged("nnet3-am-train-transitions", "one.mdl", "ark:ali.ark", "two.mdl")
+    assert "Accumulated transition stats from 1 utterances." in err
+    model = AmNnetSimple.read("two.mdl")
+    assert model.priors.tolist() == [1.0]
+    merged("copy-transition-model", "--binary=false", "two.mdl", "two.txt")
+    assert "[ 0 -0.2876821 -1.386294 ]" in Path("two.txt").read_text()
+    with TableWriter("ark:bad.ark", "int_vector") as alis:
+        alis.write("u", np.array([1, 7]))
+    err = merged("nnet3-am-train-transitions", "one.mdl", "ark:bad.ark", "x.mdl", status=1)
+    assert "u: a transition-id is none of 1 to 2" in err
+
+
+def test_outputs_of_examples(merged):
+    merged("nnet3-train", "0.raw", "ark:merged.ark", "1.raw")
+    merged("nnet3-compute-from-egs", "--apply-exp", "1.raw", "ark:merged.ark", "ark:out.ark")
+    found = dict(read_table("ark:out.ark", "matrix"))
+    for key, example in read_table("ark:merged.ark", "example"):
+        rows = [len(io.indexes) for io in example.io if io.name == "output"]
+        assert found[key].shape == (rows[0], 3)
+        np.testing.assert_allclose(found[key].sum(axis=1), 1, rtol=1e-5)
+    merged("matrix-sum-rows", "ark:out.ark", "ark:rows.ark")
+    merged("vector-sum", "ark:rows.ark", "sum.vec")
+    total = Reader("sum.vec").read_vector(np.float32).sum()
+    assert total == pytest.approx(sum(map(len, found.values())), rel=1e-5)
+
+
+def test_acoustic_models_where_networks_are_wanted(merged):
+    Path("trans.txt").write_text(TRANSITIONS)
+    for number in (0, 1):
+        Nnet.from_config_text(CONFIG, number).write(f"{number}.raw")
+        merged("nnet3-am-init", "trans.txt", f"{number}.raw", f"{number}.mdl")
+    merged("nnet3-train", "0.mdl", "ark:merged.ark", "new.raw")
+    merged("nnet3-average", "0.mdl", "1.mdl", "mean.raw")
+    merged("nnet3-combine", "0.mdl", "1.mdl", "ark:merged.ark", "best.raw")
+    merged("nnet3-show-progress", "--verbose=2", "0.mdl", "1.mdl")
+    err = merged("nnet3-compute-prob", "new.raw", "ark:merged.ark")
+    # Kaldi's scripts look for this place in logs.
+    assert ":PrintTotalStats():nnet-diagnostics.cc:" in err
+
+
+def test_cache_of_computations(merged):
+    options = "--srand=3", "--compiler.use-shortcut=true"
+    merged("nnet3-train", *options, "--write-cache=c.1", "0.raw", "ark:merged.ark", "1.raw")
+    text = "--binary-write-cache=false", "--write-cache=c.2"
+    merged("nnet3-train", *options, *text, "0.raw", "ark:merged.ark", "2.raw")
+    for name in ("c.1", "c.2"):
+        args = f"--read-cache={name}", "0.raw", "ark:merged.ark", "3.raw"
+        assert f"Read computation cache from {name}" in merged("nnet3-train", *options, *args)
+        assert Path("3.raw").read_bytes() == Path("1.raw").read_bytes()
+    for name, data in (("none", None), ("damaged", Path("c.1").read_bytes()[:-9])):
+        if data is not None:
+            Path(name).write_bytes(data)
+        args = f"--read-cache={name}", "0.raw", "ark:merged.ark", "3.raw"
+        err = merged("nnet3-train", *options, *args)
+        assert "Could not open cached computation." in err and name in err
+
+
+def test_singular_values(merged):
+    assert "singular" not in info("0.raw") and "singular" not in info("--verbose=1", "0.raw")
+    text = info("--verbose=2", "0.raw")
+    assert text.count("linear-params-singular-values=[") == 2
+
+
+def info(*args):
+    return CliRunner().invoke(main, ["nnet3-info", *args]).stdout
