@@ -30,8 +30,9 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
         stride = n_stride(io.indexes)
         if not stride:
             return None
-        counts.add(int(io.indexes[-1, 0]) + 1)
-        few.append(replace(io, indexes=_with_sequences(io.indexes, stride, _FEW)))
+        count = int(io.indexes[-1, 0]) + 1
+        counts.add(count)
+        few.append(replace(io, indexes=_with_sequences(io.indexes, stride, count, _FEW)))
     if len(counts) != 1 or min(counts) <= _FEW:
         return None
     inputs: list[IoSpecification] = few[: len(request.inputs)]
@@ -69,13 +70,13 @@ def _is_stride(indexes: np.ndarray, stride: int, count: int) -> bool:
     return bool((t == t[:, :1]).all() and (x == x[:, :1]).all())
 
 
-def _with_sequences(indexes: np.ndarray, stride: int, count: int) -> np.ndarray:
-    """The same rows for `count` sequences, at the same stride."""
-    before = int(indexes[-1, 0]) + 1
+def _with_sequences(indexes: np.ndarray, stride: int, before: int, count: int) -> np.ndarray:
+    """The rows of `before` sequences for `count` of them, at the same stride."""
     blocks = indexes.reshape(-1, before, stride, 3)
     result = np.empty((len(blocks), count, stride, 3), indexes.dtype)
-    result[...] = blocks[:, :1]
-    result[..., 0] = np.arange(count)[:, None]
+    result[..., 0] = np.arange(count, dtype=indexes.dtype)[:, None]
+    for column in (1, 2):  # in turn, as loops over three numbers are slow
+        result[..., column] = blocks[:, :1, :, column]
     return result.reshape(-1, 3)
 
 
@@ -111,8 +112,10 @@ class _Many(Columns):
     def images(self) -> np.ndarray:
         """See `Columns`."""
         x = distinct(self._one[:, 2])
-        n = np.arange(int(self.indexes[-1, 0]) + 1)
-        return np.stack((n.repeat(len(x)), np.tile(x, len(n))), axis=1).astype(np.int32)
+        images = np.empty((int(self.indexes[-1, 0]) + 1, len(x), 2), np.int32)
+        images[..., 0] = np.arange(len(images))[:, None]
+        images[..., 1] = x
+        return images.reshape(-1, 2)
 
 
 class _Expander:
@@ -157,12 +160,11 @@ class _Expander:
         pairs = np.concatenate(list(lists.values())).reshape(-1, _FEW, 3)
         counts = [len(indexes) // _FEW for indexes in lists.values()]
         starts = np.cumsum([0, *counts[:-1]])
-        regular = (pairs[:, :, 0] == np.arange(_FEW)).all(axis=1)
-        regular &= (pairs[:, 0, 1:] == pairs[:, 1, 1:]).all(axis=1)
+        (n, t, x), (other_n, other_t, other_x) = pairs.transpose(1, 2, 0)
+        regular = (n == 0) & (other_n == 1) & (t == other_t) & (x == other_x)
         regular = np.logical_and.reduceat(regular, starts)
-        wide = np.empty((len(pairs), self.count, 3), pairs.dtype)
-        wide[...] = pairs[:, :1]
-        wide[..., 0] = np.arange(self.count)
+        wide = _with_sequences(pairs.reshape(-1, 3), 1, _FEW, self.count)
+        wide = wide.reshape(-1, self.count, 3)
         each = zip(lists.items(), regular.tolist(), starts.tolist(), counts, strict=True)
         for (key, indexes), is_regular, start, size in each:
             if is_regular:
@@ -171,7 +173,7 @@ class _Expander:
             stride = n_stride(indexes)
             if not stride or indexes[-1, 0] != _FEW - 1:
                 raise _IrregularError
-            self.lists[key] = stride, _with_sequences(indexes, stride, self.count)
+            self.lists[key] = stride, _with_sequences(indexes, stride, _FEW, self.count)
 
     @staticmethod
     def _split(rows: np.ndarray, stride: int | np.ndarray) -> tuple[np.ndarray, ...]:
@@ -219,48 +221,46 @@ class _Expander:
         few = {i: self._few_rows(c) for i, c in enumerate(commands) if c.rows is not None}
         if not few:
             return
-        each = zip(*few.values(), strict=True)
-        flat = [np.concatenate([array.ravel() for array in arrays]) for arrays in each]
-        first, step = self._moved(*flat)
+        subs, rows, there = map(np.concatenate, zip(*few.values(), strict=True))
+        first, step = self._moved(subs, rows, there)
+        subs = np.where(there, subs, -1).astype(np.int32)
         begin = 0
-        for number, (subs, rows, _) in few.items():
-            part = slice(begin, begin + rows.size)
-            begin += rows.size
-            command = commands[number]
-            moved = self._wide(command.target, first[part], step[part], len(rows))
+        for number, (mine, _, _) in few.items():
+            command, part = commands[number], slice(begin, begin + len(mine))
+            begin += len(mine)
+            moved = self._wide(command, first[part], step[part])
             if command.type.endswith("Multi"):
-                subs = np.where(first[part].reshape(subs.shape) < 0, -1, subs).astype(np.int32)
-                numbers = self._wide(command.target, subs.ravel(), step[part] * 0, 1)
-                listed = np.stack((numbers[0], moved[0]), axis=1)
+                listed = self._wide(command, subs[part], np.zeros_like(subs[part]))
+                moved = np.concatenate((listed, moved))
             elif command.type == "AddRowRanges":
-                listed = np.stack((moved[0], moved[1] + (moved[0] >= 0)), axis=1)
-            else:
-                listed = moved[0]
+                moved[1] += moved[0] >= 0  # the last row becomes the end
+            listed = moved[0] if len(moved) == 1 else np.ascontiguousarray(moved.T)
             commands[number] = command.changed(rows=listed)
 
     def _few_rows(self, command: Command) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What a command reads for the rows with n = 0 of the blocks that its target lies in.
 
         Returns:
-            Sub-matrices, rows in them, and whether they are there: each [columns, blocks, stride]
-            with two columns for the first and the last row of ranges, and one otherwise.
+            Sub-matrices, rows in them, and whether they are there: for each block its rows in turn;
+            of ranges the first rows of all and then the last rows.
         """
-        target, source = command.target, command.source
-        stride = int(self.stride[target])
-        starts = np.arange(int(self.first[target]), int(self.end[target])) * (_FEW * stride)
-        place = (starts - self.row[target])[:, None] + np.arange(stride)
-        there = (place >= 0) & (place < self.rows[target])
-        rows = command.rows[np.where(there, place, 0)]  # type: ignore[index]
-        if command.type.endswith("Multi"):
-            subs, rows = rows[None, ..., 0], rows[None, ..., 1]
-            return subs, rows, there & (subs >= 0)
-        if command.type == "AddRowRanges":
-            there = there & (rows[..., 1] > rows[..., 0])
-            rows = np.stack((rows[..., 0], rows[..., 1] - 1))
+        target, stride = command.target, int(self.stride[command.target])
+        if stride == 1:
+            rows, inside = command.rows[::_FEW], True  # type: ignore[index]
         else:
-            there = there & (rows >= 0)
-            rows = rows[None]
-        return np.full(rows.shape, source), rows, np.broadcast_to(there, rows.shape)
+            starts = np.arange(self.first[target], self.end[target]) * (_FEW * stride)
+            place = ((starts - self.row[target])[:, None] + np.arange(stride)).ravel()
+            inside = (place >= 0) & (place < self.rows[target])
+            rows = command.rows[np.where(inside, place, 0)]  # type: ignore[index]
+        if command.type.endswith("Multi"):
+            return rows[:, 0], rows[:, 1], inside & (rows[:, 0] >= 0)
+        if command.type == "AddRowRanges":
+            there = inside & (rows[:, 1] > rows[:, 0])
+            rows = np.concatenate((rows[:, 0], rows[:, 1] - 1))
+            there = np.concatenate((there, there))
+        else:
+            there = inside & (rows >= 0)
+        return np.full(len(rows), command.source, np.int32), rows, there
 
     def _moved(
         self, subs: np.ndarray, rows: np.ndarray, there: np.ndarray
@@ -275,9 +275,10 @@ class _Expander:
         first, step = np.where(there, first, -1), np.where(there, stride, 0)
         return first.astype(np.int32), step.astype(np.int32)
 
-    def _wide(self, target: int, first: np.ndarray, step: np.ndarray, columns: int) -> np.ndarray:
-        """The numbers [columns, rows of a target] from those with n = 0 and their steps."""
-        stride = int(self.stride[target])
+    def _wide(self, command: Command, first: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """The numbers [columns, rows of the target] from those with n = 0 and their steps."""
+        target = command.target
+        columns, stride = 2 if command.type == "AddRowRanges" else 1, int(self.stride[target])
         shape = columns, -1, 1, stride
         n = np.arange(self.count, dtype=np.int32)[:, None]
         wide = (first.reshape(shape) + step.reshape(shape) * n).reshape(columns, -1)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
-from ..computation import Command, Computation, SubMatrix
+from ..computation import Command, Computation, SubMatrix, submatrices_of
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
@@ -39,7 +39,6 @@ class _Merger:
 
     Attributes:
         whole: for every sub-matrix whether it is the whole of its matrix.
-        first, end: for every sub-matrix its first row, and the one behind its last.
         parts: the sub-matrices of every matrix.
         candidates: commands, with what they read and write that could be one.
         dirty: matrix -> its sub-matrices that were merged in this round.
@@ -53,8 +52,6 @@ class _Merger:
         self.analysis = Analysis(computation)
         submatrices = computation.submatrices
         self.whole = computation.wholes()
-        self.first = [s[1] for s in submatrices]
-        self.end = [s[1] + s[2] for s in submatrices]
         self.parts: list[list[int]] = [[] for _ in computation.matrices]
         for number, s in enumerate(submatrices):
             self.parts[s[0]].append(number)
@@ -109,27 +106,33 @@ class _Merger:
 
     def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
-        computation, options, never = self.computation, self.options, (False, False)
+        submatrices, options, never = self.computation.submatrices, self.options, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
-        a, b = computation.submatrices[source][0], computation.submatrices[target][0]
-        given, taken = self.analysis.given, self.analysis.taken  # each is a matrix of its own
-        if (a in given and b in given) or (a in taken and b in taken):
-            return never
-        if not (whole_a and whole_b) and (a in given or b in given or a in taken or b in taken):
-            return never
+        a, b = submatrices[source][0], submatrices[target][0]
+        for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
+            if a in bound or b in bound:
+                if not (whole_a and whole_b) or (a in bound and b in bound):
+                    return never
+        matrices = self.computation.matrices
         left = options.allow_left_merge and whole_b
+        left = left and (whole_a or not matrices[b].contiguous)
         right = options.allow_right_merge and whole_a
-        left &= whole_a or not computation.matrices[b].contiguous
-        right &= whole_b or not computation.matrices[a].contiguous
-        if not (left or right) or self._is_dirty(source) or self._is_dirty(target):
+        right = right and (whole_b or not matrices[a].contiguous)
+        if not (left or right):
+            return never
+        if (a in self.dirty and self._is_dirty(source)) or (
+            b in self.dirty and self._is_dirty(target)
+        ):
             return never
         uses = self.analysis.of_matrix[b]
-        if self._touching(target, uses[: bisect_left(uses, (number,))]):
-            return never  # zeroing aside, this must be the first that touches the target
+        if uses[0][0] < number:
+            if self._touching(target, uses[: bisect_left(uses, (number,))]):
+                return never  # zeroing aside, this must be the first that touches the target
         uses = self.analysis.of_matrix[a]
-        later = self._touching(source, uses[bisect_left(uses, (number + 1,)) :])
-        if later and not (self._is_copy(number) and self._stays_equal(number, target, later)):
-            return never
+        if uses[-1][0] > number:
+            later = self._touching(source, uses[bisect_left(uses, (number + 1,)) :])
+            if later and not (self._is_copy(number) and self._stays_equal(number, target, later)):
+                return never
         return left, right
 
     def _is_copy(self, number: int) -> bool:
@@ -149,22 +152,16 @@ class _Merger:
 
     def _touching(self, submatrix: int, uses: list[Access]) -> list[Access]:
         """Those of the accesses of its matrix that touch a sub-matrix."""
-        if not uses or self.whole[submatrix]:
+        if self.whole[submatrix]:
             return uses
-        submatrices, firsts, ends = self.computation.submatrices, self.first, self.end
-        mine, first, end = submatrices[submatrix], firsts[submatrix], ends[submatrix]
-        return [
-            use
-            for use in uses  # rows first: what many were merged with has them one after the other
-            if firsts[use[1]] < end and first < ends[use[1]] and overlap(submatrices[use[1]], mine)
-        ]
+        submatrices = self.computation.submatrices
+        mine = submatrices[submatrix]
+        return [use for use in uses if overlap(submatrices[use[1]], mine)]
 
     def _is_dirty(self, submatrix: int) -> bool:
         """Whether something of a sub-matrix was merged in this round."""
-        submatrices = self.computation.submatrices
-        mine = submatrices[submatrix]
-        merged = self.dirty.get(mine[0])
-        return merged is not None and any([overlap(part, mine) for part in merged])
+        mine = self.computation.submatrices[submatrix]
+        return any([overlap(part, mine) for part in self.dirty[mine[0]]])
 
     # Merging
 
@@ -199,25 +196,23 @@ class _Merger:
 
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
-        submatrices, whole, dropped = (
-            self.computation.submatrices,
-            self.whole,
-            self.analysis.dropped,
-        )
-        uses, moved = self.analysis.of_matrix, set()
+        submatrices, whole = self.computation.submatrices, self.whole
+        uses, dropped = self.analysis.of_matrix, self.analysis.dropped
+        numbers, moved = [], []
         for keep, old in self.moves:
             home, row, _, col, _ = submatrices[keep]
+            stays_whole = whole[keep]
             for s in self.parts[old]:
                 _, first, rows, begin, cols = submatrices[s]
-                submatrices[s] = SubMatrix(home, row + first, rows, col + begin, cols)
-                self.first[s] += row
-                self.end[s] += row
-                whole[s] &= whole[keep]
+                numbers.append(s)
+                moved.append((home, row + first, rows, col + begin, cols))
+                whole[s] = stays_whole and whole[s]
             self.parts[home] += self.parts[old]
             uses[home] += uses[old]
             uses[old] = []
-            moved.add(home)
-        for home in moved:
+        for s, part in zip(numbers, submatrices_of(moved), strict=True):
+            submatrices[s] = part
+        for home in {submatrices[keep][0] for keep, _ in self.moves}:
             uses[home] = [use for use in uses[home] if use[0] not in dropped]
             uses[home].sort(key=_NUMBER_AND_MODE)
         self.moves = []
