@@ -78,6 +78,7 @@ class Lowering:
         if computation.need_model_derivative:
             self.net.metadata[MODEL_DERIVATIVE] = "true"
         self.variables = Declarations(self.net.vars)
+        self.ops = self.net.ops
         self.role = FORWARD
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
@@ -199,11 +200,11 @@ class Lowering:
     # Commands
 
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
-        self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
+        self.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
     def _from(self, x: str, op_type: str, out: str, rows: Any = None, **attrs: Any) -> None:
         """An operator of the table `_FROM_X`, which holds the array `rows` where it has one."""
-        key = op_type, self.role, *attrs.items()
+        key = (op_type, self.role, *attrs.items()) if attrs else (op_type, self.role)
         template = self.templates.get(key)
         if template is None:
             slots, array = _FROM_X[op_type]
@@ -211,7 +212,7 @@ class Lowering:
                 attrs[array] = INDEXES
             step = Step.of(op_type, slots, {"out": OUT}, attrs)
             template = self.templates[key] = Template([step], self.role, rows is not None)
-        template.append(self.net.ops, {X: x, OUT: out}, rows)
+        template.append(self.ops, {X: x, OUT: out}, indexes=rows)
 
     def _marker(self, c: Command) -> None:
         if self.segments_left > 0:
@@ -221,7 +222,7 @@ class Lowering:
             self.role = BACKWARD
 
     def _mark(self, c: Command) -> None:
-        self.net.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
+        self.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
 
     def _accept(self, c: Command) -> None:
         name = self.copied.get(self.matrix_of[c.target])
@@ -298,26 +299,25 @@ class Lowering:
             target = self.names[submatrix]
             self._from(self.names[c.target], "nnet3.add_rows", target, rows, alpha=float(c.alpha))
 
-    def _component(self, c: Command) -> _Component:
-        """The component of a command; at its first use its variables are declared."""
+    def _component(self, c: Command, out: int) -> tuple[_Component, Any, int]:
+        """The component of a command, its precomputed indexes, and the rows of its output `out`.
+
+        At the first use of a component its variables are declared.
+        """
         node = self.nodes[c.node]
+        indexes = self.computation.precomputed[c.precomputed]
+        rows = self.computation.submatrices[out].rows
         found = self.components.get(node.component_name)
         if found is None:
             ops = ComponentOps(node.component, node.component_name, *self.wanted, self.shared)
-            use = self.computation.precomputed[c.precomputed], self._rows_out(c)
-            trained = ops.parameters(*use)
+            trained = ops.parameters(indexes, rows)
             found = _Component(ops, {name: array.shape for name, array in trained.items()})
             self.components[node.component_name] = found
             for name, array in trained.items():
                 self.variables.array(name, array.shape, array.dtype, PARAMETER)
-            for name, array in ops.constants(*use).items():
+            for name, array in ops.constants(indexes, rows).items():
                 self.variables.state(name, array)
-        return found
-
-    def _rows_out(self, c: Command) -> int:
-        """The rows of the output of a component's command."""
-        written = c.target if c.type == "Propagate" else c.deriv[2]
-        return self.computation.submatrices[written].rows
+        return found, indexes, rows
 
     def _declare_statistics(self, component: _Component, indexes: Any) -> None:
         if not component.has_states:
@@ -338,13 +338,12 @@ class Lowering:
             self.variables.state(FROZEN, np.zeros(1, np.float32))
 
     def _propagate(self, c: Command) -> None:
-        component = self._component(c)
-        indexes = self.computation.precomputed[c.precomputed]
-        x, out, rows = self.names[c.source], self.names[c.target], self._rows_out(c)
+        component, indexes, rows = self._component(c, c.target)
+        x, out = self.names[c.source], self.names[c.target]
         if c.store_stats:
             self._declare_statistics(component, indexes)
         component.ops.propagate(
-            self.net.ops,
+            self.ops,
             x,
             out,
             prefix=f"step{c.step}",
@@ -355,8 +354,7 @@ class Lowering:
         self.forward[c.step] = x, out, rows
 
     def _backprop(self, c: Command) -> None:
-        component = self._component(c)
-        indexes = self.computation.precomputed[c.precomputed]
+        component, indexes, rows = self._component(c, c.deriv[2])
         updates = c.type == "Backprop" and self.computation.need_model_derivative
         trained = updates and bool(component.trained)
         in_deriv = self.names[c.deriv[3]] or None
@@ -364,11 +362,11 @@ class Lowering:
             self._declare_statistics(component, indexes)
         if not (trained or in_deriv or c.store_stats):
             return
-        prefix, x, out = self._values(c, component.ops, indexes)
+        prefix, x, out = self._values(c, component.ops, indexes, rows)
         if trained and self.natural_gradient:
             self._declare_memory(component, indexes)
         component.ops.backprop(
-            self.net.ops,
+            self.ops,
             x,
             out,
             self.names[c.deriv[2]],
@@ -376,7 +374,7 @@ class Lowering:
             prefix=prefix,
             trained=trained,
             indexes=indexes,
-            rows=self._rows_out(c),
+            rows=rows,
             accumulate=trained and component.has_gradient,
             statistics=c.store_stats,
             natural=trained and self.natural_gradient,
@@ -386,7 +384,9 @@ class Lowering:
             for name, shape in component.trained.items():
                 self.variables.array(grad_name(name), shape, _FLOAT, OUTPUT)
 
-    def _values(self, c: Command, ops: ComponentOps, indexes: Any) -> tuple[str, str, str]:
+    def _values(
+        self, c: Command, ops: ComponentOps, indexes: Any, rows: int
+    ) -> tuple[str, str, str]:
         """The variables of the values that a backprop reads, some only for their shape, and the
         prefix of temporaries.
 
@@ -395,19 +395,16 @@ class Lowering:
         """
         value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         prefix = f"step{c.step}" if c.step >= 0 else f"update.{self.nodes[c.node].component_name}"
-        x, out, rows = self.forward.get(c.step, ("", "", -1))
-        if rows != self._rows_out(c):
-            x, out, rows = in_deriv or out_deriv, out_deriv, self._rows_out(c)
+        x, out, rows_forward = self.forward.get(c.step, ("", "", -1))
+        if rows_forward != rows:
+            x, out = in_deriv or out_deriv, out_deriv
             if ops.keeps_temporaries(indexes, rows):
-                first = len(self.net.ops)
+                first = len(self.ops)
                 prefix = f"again{first}"
                 out = f"{prefix}.out"
-                s = self.computation.submatrices[c.deriv[2]]
-                self.variables.matrix(out, s.rows, s.cols)
-                ops.propagate(
-                    self.net.ops, value_in, out, prefix=prefix, indexes=indexes, rows=rows
-                )
-                for op in self.net.ops[first:]:
+                self.variables.matrix(out, rows, self.computation.submatrices[c.deriv[2]].cols)
+                ops.propagate(self.ops, value_in, out, prefix=prefix, indexes=indexes, rows=rows)
+                for op in self.ops[first:]:
                     op.role = self.role
         return prefix, value_in or x, value_out or out
 

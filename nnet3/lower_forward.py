@@ -180,13 +180,12 @@ class _ForwardLowering(Lowering):
         self._put(target, value)
 
     def _propagate(self, c: Command) -> None:
-        ops = self._component(c).ops
+        component, indexes, rows = self._component(c, c.target)
         source = self._get(self.computation.submatrices[c.source]) if c.source else ""
         target = self.computation.submatrices[c.target]
         out = self._name(target.cols)
-        indexes = self.computation.precomputed[c.precomputed]
-        options = {"prefix": f"step{c.step}", "indexes": indexes, "rows": target.rows}
-        ops.propagate(self.net.ops, source, out, **options)
+        options = {"prefix": f"step{c.step}", "indexes": indexes, "rows": rows}
+        component.ops.propagate(self.ops, source, out, **options)
         self._put(target, out)
 
 

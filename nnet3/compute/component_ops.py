@@ -41,30 +41,21 @@ _Use = tuple[Recipe, Templates]
 
 
 class _Names(dict[str, str]):
-    """The variables of symbols, in one use of a component after the other.
-
-    Attributes:
-        prefix: of the names of this use's temporaries.
-    """
+    """The variables of symbols: a component's own, and those of the use under way."""
 
     def __init__(self, component: str) -> None:
         super().__init__({FROZEN: FROZEN})
         self._component = component
-        self.prefix = ""
 
     def __missing__(self, symbol: str) -> str:
         kind, slash, field = symbol.partition("/")
-        kind, name = kind + slash, f"{self._component}/{field}"
-        if kind == PARAMETER and field.endswith("@D"):
-            found = grad_name(name.removesuffix("@D"))
-        elif kind == MEMORY:
-            found = state_name(name, "natural_gradient")
-        elif kind == STATE or (kind == PARAMETER and "@" not in field):
-            found = name
-        else:
-            return f"{self.prefix}/{symbol.removeprefix(TEMPORARY)}"
-        self[symbol] = found
-        return found
+        name = f"{self._component}/{field}"
+        if kind + slash == MEMORY:
+            name = state_name(name, "natural_gradient")
+        elif kind + slash == PARAMETER and field.endswith("@D"):
+            name = grad_name(name.removesuffix("@D"))
+        self[symbol] = name
+        return name
 
 
 def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
@@ -209,8 +200,8 @@ class ComponentOps:
             steps = _forward_steps(recipe, *how)
             template = templates[how] = Template(steps, FORWARD, recipe.any_indexes)
         names = self._names
-        names[X], names[OUT], names.prefix = x, out, prefix
-        template.append(ops, names, indexes)
+        names[X], names[OUT] = x, out
+        template.append(ops, names, prefix, indexes)
 
     def backprop(
         self,
@@ -249,9 +240,8 @@ class ComponentOps:
             steps = _backward_steps(recipe, *how)
             template = templates[how] = Template(steps, BACKWARD, recipe.any_indexes)
         names = self._names
-        names[X], names[OUT], names[OUT_DERIV], names.prefix = x, out, out_deriv, prefix
-        names[IN_DERIV] = in_deriv or ""
-        template.append(ops, names, indexes)
+        names[X], names[OUT], names[OUT_DERIV], names[IN_DERIV] = x, out, out_deriv, in_deriv or ""
+        template.append(ops, names, prefix, indexes)
 
     def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables that may be trained, with their values."""

@@ -214,6 +214,13 @@ def lower_into(component: Any, recipe: Recipe) -> None:
         _preconditioned[component.type](component, recipe)
 
 
+def is_own(symbol: str) -> bool:
+    """Whether a symbol stands for a variable of the component, which all its uses share."""
+    if symbol.startswith(PARAMETER):
+        return "@" not in symbol or symbol.endswith("@D")
+    return symbol.startswith((STATE, MEMORY))
+
+
 def deriv_of(name: str) -> str:
     """The symbolic name of a derivative."""
     return name + "@D"

@@ -11,9 +11,16 @@ from typing import Any
 
 from ...framework.desc import set_tensor
 from ...framework.names import EMPTY
+from .lowering import FROZEN, IN_DERIV, OUT, OUT_DERIV, TEMPORARY, X, is_own
 from .step import INDEXES, Step
 
 _Places = list[tuple[Any, int]]  # lists of a message's strings, and where in them a name stands
+_GIVEN = frozenset({X, OUT, OUT_DERIV, IN_DERIV, FROZEN})
+
+
+def _end(symbol: str) -> str:
+    """The end of a temporary's name."""
+    return f"/{symbol.removeprefix(TEMPORARY)}"
 
 
 class Template:
@@ -37,21 +44,30 @@ class Template:
                     for i, symbol in enumerate(symbols):
                         places.setdefault(symbol, []).append((names, i))
         places.pop(EMPTY, None)
-        self._places = list(places.items())
+        named = [symbol for symbol in places if symbol in _GIVEN or is_own(symbol)]
+        self._named = [(symbol, places.pop(symbol)) for symbol in named]
+        self._temporaries = [(_end(symbol), listed) for symbol, listed in places.items()]
         self._indexed = []
         if indexed:
             held = [attr for op in self._ops for attr in op.attrs.values()]
             self._indexed = [attr.tensor for attr in held if attr == INDEXES]
 
-    def append(self, ops: Any, names: Mapping[str, str], indexes: Any = None) -> None:
+    def append(
+        self, ops: Any, names: Mapping[str, str], prefix: str = "", indexes: Any = None
+    ) -> None:
         """Append the operators to those of a NetDesc.
 
         Args:
-            names: the variables of symbols.
+            names: the variables of symbols, but for temporaries.
+            prefix: of the names of temporaries.
             indexes: an array, where attributes hold it.
         """
-        for symbol, places in self._places:
+        for symbol, places in self._named:
             name = names[symbol]
+            for listed, i in places:
+                listed[i] = name
+        for end, places in self._temporaries:
+            name = prefix + end
             for listed, i in places:
                 listed[i] = name
         for tensor in self._indexed:
