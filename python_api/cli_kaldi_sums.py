@@ -19,6 +19,7 @@ from ..nnet3.tables import RandomAccessTable, TableWriter, is_specifier, read_ta
 from .cli_nnet3_program import Option, program
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")
+_PLURAL = {"matrix": "matrices", "vector": "vectors"}
 _FORMS = (
     " Tables to a table, key by key: <rspecifier>... <wspecifier>; a table to a file: <rspecifier>"
     " <file>; files to a file: <file>... <file>."
@@ -100,8 +101,7 @@ def _sum_tables(
     if options.average and scales:
         factors = [1.0 / len(inputs)] * len(inputs)
     others = [RandomAccessTable(name, kind) for name in inputs[1:]]
-    done = missing = 0
-    used = 0
+    done = used = missing = 0
     with TableWriter(output, kind) as writer:
         for key, first in read_table(inputs[0], kind):
             total = first * np.float32(factors[0])
@@ -122,8 +122,11 @@ def _sum_tables(
                 total += value * np.float32(factor)
             writer.write(key, total)
             done += 1
-    log(f"Processed {done} keys: {used} of {kind} kind across {len(inputs)} different systems")
-    log(f"Produced output for {done} keys; {missing} total missing")
+    log(
+        f"Processed {done} utterances: with a total of {used} {_PLURAL[kind]} across"
+        f" {len(inputs)} different systems"
+    )
+    log(f"Produced output for {done} utterances; {missing} total missing {_PLURAL[kind]}")
     if not done or missing >= done - missing:
         raise click.exceptions.Exit(1)
 
@@ -146,7 +149,9 @@ def _sum_table(kind: str, options: SimpleNamespace, source: str, output: str) ->
     if total is None:
         total = np.zeros((0, 0) if kind == "matrix" else 0)
     _write(total / done if options.average and done else total, output, options.binary)
-    options.program.log(f"Summed {done} of {kind} kind, {failed} with errors; wrote to {output}")
+    options.program.log(
+        f"Summed {done} {_PLURAL[kind]}, {failed} with errors; wrote sum to {output}"
+    )
     if not done or failed >= done:
         raise click.exceptions.Exit(1)
 
@@ -161,7 +166,7 @@ def _sum_files(
     for value in values:
         total[tuple(slice(size) for size in value.shape)] += value
     _write(total / np.float32(len(values)) if average else total, output, options.binary)
-    options.program.log(f"Summed {len(inputs)} of {kind} kind; wrote sum to {output}")
+    options.program.log(f"Summed {len(inputs)} {_PLURAL[kind]}; wrote sum to {output}")
 
 
 def _write(value: np.ndarray, name: str, binary: bool) -> None:
