@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -106,10 +107,18 @@ def read_mlf(
         FormatError: file and line of what is not as it should be.
     """
     found: dict[str, np.ndarray] = {}
-    for name, first, end, lines in _utterances(path, wanted):
-        if name in found:
-            raise FormatError(f"{path}:{first}: the utterance {name!r} is there already")
-        found[name] = _labels(path, lines, first, end, states, frame)
+    for block in _blocks(path, wanted):
+        start, stop = block.times(frame)
+        numbers = block.numbered(states)
+        block.check_order(start, stop)
+        frames = np.repeat(numbers, stop - start)
+        bounds = np.append(0, np.cumsum(stop - start))[block.first]
+        for at, name in enumerate(block.names):
+            if name in found:
+                raise FormatError(
+                    f"{path}:{block.titles[at]}: the utterance {name!r} is there already"
+                )
+            found[name] = frames[bounds[at] : bounds[at + 1]]
     return found
 
 
@@ -131,112 +140,170 @@ def read_phones(
         FormatError: a phone is unknown, or a time is not as it should be.
     """
     found: dict[str, np.ndarray] = {}
-    for name, first, end, lines in _utterances(path, wanted):
-        numbers, begins, last = [], [], 0
-        for at in range(first, end):
-            words = lines[at].split()
-            if not words:
+    for block in _blocks(path, wanted):
+        start, stop = block.times(frame)
+        at = np.flatnonzero([bool(word) for word in block.phones])
+        numbers = block.look_up("phone", at.tolist(), block.phones, phones)
+        bounds = np.searchsorted(at, block.first)
+        for number, name in enumerate(block.names):
+            own = at[bounds[number] : bounds[number + 1]]
+            if not len(own) or own[0] != block.first[number]:
                 continue
-            place = f"{path}:{at + 1}: "
-            start, last = _times(words, frame, place)
-            if len(words) < 5:
-                continue
-            if words[4] not in phones:
-                raise FormatError(f"{place}there is no phone {words[4]!r}")
-            numbers.append(phones[words[4]])
-            begins.append(start)
-        if begins and begins[0] == 0:
-            found[name] = np.column_stack([numbers, np.diff([*begins, last])])
+            ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
+            kinds = numbers[bounds[number] : bounds[number + 1]]
+            found[name] = np.column_stack([kinds, ends - start[own]])
     return found
 
 
-def _utterances(
-    path: PathLike, wanted: Collection[str] | None
-) -> Iterator[tuple[str, int, int, list[str]]]:
-    """Name of each utterance, its first label and the end of its labels, as indexes of all lines,
-    and these."""
-    lines = _read(path).splitlines()
-    if not lines or lines[0].strip() != HEADER:
-        raise FormatError(f"{path}:1: {HEADER!r} was expected")
-    at = 1
-    while at < len(lines):
-        title = lines[at].strip()
-        at += 1
-        if not title or title == HEADER:
-            continue
-        first = at
-        while at < len(lines) and lines[at].strip() != ".":
-            at += 1
-        if at == len(lines):
-            raise FormatError(f"{path}:{first}: the utterance {title} does not end with '.'")
-        at += 1
-        if len(title) < 3 or title[0] != '"' or title[-1] != '"':
-            _log.warning(
-                "%s:%d: a name in quotes was expected, not %s; passed over", path, first, title
-            )
-            continue
-        name = _without_extension(title[1:-1].removeprefix("*/"))
-        if wanted is None or name in wanted:
-            yield name, first, at - 1, lines
+_BLOCK = 1 << 16  # labels that are taken together
+_LATEST = 1 << 24  # frames; nobody speaks for two days
 
 
-def _labels(
-    path: PathLike,
-    lines: list[str],
-    begin: int,
-    end: int,
-    states: Mapping[str, int] | None,
-    frame: float,
-) -> np.ndarray:
-    numbers, counts = [], []
-    expected = 0
-    for at in range(begin, end):
-        words = lines[at].split()
-        if not words:
-            continue
-        place = f"{path}:{at + 1}: "
-        start, stop, number = _entry(words, states, frame, place)
-        if start != expected:
-            raise FormatError(
-                f"{place}the label begins at frame {start}, the one before ends at {expected}"
-            )
-        numbers.append(number)
-        counts.append(stop - start)
-        expected = stop
-    return np.repeat(np.array(numbers, np.int32), counts)
+@dataclass(eq=False)
+class _Block:
+    """Labels of some utterances.
 
+    Attributes:
+        path: of the file.
+        names, titles: of each utterance, and the line where it is named.
+        first: the first label of each utterance, [utterances + 1].
+        lines: of each label.
+        starts, stops, states, numbers, phones: the words of each label; "" where there is none.
+    """
 
-def _entry(
-    words: list[str], states: Mapping[str, int] | None, frame: float, place: str
-) -> tuple[int, int, int]:
-    """First frame, the frame behind the last one, and the number of the state."""
-    if len(words) < (4 if states is None else 3):
-        raise FormatError(f"{place}times and a state were expected, not {' '.join(words)!r}")
-    start, stop = _times(words, frame, place)
-    if states is None:
+    path: PathLike
+    names: list[str] = field(default_factory=list)
+    titles: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=lambda: [0])
+    lines: list[int] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    states: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    phones: list[str] = field(default_factory=list)
+
+    def add(self, line: int, words: list[str]) -> None:
+        """Add a label."""
+        if len(words) < 5:
+            words += ("",) * (5 - len(words))
+        self.lines.append(line)
+        self.starts.append(words[0])
+        self.stops.append(words[1])
+        self.states.append(words[2])
+        self.numbers.append(words[3])
+        self.phones.append(words[4])
+
+    def _error(self, row: int, text: str) -> FormatError:
+        return FormatError(f"{self.path}:{self.lines[row]}: {text}")
+
+    def times(self, frame: float) -> tuple[np.ndarray, np.ndarray]:
+        """First frame of each label and the one behind its last, int64 [labels]."""
+        start, stop = (self._parsed(words, float) for words in (self.starts, self.stops))
+        with np.errstate(invalid="ignore"):
+            wrong = np.flatnonzero(~((start >= 0) & (start <= stop) & (stop < 1e15)))
+        if len(wrong):
+            begin, end = self.starts[wrong[0]], self.stops[wrong[0]]
+            raise self._error(wrong[0], f"the label ends at {end}, before it begins at {begin}")
+        long = stop - start >= frame - 1
+        start, stop = (np.where(long, time / frame + 0.5, time) for time in (start, stop))
+        late = np.flatnonzero(stop >= _LATEST)
+        if len(late):
+            text = f"the label ends at frame {stop[late[0]]:.0f}, which is too late"
+            raise self._error(late[0], text)
+        return start.astype(np.int64), stop.astype(np.int64)
+
+    def _parsed(self, words: list[str], kind: type) -> np.ndarray:
+        dtype = np.float64 if kind is float else np.int32
         try:
-            return start, stop, int(words[3])
-        except ValueError:
-            raise FormatError(f"{place}a number was expected in {' '.join(words)!r}") from None
-    name = words[2]
-    if name not in states:
-        raise FormatError(f"{place}there is no state {name!r}{nearest(name, states)}")
-    return start, stop, states[name]
+            return np.array(list(map(kind, words)), dtype)
+        except (ValueError, OverflowError):
+            pass
+        for row, word in enumerate(words):
+            try:
+                np.array(kind(word), dtype)
+            except (ValueError, OverflowError):
+                text = f"a number was expected, not {word!r}"
+                if not self.states[row]:
+                    text = "times and a state were expected"
+                raise self._error(row, text) from None
+        raise AssertionError("all are numbers")
+
+    def numbered(self, states: Mapping[str, int] | None) -> np.ndarray:
+        """The state of each label, int32: by its name, or the number behind it."""
+        if states is None:
+            return self._parsed(self.numbers, int)
+        return self.look_up("state", range(len(self.states)), self.states, states).astype(np.int32)
+
+    def look_up(
+        self, what: str, rows: Sequence[int], words: list[str], numbers: Mapping[str, int]
+    ) -> np.ndarray:
+        """The numbers of the words of some labels, int64."""
+        try:
+            return np.array([numbers[words[row]] for row in rows], np.int64)
+        except KeyError:
+            row = next(row for row in rows if words[row] not in numbers)
+        if not words[row]:
+            raise self._error(row, f"times and a {what} were expected") from None
+        hint = nearest(words[row], numbers)
+        raise self._error(row, f"there is no {what} {words[row]!r}{hint}") from None
+
+    def check_order(self, start: np.ndarray, stop: np.ndarray) -> None:
+        """That the labels of each utterance follow one another from the first frame on."""
+        expected = np.append(0, stop[:-1]) if len(stop) else stop
+        first = np.array(self.first[:-1], np.int64)
+        expected[first[first < len(stop)]] = 0
+        wrong = np.flatnonzero(start != expected)
+        if len(wrong):
+            row = wrong[0]
+            raise self._error(
+                row,
+                f"the label begins at frame {start[row]}, the one before ends at {expected[row]}",
+            )
 
 
-def _times(words: list[str], frame: float, place: str) -> tuple[int, int]:
-    """First frame, and the one behind the last."""
+def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
+    """The labels of the utterances that are wanted, some thousands at a time."""
+    block = _Block(path)
+    title, named, keep = "", 0, False
     try:
-        start, stop = float(words[0]), float(words[1])
-    except (IndexError, ValueError):
-        raise FormatError(f"{place}a number was expected in {' '.join(words)!r}") from None
-    if not 0 <= start <= stop < 1e15:
-        raise FormatError(f"{place}the label ends at {words[1]}, before it begins at {words[0]}")
-    if stop - start >= frame - 1:
-        start, stop = start / frame + 0.5, stop / frame + 0.5
-    if stop >= 1 << 31:
-        raise FormatError(f"{place}the label ends at frame {stop:.0f}, which is too late")
-    return int(start), int(stop)
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            if file.readline().strip() != HEADER:
+                raise FormatError(f"{path}:1: {HEADER!r} was expected")
+            for number, line in enumerate(file, 2):
+                words = line.split(None, 5)
+                if not words:
+                    continue
+                if not title:
+                    title, named = line.strip(), number
+                    if title == HEADER:
+                        title = ""
+                        continue
+                    name = _name(path, title, number)
+                    keep = name is not None and (wanted is None or name in wanted)
+                elif words == ["."]:
+                    title = ""
+                    if keep:
+                        block.names.append(name)
+                        block.titles.append(named)
+                        block.first.append(len(block.lines))
+                    if len(block.lines) >= _BLOCK:
+                        yield block
+                        block = _Block(path)
+                elif keep:
+                    block.add(number, words)
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+    if title:
+        raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
+    yield block
+
+
+def _name(path: PathLike, title: str, number: int) -> str | None:
+    """The utterance that a line names; None if it names none."""
+    if len(title) > 2 and title[0] == title[-1] == '"':
+        return _without_extension(title[1:-1].removeprefix("*/"))
+    _log.warning("%s:%d: a name in quotes was expected, not %s; passed over", path, number, title)
+    return None
 
 
 def _read(path: PathLike) -> str:

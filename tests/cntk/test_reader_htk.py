@@ -17,6 +17,7 @@ from htk_files import STATES, corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.crand import CRandom
 from opscope.cntk.readers.data import Samples
+from opscope.cntk.readers import mlf
 from opscope.cntk.readers.htk import CHECKED, HtkFile, parse_path, read_script, write_htk
 from opscope.cntk.readers.mlf import read_mlf, read_states, read_targets
 from opscope.cntk.readers.reader import create_reader
@@ -380,7 +381,9 @@ def test_damaged_parameter_files(tmp_path):
             read(part)
 
 
-def test_label_files(tmp_path):
+@pytest.mark.parametrize("block", [1, 1 << 16])
+def test_label_files(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(mlf, "_BLOCK", block)
     path = tmp_path / "a.mlf"
     path.write_text(
         '#!MLF!#\n"*/u0.lab"\n0 200000 zero\n200000 300000 two extra 3\n.\n"u1.rec"\n0 4 one\n.\n'
@@ -389,8 +392,11 @@ def test_label_files(tmp_path):
     found = read_mlf(path, states)
     assert {k: v.tolist() for k, v in found.items()} == {"u0": [0, 0, 2], "u1": [1] * 4}
     assert list(read_mlf(path, states, wanted={"u1"})) == ["u1"]
-    path.write_text('#!MLF!#\n"u"\n0 2 a 7\n2 3 b 5\n.\n')
-    assert read_mlf(path)["u"].tolist() == [7, 7, 5]
+    path.write_text('#!MLF!#\n"u"\n0 2 a 7\n2 3 b 5\n.\n#!MLF!#\nlost\n0 1 x\n.\n"v"\n.\n')
+    assert {k: v.tolist() for k, v in read_mlf(path).items()} == {"u": [7, 7, 5], "v": []}
+    path.write_text('#!MLF!#\n"u"\n0 2 a 7\n2 3 b five\n.\n')
+    with pytest.raises(FormatError, match="a.mlf:4: a number was expected, not 'five'"):
+        read_mlf(path)
 
 
 @pytest.mark.parametrize(
@@ -402,6 +408,9 @@ def test_label_files(tmp_path):
         ('"u"\n0 x zero\n.\n', ":3: a number was expected"),
         ('"u"\n2 0 zero\n.\n', ":3: the label ends at 0, before"),
         ('"u"\nzero\n.\n', ":3: times and a state were expected"),
+        ('"u"\n0 1\n.\n', ":3: times and a state were expected"),
+        ('"u"\n0 90000000 zero\n1 99999999 one\n.\n', ":4: the label begins at frame 0"),
+        ('"u"\n0 2e12 zero\n.\n', ":3: the label ends at frame 20000000, which is too late"),
         ('"u"\n0 1 zero\n.\n"u"\n0 1 zero\n.\n', ":5: the utterance 'u' is there already"),
     ],
 )
