@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from damage import check_damaged, truncations
 from htk_files import STATES, corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
+from opscope.cntk.readers import mlf
 from opscope.cntk.readers.crand import CRandom
 from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers import mlf
 from opscope.cntk.readers.htk import CHECKED, HtkFile, parse_path, read_script, write_htk
 from opscope.cntk.readers.mlf import read_mlf, read_states, read_targets
 from opscope.cntk.readers.reader import create_reader
