@@ -32,7 +32,7 @@ def example_request(
         if io.name not in dims:
             raise FormatError(
                 f"the example has {io.name!r}, but the network has no such input or output"
-                f"{nearest(io.name, dims)}"
+                f"{nearest(io.name, dims)}; it has {', '.join(dims)}"
             )
         check_width(io, dims[io.name])
         wanted = io.name in outputs
