@@ -187,7 +187,7 @@ def _backwards(edges: np.ndarray) -> list[np.ndarray]:
 def _(k: Any) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     slope, attrs = k.get("slope"), k.attrs
-    acoustic, smoothing = attrs["acoustic"], attrs["smoothing"]
+    acoustic, smoothing, risk = attrs["acoustic"], attrs["smoothing"], attrs["risk"]
 
     def run() -> None:
         scores = to_host(k["likelihoods"]).astype(np.float64)
@@ -197,40 +197,40 @@ def _(k: Any) -> Call:
         reference = scores[rows, wanted[rows]].sum() / acoustic
         if attrs["realign"]:
             wanted[paths.said[0]] = paths.said[1]
-        lm = to_host(k["lm"])
-        lm = np.where(lm < _NO_SCORE, 0, lm)
-        edge = (attrs["language"] * lm + attrs["penalty"] + paths.acoustic) / acoustic
         correct = paths.per_edge(paths.states == wanted[paths.rows]) * to_host(k["counts"])
-        edge -= attrs["boost"] * correct
+        lm = to_host(k["lm"])
+        edge = attrs["language"] * np.where(lm < _NO_SCORE, 0, lm) + attrs["penalty"]
+        edge = (edge + paths.acoustic) / acoustic - attrs["boost"] * correct
         share = paths.posteriors(k, edge)
-        if attrs["risk"]:
+        out[0] = reference - paths.totals.sum()
+        if risk:
             whole, through = paths.expected(edge, correct)
             out[0] = whole.sum()
-            share = share * (through - whole[paths.lattice])
-        else:
-            out[0] = reference - paths.totals.sum()
+            share = share * (whole[paths.lattice] - through) / acoustic
         if slope is None or not len(x):
             return
         gamma = np.zeros(x.shape)
         np.add.at(gamma, (paths.rows, paths.states), share[paths.edge_of_row])
-        target = xp.zeros_like(label) if attrs["realign"] else label
-        if attrs["realign"]:
-            target[...] = label
-            said = xp.asarray(paths.said[0])
-            target[said] = 0
-            target[said, xp.asarray(paths.said[1])] = 1
         off = ~paths.covered
-        soft = xp.exp(log_softmax(xp, x.copy()))
-        if attrs["risk"]:
-            xp.multiply(1 - smoothing, soft - target, slope)
-            xp.subtract(slope, xp.asarray(smoothing / acoustic * gamma, x.dtype), slope)
-        else:
+        if not risk:
             off |= gamma[np.arange(len(wanted)), wanted] < attrs["drop"]
-            xp.add((1 - smoothing) * soft, xp.asarray(smoothing * gamma, x.dtype), slope)
-            xp.subtract(slope, target, slope)
+        target = _relabelled(xp, label, *paths.said) if attrs["realign"] else label
+        xp.subtract(xp.exp(log_softmax(xp, x.copy())), target, slope)
+        xp.multiply(slope, 1 - smoothing, slope)
+        xp.add(slope, xp.asarray(smoothing * gamma, x.dtype), slope)
+        if not risk:
+            xp.subtract(slope, smoothing * target, slope)
         slope[xp.asarray(off)] = 0
 
     return run
+
+
+def _relabelled(xp: Any, label: Any, rows: np.ndarray, states: np.ndarray) -> Any:
+    """A copy of one-hot labels with other states in some rows."""
+    label, rows = label.copy(), xp.asarray(rows)
+    label[rows] = 0
+    label[rows, xp.asarray(states)] = 1
+    return label
 
 
 @lattice_criterion.backward("x")
