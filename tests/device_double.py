@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from device_kernels import make_kernel
-from opscope.framework import backend
+from opscope.framework import backend, scope
 from opscope.framework.backend import Place
 
 crossings: list[str] = []
@@ -784,6 +784,17 @@ class DoublePlace(Place):
 
 
 DOUBLE = DoublePlace("gpu", 1)
+
+
+@contextlib.contextmanager
+def by_default() -> Iterator[Any]:
+    """Within it, what would run on the CPU for want of a place runs on the double."""
+    saved, scope.CPUPlace = scope.CPUPlace, lambda: DOUBLE
+    try:
+        with instead_of_cupy():
+            yield xp
+    finally:
+        scope.CPUPlace = saved
 
 
 @contextlib.contextmanager

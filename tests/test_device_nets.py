@@ -1,0 +1,170 @@
+"""Nets of every kind and front end on the stand-in of CuPy: they have the numbers of the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cntk_runtime_nets import Builder, minibatch
+from device_double import DOUBLE, by_default, crossings
+from kaldi_data import FOLDER, difference, need, read_archive
+from nnet3_runs import assert_same, computed, random_net, request_for
+from opscope.framework.context import OpContext
+from opscope.framework.initialize import initialize
+from opscope.framework.scope import Scope
+from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.optimize import optimize
+from opscope.nnet3.pipeline import compile_computation, compile_request
+from opscope.nnet3.request import ComputationRequest
+from opscope.python_api.builder import NetBuilder
+from opscope.python_api.generation import Generator
+from rnn_nets import gradients, packed, simple
+from small_nets import classifier, data
+from training_runs import run, same, values
+from tree_cells import binary_desc, binary_values, weighed_desc, weighed_values
+from tree_nets import random_trees, run_tree
+
+CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/io.ark"))[::12]
+CASES = CASES or ["case_0000"]
+
+
+def assert_equal_on_both(compute, tolerance=1e-6):
+    """What `compute()` finds, arrays by name, on the CPU and on the double."""
+    wanted = compute()
+    with by_default():
+        found = compute()
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, tolerance, tolerance, err_msg=name)
+
+
+# -- the framework ---------------------------------------------------------------------------------
+
+
+def test_training():
+    start = Scope()
+    initialize(classifier(dropout=0.0).desc, start, OpContext(seed=1))
+
+    def train():
+        scope = Scope()
+        scope.feed(values(start))
+        run(scope, classifier(dropout=0.0), epochs=2)
+        return values(scope)
+
+    assert_equal_on_both(train, 1e-4)
+
+
+def test_resuming_is_exact(tmp_path):
+    """With dropout: a GPU's random numbers follow from what a checkpoint holds."""
+    with by_default():
+        straight, parts, again = Scope(), Scope(), Scope()
+        run(straight, epochs=3)
+        run(parts, epochs=1, checkpoint=tmp_path / "run")
+        run(again, epochs=3, checkpoint=tmp_path / "run", resume=True, seed=99)
+        assert same(values(again), values(straight))
+
+
+def test_a_step_asks_the_device_for_nothing():
+    with by_default():
+        net, scope = classifier(), Scope()
+        initialize(net.desc, scope)
+        batch = {name: array[:16] for name, array in data().items()}
+        for _ in range(3):
+            scope.feed(batch)
+            crossings.clear()
+            net.run(scope)
+    # Only whether labels are in range: the loss and its gradient.
+    assert crossings == ["bool", "bool"]
+
+
+@pytest.mark.parametrize("way", ["fast", "steps"])
+def test_recurrent(way, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_RECURRENT", way)
+    rng = np.random.default_rng(0)
+    given = {
+        "xs": packed(rng, [2, 4, 0, 1], 5),
+        "u": rng.normal(size=(5, 3)),
+        "w": rng.normal(size=(3, 3)),
+        "h0": rng.normal(size=(4, 3)),
+    }
+    desc = simple(reverse=True, memory={"boot": "h0", "final": "last", "delay": 2})
+    assert_equal_on_both(lambda: gradients(desc, given, ["ys", "last"], ["xs", "u", "w", "h0"]))
+
+
+@pytest.mark.parametrize(
+    "desc, values, arity", [(binary_desc, binary_values, 2), (weighed_desc, weighed_values, 0)]
+)
+def test_recursive(desc, values, arity):
+    rng = np.random.default_rng(1)
+    parents, offsets = random_trees(rng, [5, 1, 9], arity=arity)
+    given = values(rng, parents, 3)
+    assert_equal_on_both(lambda: run_tree(desc(), given, ["OUT", "ROOT"], offsets))
+
+
+def test_layers_and_generation():
+    b = NetBuilder("model")
+    ids = b.input("ids", [-1], "int64", levels=1)
+    states, _ = b.lstm(b.embedding(ids, [5, 4]), 6, name="rnn")
+    b.fc(states, size=5, name="scores")
+    start = Scope()
+    b.initialize(start, OpContext(seed=3))
+    held = {var.name: start.numpy(var.name) for var in b.desc.vars if var.name in start}
+
+    def compute():
+        scope = Scope()
+        scope.feed(held)
+        made = Generator(b, scope).beam([[1, 2], [4]], 4, width=2)
+        return {f"{n}": [*best[0].tokens, best[0].log_prob] for n, best in enumerate(made)}
+
+    assert_equal_on_both(compute)
+
+
+# -- nnet3 -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nnet3(seed):
+    nnet = random_net(seed)
+    computation = optimize(compile_computation(nnet, request_for(nnet)))
+    wanted = computed(computation, nnet)
+    with by_default():
+        assert_same(computed(computation, nnet), wanted)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_networks_of_kaldi(case):
+    folder = need("random_nets", case)
+    nnet = Nnet.read(folder / "model.raw")
+    request = ComputationRequest.parse((folder / "request.txt").read_text())
+    io, grad = read_archive(folder / "io.ark"), read_archive(folder / "grad.ark")
+    with by_default():
+        computer = NnetComputer(compile_request(nnet, request, True), nnet, DOUBLE)
+        for part in ("input", "output_deriv"):
+            for name, matrix in io.items():
+                kind, _, node = name.partition(".")
+                if kind == part:
+                    computer.accept_input(node, matrix)
+            computer.run()
+        assert difference(computer.model_derivative(), grad["model_deriv"]) < 1e-4
+        assert difference(computer.get_output("output"), io["output.output"]) < 1e-4
+
+
+# -- CNTK ------------------------------------------------------------------------------------------
+
+
+def test_cntk():
+    def compute():
+        b = Builder()
+        x = b.add("InputValue", "x", shape=2)
+        before = b.add("PastValue", "before", shape=3, timeStep=2)
+        own = b.add("Times", "own", b.parameter("R", 3, 3), before)
+        up = b.add("Times", "up", b.parameter("W", 3, 2), x)
+        h = b.add("Tanh", "h", b.add("Plus", "z", up, own))
+        b.network.connect(before, [h])
+        b.criterion(h)
+        net = b.net()
+        net.forward_backward(minibatch(x=b.rng.normal(size=(10, 2))), "total")
+        return {name: net.gradient(name) for name in net.parameters()}
+
+    assert_equal_on_both(compute)
