@@ -8,9 +8,11 @@ lets the copies go. Source: ModelUpdateConsolidator in Kaldi's nnet-optimize-uti
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
-from ..computation import Command, Computation, MatrixInfo, SubMatrix, insert
+from ..computation import Command, Computation, MatrixInfo, SubMatrix, insert, submatrices_of
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
@@ -74,23 +76,24 @@ class _Consolidator:
         computation = self.result
         submatrices = [computation.submatrices[s] for s in parts]
         infos = [computation.matrices[s.matrix] for s in submatrices]
-        matrix = len(computation.matrices)
+        counts, cols = [s.rows for s in submatrices], submatrices[0].cols
         whole = computation.new_matrix(
-            sum(s.rows for s in submatrices),
-            submatrices[0].cols,
+            sum(counts),
+            cols,
             any(
                 info.contiguous and computation.is_whole(s)
                 for info, s in zip(infos, parts, strict=True)
             ),
         )
+        matrix = len(computation.matrices) - 1
         _describe(computation.matrices[matrix], infos, submatrices)
-        self.begin += [Command("AllocMatrix", whole), Command("SetConst", whole, alpha=0.0)]
+        self.begin += [Command("AllocMatrix", whole), Command("SetConst", whole, 0, 0.0)]
         self.free.append(Command("DeallocMatrix", whole))
-        row = 0
-        for number, part, s in zip(numbers, parts, submatrices, strict=True):
-            target = computation.new_part(whole, row, s.rows)
+        first = len(computation.submatrices)
+        each = zip(accumulate(counts, initial=0), counts, strict=False)
+        computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in each])
+        for target, (number, part) in enumerate(zip(numbers, parts, strict=True), first):
             self.before.setdefault(number, []).append(Command("MatrixCopy", target, part))
-            row += s.rows
         return whole
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..computation import Command, Computation, SubMatrix
+from ..computation import Command, Computation, MatrixInfo, SubMatrix
 from ..indexes import NO_TIME
 from .options import OptimizeOptions
 
@@ -25,7 +25,7 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
     result = computation.copy()
     submatrices, matrices = result.submatrices, result.matrices
     bound = None
-    changed: dict[int, int] = {}  # matrix -> its rows before
+    before: dict[int, int] = {}  # of the matrices that have grown, the rows that they had
     for number, command in enumerate(computation.commands):
         if command.type != "MatrixCopy" or command.alpha != 1:
             continue
@@ -33,22 +33,21 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
         whole = matrices[home]
         if rows == whole.rows or row or col or cols != whole.cols:
             continue
-        if rows < LEAST_SHARE * changed.get(home, whole.rows):
+        if rows < LEAST_SHARE * before.get(home, whole.rows):
             continue
-        target = submatrices[command.target]
-        matrix = target.matrix
+        matrix, row, rows, col, width = submatrices[command.target]
         bound = _bound(computation) if bound is None else bound
-        end = changed.get(matrix, matrices[matrix].rows)
-        if matrix == home or matrix in bound or target.row + target.rows != end:
+        end = before.get(matrix, matrices[matrix].rows)
+        if matrix == home or matrix in bound or row + rows != end:
             continue
-        changed[matrix] = end
-        _grow(result, matrix, target.row + whole.rows)
-        larger = Command("MatrixCopy", len(submatrices), len(submatrices) + 1)
-        submatrices.append(SubMatrix(matrix, target.row, whole.rows, target.col, target.cols))
+        if row + whole.rows > matrices[matrix].rows:
+            before[matrix] = end
+            matrices[matrix] = _grown(matrices[matrix], row + whole.rows)
+        result.commands[number] = Command("MatrixCopy", len(submatrices), len(submatrices) + 1)
+        submatrices.append(SubMatrix(matrix, row, whole.rows, col, width))
         submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
-        result.commands[number] = larger
-    if changed:
-        _of_whole_matrices(result, changed)
+    if before:
+        _of_whole_matrices(result, before)
     return result
 
 
@@ -61,18 +60,13 @@ def _bound(computation: Computation) -> set[int]:
     }
 
 
-def _grow(computation: Computation, number: int, rows: int) -> None:
-    """More rows for a matrix. They say of themselves what those before them say, but no time."""
-    matrix = computation.matrices[number]
-    extra = rows - matrix.rows
-    if extra <= 0:
-        return
-    indexes = matrix.indexes
+def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
+    """A matrix with more rows. They say of themselves what those before them say, but no time."""
+    indexes, extra = matrix.indexes, rows - matrix.rows
     if indexes is not None:
         indexes = np.concatenate((indexes, indexes[-extra:]))
         indexes[-extra:, 1] = NO_TIME
-    computation.matrices[number] = replace(matrix, rows=rows, indexes=indexes)
-    computation.submatrices.append(SubMatrix(number, 0, rows, 0, matrix.cols))
+    return replace(matrix, rows=rows, indexes=indexes)
 
 
 def _of_whole_matrices(computation: Computation, before: dict[int, int]) -> None:
@@ -81,12 +75,14 @@ def _of_whole_matrices(computation: Computation, before: dict[int, int]) -> None
     Args:
         before: of the matrices that have grown, the rows that they had.
     """
-    submatrices, whole = computation.submatrices, computation.whole_submatrices()
+    submatrices, wholes = computation.submatrices, {}
+    for matrix in before:
+        info = computation.matrices[matrix]
+        wholes[matrix] = len(submatrices)
+        submatrices.append(SubMatrix(matrix, 0, info.rows, 0, info.cols))
     for number, command in enumerate(computation.commands):
         kind = command.type
-        if kind not in _OF_WHOLE or (kind == "SetConst" and command.alpha):
-            continue
-        s = submatrices[command.target]
-        old = before.get(s.matrix)
-        if s.rows == old and s.cols == computation.matrices[s.matrix].cols:
-            computation.commands[number] = command.changed(target=whole[s.matrix])
+        if kind in _OF_WHOLE and (kind != "SetConst" or command.alpha == 0):
+            matrix, _, rows, _, cols = submatrices[command.target]
+            if before.get(matrix) == rows and computation.matrices[matrix].cols == cols:
+                computation.commands[number] = Command(kind, wholes[matrix], 0, command.alpha)
