@@ -1,0 +1,101 @@
+"""The CUDA of fused chains is valid: every operator's scalar expression goes through nvcc."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opscope.framework.codegen import FULL, ONE, Loop, Operand, gpu_source
+from opscope.framework.expression import names, parse, replace_names, written_out
+from opscope.framework.registry import load_operators, lookup, operator_types
+
+HEAD = """\
+#include <cuda_fp16.h>
+typedef __half float16;
+typedef float float32;
+typedef double float64;
+typedef int int32;
+typedef long long int64;
+"""
+KERNEL = """\
+extern "C" __global__ void {name}({parameters}, int64 size) {{
+  for (int64 i = blockIdx.x * blockDim.x + threadIdx.x; i < size; i += gridDim.x * blockDim.x) {{
+{elements}
+{operation}
+  }}
+}}
+"""
+
+
+def nvcc() -> str:
+    """The CUDA compiler: on the PATH or where CUDA is usually installed; "" for none."""
+    folders = [os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    places = [str(Path(folder) / "bin") for folder in folders if folder]
+    return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places)) or ""
+
+
+def loop_of(op_type: str, dtype: str, kind: str) -> Loop | None:
+    """A loop of one operator whose inputs after the first are of this kind."""
+    entry = lookup(op_type)
+    slots = [slot.name for slot in entry.inputs]
+    known = {name: ("num", 0.5) for name in entry.attr_specs}
+    operands: list[Operand] = []
+    values, stores = [], []
+    for slot, text in entry.scalar.items():
+        tree = written_out(parse(text), dict.fromkeys(slots, 1))
+        for name in sorted(names(tree) - known.keys()):
+            if name == "grad_scale" and name not in slots:
+                known[name] = ("num", 1.0)
+                continue
+            known[name] = ("var", f"x{len(operands)}")
+            operands.append(Operand(kind if operands else FULL, dtype))
+        known[slot] = ("var", f"v{len(values)}")
+        values.append(replace_names(tree, known))
+    if not values:
+        return None
+    for number, slot in enumerate(entry.scalar):
+        if slot in entry.output_slots:
+            stores.append((len(operands), f"v{number}"))
+            operands.append(Operand(FULL, dtype))
+    return Loop(dtype, tuple(operands), tuple(values), tuple(stores))
+
+
+def kernel(loop: Loop, number: int) -> str:
+    """The loop as a CUDA function, with arrays as CuPy gives them to elementwise kernels."""
+    source = gpu_source(loop)
+    ins = [part.split() for part in source.in_params.split(", ") if part]
+    outs = [part.split() for part in source.out_params.split(", ")]
+    parameters = [f"const {dtype} *all_{name}" for dtype, name in ins]
+    parameters += [f"{dtype} *all_{name}" for dtype, name in outs]
+    elements = [f"    const {dtype} &{name} = all_{name}[i];" for dtype, name in ins]
+    elements += [f"    {dtype} &{name} = all_{name}[i];" for dtype, name in outs]
+    return KERNEL.format(
+        name=f"{source.name}_{number}",
+        parameters=", ".join(parameters),
+        elements="\n".join(elements),
+        operation="\n".join(f"    {line}" for line in source.operation.splitlines()),
+    )
+
+
+@pytest.mark.skipif(not nvcc(), reason="no CUDA compiler (nvcc)")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_every_expression_compiles(dtype, tmp_path):
+    load_operators()
+    loops = [loop_of(op_type, dtype, kind) for op_type in operator_types() for kind in (FULL, ONE)]
+    parts = [kernel(loop, number) for number, loop in enumerate(loops) if loop is not None]
+    assert len(parts) > 100
+    source = tmp_path / "chains.cu"
+    source.write_text(HEAD + "".join(parts))
+    ran = subprocess.run(
+        [nvcc(), "-ptx", "-Xcicc", "-O1", "-diag-suppress", "39,177", str(source)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert ran.returncode == 0, ran.stderr[:3000]
+    assert (tmp_path / "chains.ptx").read_text().count(".entry") == len(parts)
