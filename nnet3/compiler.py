@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import cast
 
 import numpy as np
@@ -202,10 +202,10 @@ class Compiler:
                 accepted.add(deriv)
                 provided.add(value)
         allocated = self._without(accepted)
-        made = [None] * (2 * len(allocated))
-        made[::2] = map(Command, repeat("AllocMatrix"), allocated)
-        made[1::2] = map(Command, repeat("SetConst"), allocated, repeat(0), repeat(0.0))
-        freed = [Command("DeallocMatrix", submatrix) for submatrix in self._without(provided)]
+        undefined = map(Command, repeat("AllocMatrix"), allocated)
+        zeros = map(Command, repeat("SetConst"), allocated, repeat(0), repeat(0.0))
+        made = chain.from_iterable(zip(undefined, zeros, strict=True))
+        freed = map(Command, repeat("DeallocMatrix"), self._without(provided))
         begin, end = 0, len(commands)
         while commands[begin].type == "AcceptInput":
             begin += 1
@@ -250,11 +250,15 @@ class Compiler:
 
     def _propagate(self, number: int, node: int) -> None:
         properties = self.topology.nodes[node].properties
-        stores, value = self.requests[0].store_component_stats, self._values[number]
+        stores = self.requests[0].store_component_stats
         self._add(
             Command(
-                *("Propagate", value, self._values[number - 1], 1.0, None),
-                *(node, number, self._precomputed.get(number, 0), (0, 0, 0, 0)),
+                "Propagate",
+                self._values[number],
+                self._values[number - 1],
+                node=node,
+                step=number,
+                precomputed=self._precomputed.get(number, 0),
                 store_stats=bool(stores and properties & FLAGS.STORES_STATS),
                 use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
@@ -300,15 +304,10 @@ class Compiler:
 
     def _backward(self) -> None:
         nodes, steps = self.topology.nodes, self.steps.steps
-        terms = (
-            one
-            for parts in self.parts
-            for part in parts
-            if part.deriv
-            for one in part.terms
-            if self._derivs[one.single]
-        )
-        find_reverse(terms, [step.columns.size for step in steps])
+        parts = (part for parts in self.parts for part in parts if part.deriv)
+        read = (terms for part in parts for terms in part.terms if terms.single >= 0)
+        sizes = [step.columns.size for step in steps]
+        find_reverse([terms for terms in read if self._derivs[terms.single]], sizes)
         for number in reversed(range(len(steps))):
             step, deriv = steps[number], self._derivs[number]
             if not deriv:

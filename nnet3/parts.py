@@ -217,12 +217,12 @@ def _jumping_terms(steps: Steps, table: RowTable, number: int, facts: SumFacts) 
 
 
 def find_reverse(terms: Iterable[Terms], sizes: list[int]) -> None:
-    """Fills `Terms.reverse`, of terms with one step that are not whole.
+    """Fills `Terms.reverse`, of terms that read some rows of one step.
 
     Args:
         sizes: the rows of every step.
     """
-    listed = [one for one in terms if one.row is not None and one.single >= 0]
+    listed = [one for one in terms if one.row is not None]
     if not listed:
         return
     rows = np.concatenate([one.row for one in listed])  # type: ignore[misc]

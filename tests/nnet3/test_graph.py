@@ -222,6 +222,18 @@ def test_commands_of_a_small_net():
     assert "# computation segment separator" in text
 
 
+def test_a_constant_beside_a_read_that_is_more_than_an_offset():
+    text = """\
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=4
+component-node name=a component=a input=Append(Const(0.5, 2), Round(input, 2))
+output-node name=output input=a
+"""
+    text = Compiler(topology(text), request((0,), range(2), (0,))).compile().to_kaldi()
+    assert "m2(0:1, 0:1).set(0.5) [dim = 2 x 2];" in text
+    assert "m2(0:1, 2:3).AddRows(1, m1[0, 0])" in text
+
+
 def test_short_texts():
     indexes = np.array([[0, 5, 0], [0, 6, 0], [1, 7, 2], [1, NO_TIME, 0]])
     assert format_indexes(indexes) == f"[(0,5:6), (1,7,2), (1,{NO_TIME})]"
