@@ -83,7 +83,7 @@ class Lowering:
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
         self.shared: dict[Hashable, Templates] = {}  # of components with the same operators
-        self.templates: dict[Hashable, Template] = {}  # of commands, by type, role, attributes
+        self.templates: dict[Hashable, Template] = {}  # of commands, by type and attributes
         self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
         self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
         self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
@@ -166,18 +166,13 @@ class Lowering:
         matrices = self.computation.matrices
         kinds = self._io_of_matrices()
         self._declare_given(kinds, analysis)
-        bases = [kinds[m][0] if m in kinds else f"m{m}" for m in range(len(matrices))]
+        bases = [""]
         for number, matrix in enumerate(matrices[1:], 1):
-            kind = kinds[number][1] if number in kinds else TEMPORARY
-            self.variables.matrix(bases[number], matrix.rows, matrix.cols, kind)
-        self.names = [""]
+            name, kind = kinds.get(number) or (f"m{number}", TEMPORARY)
+            self.variables.matrix(name, matrix.rows, matrix.cols, kind)
+            bases.append(name)
         sizes = [(matrix.rows, matrix.cols) for matrix in matrices]
-        for number, (of, row, rows, col, cols) in enumerate(self.computation.submatrices[1:], 1):
-            name = bases[of]
-            if (rows, cols) != sizes[of]:
-                name = f"{name}.s{number}"
-                self.variables.view(name, bases[of], row, rows, col, cols)
-            self.names.append(name)
+        self.names = self.variables.parts(enumerate(self.computation.submatrices), bases, sizes)
 
     def _declare_given(self, kinds: dict[int, tuple[str, int]], analysis: Analysis) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
@@ -204,7 +199,7 @@ class Lowering:
 
     def _from(self, x: str, op_type: str, out: str, rows: Any = None, **attrs: Any) -> None:
         """An operator of the table `_FROM_X`, which holds the array `rows` where it has one."""
-        key = (op_type, self.role, *attrs.items()) if attrs else (op_type, self.role)
+        key = (op_type, *attrs.items()) if attrs else op_type
         template = self.templates.get(key)
         if template is None:
             slots, array = _FROM_X[op_type]
@@ -220,6 +215,7 @@ class Lowering:
             self._mark(c)
         else:
             self.role = BACKWARD
+            self.templates.clear()
 
     def _mark(self, c: Command) -> None:
         self.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
@@ -247,13 +243,12 @@ class Lowering:
         name = f"{packed.removesuffix('.packed')}.restored"
         self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
-        for number, matrix in enumerate(self.matrix_of):
-            if matrix == whole.matrix:
-                s = self.computation.submatrices[number]
-                self.names[number] = name
-                if (s.rows, s.cols) != (whole.rows, whole.cols):
-                    self.names[number] = part = f"{name}.s{number}"
-                    self.variables.view(part, name, s.row, s.rows, s.col, s.cols)
+        numbers = [number for number, m in enumerate(self.matrix_of) if m == whole.matrix]
+        parts = [(number, self.computation.submatrices[number]) for number in numbers]
+        size = {whole.matrix: (whole.rows, whole.cols)}
+        names = self.variables.parts(parts, {whole.matrix: name}, size)
+        for number, part in zip(numbers, names, strict=True):
+            self.names[number] = part
 
     def _set(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]

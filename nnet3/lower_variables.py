@@ -6,13 +6,14 @@ has a message that is written to and copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..framework.desc import STATE, TEMPORARY, VarDesc, make_op, set_shape, set_tensor
 from ..framework.dtypes import to_pb
+from .computation import SubMatrix
 
 
 class Declarations:
@@ -42,14 +43,31 @@ class Declarations:
         dims[0], dims[1] = rows, cols
         self._add().CopyFrom(var)
 
-    def view(self, name: str, base: str, row: int, rows: int, col: int, cols: int) -> None:
-        """`rows` rows from `row` on and `cols` columns from `col` on of a matrix `base`."""
-        var, dims, view = self._view, self._view_dims, self._rectangle
-        var.name, view.base = name, base
-        dims[0], dims[1] = rows, cols
-        view.row_begin, view.row_end = row, row + rows
-        view.col_begin, view.col_end = col, col + cols
-        self._add().CopyFrom(var)
+    def parts(
+        self,
+        numbered: Iterable[tuple[int, SubMatrix]],
+        bases: Sequence[str] | Mapping[int, str],
+        sizes: Sequence[tuple[int, int]] | Mapping[int, tuple[int, int]],
+    ) -> list[str]:
+        """The variables of sub-matrices: views, or the matrix itself where that is the whole.
+
+        Args:
+            numbered: sub-matrices and their numbers.
+            bases, sizes: by matrix its variable, and its rows and columns.
+        """
+        var, dims, view, add = self._view, self._view_dims, self._rectangle, self._add
+        names = []
+        for number, (matrix, row, rows, col, cols) in numbered:
+            name = base = bases[matrix]
+            if (rows, cols) != sizes[matrix]:
+                var.name = name = f"{base}.s{number}"
+                view.base = base
+                dims[0], dims[1] = rows, cols
+                view.row_begin, view.row_end = row, row + rows
+                view.col_begin, view.col_end = col, col + cols
+                add().CopyFrom(var)
+            names.append(name)
+        return names
 
     def array(self, name: str, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
         """A variable of any shape and dtype."""

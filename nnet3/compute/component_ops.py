@@ -151,7 +151,7 @@ class ComponentOps:
         self._shared = {} if shared is None else shared
         self._needs_rows = component.type in _SOURCES
         self._uses: dict[tuple[int, int], _Use] = {}
-        self._for_all: _Use | None = None  # where one recipe serves for all indexes
+        self._for_all: _Use | None = None  # where there is one recipe alone
 
     def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
         """The forward recipe for one set of precomputed indexes."""
@@ -166,7 +166,7 @@ class ComponentOps:
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
             found = self._uses[key] = recipe, self._shared.setdefault(recipe.key(), {})
-            if recipe.any_indexes:
+            if recipe.any_indexes or (indexes is None and not self._needs_rows):
                 self._for_all = found
         return found
 

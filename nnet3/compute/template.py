@@ -14,13 +14,8 @@ from ...framework.names import EMPTY
 from .lowering import FROZEN, IN_DERIV, OUT, OUT_DERIV, TEMPORARY, X, is_own
 from .step import INDEXES, Step
 
-_Places = list[tuple[Any, int]]  # lists of a message's strings, and where in them a name stands
+_Place = tuple[Any, int, str]  # strings of a message, which of them is a name, and which name
 _GIVEN = frozenset({X, OUT, OUT_DERIV, IN_DERIV, FROZEN})
-
-
-def _end(symbol: str) -> str:
-    """The end of a temporary's name."""
-    return f"/{symbol.removeprefix(TEMPORARY)}"
 
 
 class Template:
@@ -34,7 +29,8 @@ class Template:
 
     def __init__(self, steps: Iterable[Step], role: int, indexed: bool = False) -> None:
         self._ops = []
-        places: dict[str, _Places] = {}
+        self._named: list[_Place] = []
+        self._temporaries: list[_Place] = []
         for step in steps:
             op = step.message(role)
             self._ops.append(op)
@@ -42,11 +38,11 @@ class Template:
                 for slot, (_, symbols) in zip(slots, side, strict=True):
                     names = slot.vars
                     for i, symbol in enumerate(symbols):
-                        places.setdefault(symbol, []).append((names, i))
-        places.pop(EMPTY, None)
-        named = [symbol for symbol in places if symbol in _GIVEN or is_own(symbol)]
-        self._named = [(symbol, places.pop(symbol)) for symbol in named]
-        self._temporaries = [(_end(symbol), listed) for symbol, listed in places.items()]
+                        if symbol in _GIVEN or is_own(symbol):
+                            self._named.append((names, i, symbol))
+                        elif symbol != EMPTY:
+                            end = f"/{symbol.removeprefix(TEMPORARY)}"
+                            self._temporaries.append((names, i, end))
         self._indexed = []
         if indexed:
             held = [attr for op in self._ops for attr in op.attrs.values()]
@@ -62,14 +58,10 @@ class Template:
             prefix: of the names of temporaries.
             indexes: an array, where attributes hold it.
         """
-        for symbol, places in self._named:
-            name = names[symbol]
-            for listed, i in places:
-                listed[i] = name
-        for end, places in self._temporaries:
-            name = prefix + end
-            for listed, i in places:
-                listed[i] = name
+        for listed, i, symbol in self._named:
+            listed[i] = names[symbol]
+        for listed, i, end in self._temporaries:
+            listed[i] = prefix + end
         for tensor in self._indexed:
             set_tensor(tensor, indexes)
         add = ops.add
