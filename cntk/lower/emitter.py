@@ -36,7 +36,7 @@ from .table import TABLE
 @dataclass(frozen=True)
 class Sparse:
     """Names of the variables that hold sparse rows: values [E], the number of each in its sample
-    [E], and how many each row has [rows]."""
+    [E], and how many each row has [rows]. Without a dynamic axis rows are a matrix's columns."""
 
     values: str
     indices: str
@@ -137,6 +137,8 @@ class Emitter:
 
     def _dense(self, node: Node) -> str:
         rows = self._sparse[node]
+        if node.axis is None:  # the columns of a matrix
+            return self.op("cntk.to_dense", rows.slots, {"width": node.shape[0]})
         flat = self.op("cntk.to_dense", rows.slots, {"width": size(node)})
         return self.reshape(flat, (0, *dims(node))) if len(dims(node)) != 1 else flat
 
@@ -182,18 +184,6 @@ class Emitter:
         names = [self.temporary() for _ in slots]
         self.append(make_op(op_type, inputs, dict(zip(slots, names, strict=True)), attrs))
         return names[0]
-
-    def op_with_state(
-        self,
-        op_type: str,
-        inputs: Mapping[str, str],
-        attrs: Mapping[str, Any],
-        states: Mapping[str, str],
-    ) -> str:
-        """Append an operator that also writes variables which are kept; returns that of `out`."""
-        out = self.temporary()
-        self.append(make_op(op_type, inputs, {"out": out, **states}, attrs))
-        return out
 
     def outside(self, node: Node, make: Callable[[Emitter, bool], str]) -> str:
         """A variable that `make` emits, outside of a loop for the rows of all its steps. It gets

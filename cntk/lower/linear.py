@@ -30,7 +30,7 @@ def _(e: Emitter, node: Node) -> str:
             fits = len(left.shape) > 1 and left.shape[-1] == depth
             matrix = e.value(left) if fits else e.shaped(left, (depth, width))
         reads = {**rows.slots, "w": matrix}
-        attrs = {"transpose": transposed, "parts": rest}
+        attrs = {"transpose": transposed, "parts": rest if right.axis is not None else 1}
         return e.unflat(e.op("cntk.sparse_times", reads, attrs), node)
     matrix, attrs = (depth, width), {"transpose_y": transposed}
     matrix = e.shaped(left, matrix[::-1] if transposed else matrix)

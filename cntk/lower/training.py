@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...framework.desc import make_op
 from ..network.node import Node
-from .emitter import Emitter, dims, size
+from .emitter import Emitter, Sparse, dims, size
 from .table import lowers
 
 _LARGEST = 1 << 63
@@ -25,7 +25,9 @@ def _mask(e: Emitter, node: Node, reverse: bool) -> str:
     attrs = {"shape": dims(node), "dtype": e.dtype, "reverse": reverse}
     if node.axis is not None:
         reads["columns"], reads["grid"] = e.columns(node.axis)
-    return e.op_with_state("cntk.dropout_mask", reads, attrs, {"drawn_out": drawn})
+    out = e.temporary()
+    e.append(make_op("cntk.dropout_mask", reads, {"out": out, "drawn_out": drawn}, attrs))
+    return out
 
 
 def _random(e: Emitter, node: Node) -> tuple[dict[str, str], str]:
@@ -49,8 +51,11 @@ def _(e: Emitter, node: Node) -> str:
     attrs = {"count": values["sizeOfSampledSet"], "duplicates": values["allowDuplicates"]}
     if node.operation == "RandomSample":
         reads, drawn = _random(e, node)
-        reads["weights"] = x
-        return e.op_with_state("cntk.random_sample", reads, attrs, {"drawn_out": drawn})
+        rows = Sparse.of(node.name)
+        writes = {**rows.slots, "drawn_out": drawn}
+        e.append(make_op("cntk.random_sample", {"weights": x, **reads}, writes, attrs))
+        e.set_sparse(node, rows)
+        return ""
     out = e.op("cntk.inclusion_frequency", {"weights": x}, attrs)
     return e.reshape(out, dims(node))
 

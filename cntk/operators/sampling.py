@@ -157,11 +157,16 @@ def _fill(k: Any, stream: Stream, rate: Any, columns: Any) -> None:
 random_sample = operator(
     "cntk.random_sample",
     doc=(
-        "Classes drawn with probabilities in proportion to `weights`, as one-hot rows: row i is the"
-        " i-th draw. Without duplicates a class that was drawn before is drawn again."
+        "Classes drawn with probabilities in proportion to `weights`, as sparse one-hot rows: row i"
+        " is the i-th draw. Without duplicates a class that was drawn before is drawn again."
     ),
     inputs=[Slot("weights", "not negative, [C]"), *_STATE],
-    outputs=[Slot("out", "[count, C]"), _DRAWN_OUT],
+    outputs=[
+        Slot("values", "ones, [count]"),
+        Slot("indices", "the classes, int64 [count]"),
+        Slot("counts", "ones, elements of each row, int64 [count]"),
+        _DRAWN_OUT,
+    ],
     attrs=[
         AttrSpec("count", "int", "number of draws", minimum=1),
         AttrSpec("duplicates", "bool", "whether a class may be drawn more than once", True),
@@ -174,14 +179,18 @@ random_sample = operator(
 
 @random_sample.shape_rule
 def _(s: ShapeArgs) -> None:
-    s.set("out", ((s.attrs["count"], s.rank("weights", 1)[0]), s.floats("weights")))
+    s.rank("weights", 1)
+    shape = (s.attrs["count"],)
+    s.set("values", (shape, s.floats("weights")))
+    s.set("indices", (shape, np.dtype(np.int64)))
+    s.set("counts", (shape, np.dtype(np.int64)))
     s.set("drawn_out", ((1,), s.dtype("drawn")))
 
 
 @random_sample.kernel
 def _(k: Any) -> Call:
-    weights, out, drawn, count = k["weights"], k["out"], k["drawn_out"], k.attrs["count"]
-    rows = k.xp.arange(count)
+    weights, indices, drawn, count = k["weights"], k["indices"], k["drawn_out"], k.attrs["count"]
+    ones = [partial(k[slot].fill, 1) for slot in ("values", "counts")]
     draw = _any_classes if k.attrs["duplicates"] else _different_classes
 
     def run() -> None:
@@ -192,10 +201,9 @@ def _(k: Any) -> Call:
             raise RunError(k.describe(f"{count} of {possible} classes with a weight are wanted"))
         found = draw(stream, np.cumsum(held, dtype=np.float64), count)
         drawn[0] = stream.drawn
-        out.fill(0)
-        out[rows, k.xp.asarray(found)] = 1
+        indices[...] = k.xp.asarray(found)
 
-    return in_order(copying(k.xp, k["drawn"], drawn), run)
+    return in_order(copying(k.xp, k["drawn"], drawn), *ones, run)
 
 
 _DOUBLE = np.dtype(np.float64)

@@ -187,15 +187,15 @@ class TestSamples:
         net, scope = PlainNet(), Scope()
         attrs = {"count": count, "duplicates": duplicates}
         reads = {"weights": "w", "seed": "seed", "drawn": "drawn"}
-        net.add_op("cntk.random_sample", reads, {"out": "out", "drawn_out": "drawn"}, attrs)
+        writes = {name: name for name in ("values", "indices", "counts")} | {"drawn_out": "drawn"}
+        net.add_op("cntk.random_sample", reads, writes, attrs)
         net.add_op("cntk.inclusion_frequency", {"weights": "w"}, {"out": "often"}, attrs)
         scope.feed({"w": self.weights, "seed": np.array([5]), "drawn": np.array([0])})
         found = []
         for _ in range(runs):
-            net.run(scope, OpContext(train=True, keep=("out", "often")))
-            rows = scope.numpy("out")
-            assert (rows.sum(1) == 1).all()
-            found.append(rows.argmax(1))
+            net.run(scope, OpContext(train=True, keep=("values", "indices", "counts", "often")))
+            assert (scope.numpy("values") == 1).all() and (scope.numpy("counts") == 1).all()
+            found.append(scope.numpy("indices").copy())
         return np.array(found), scope
 
     def test_any_classes(self):
@@ -227,3 +227,29 @@ class TestSamples:
         # Without duplicates CNTK's number is that of draws until there are enough on average.
         total = np.bincount(found.reshape(-1), minlength=5) / 2000
         np.testing.assert_allclose(total, often, atol=0.05 if duplicates else 0.15)
+
+
+def test_sampled_rows_of_a_large_table():
+    """A sampled softmax multiplies the rows that are drawn, and only these get gradients."""
+    b = Builder()
+    classes, count = 100_000, 5
+    weights = b.parameter("frequency", classes, 1)
+    weights.attributes["learningRateMultiplier"] = 0
+    b.values["frequency"] = np.abs(b.values["frequency"])
+    sample = b.add(
+        "RandomSample", "sample", weights, sizeOfSampledSet=count, allowDuplicates=False, rngSeed=9
+    )
+    b.criterion(b.add("Times", "rows", b.parameter("W", 3, classes), sample))
+    net = b.net()
+    net.forward_backward(minibatch(LENGTHS), "total")
+    sums = np.cumsum(b.values["frequency"][:, 0])
+    drawn = np.searchsorted(sums, sums[-1] * uniform(9, count))
+    assert len(set(drawn.tolist())) == count
+    gradient = net.gradient("W")
+    assert np.flatnonzero(gradient.any(0)).tolist() == sorted(drawn.tolist())
+    np.testing.assert_allclose(gradient[:, drawn], net.get("rows.weights"))
+    assert net.scope.numpy("W@GRAD").shape == (count, 3)
+    values = net.forward(minibatch(LENGTHS), ["sample", "rows"])
+    again = values["sample"].data
+    assert again.shape == (count, classes) and (again.sum(1) == 1).all()
+    np.testing.assert_allclose(values["rows"].data, net.get("W").T[again.argmax(1)])
