@@ -93,6 +93,7 @@ class Program:
         lowered: what joins them to minibatches.
         gradients: parameter -> the variable of its gradient, where there is a criterion.
         slopes: the same for nodes whose gradients were asked for.
+        below: all nodes that it computes, where somebody watches.
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class Program:
         conditions: dict[Node, Program],
         slopes: dict[Node, str] | None = None,
         watcher: Watcher | None = None,
+        below: frozenset[Node] = frozenset(),
     ) -> None:
         self.scope, self.lowered, self.net = scope, lowered, net
+        self.below = below
         self.gradients, self.slopes = gradients, slopes or {}
         self._watcher = watcher
         self._keep = keep
@@ -148,6 +151,11 @@ class Program:
         for node in self.lowered.lattices:
             if minibatch.lattices is None:
                 raise node.error("the minibatch has no lattices: its reader gives none")
+            if node.attributes["doReferenceAlign"] and not minibatch.lattices.have_references:
+                raise node.error(
+                    "doReferenceAlign needs the phones that were said: the fifth column of label"
+                    " files"
+                )
             begin, _ = self._layouts[node.inputs[0].axis]
             feed_lattices(self.scope, node.name, minibatch.lattices, begin)
         for node, program in self._conditions.items():
@@ -390,6 +398,7 @@ class CntkNet:
         watcher: Watcher | None = None,
         scope: Scope | None = None,
     ) -> Program:
+        below: list[Node] = []
         if watcher is not None:
             below = self.network.below(wanted)
             wanted = [*wanted, *watcher.nodes(below)]
@@ -429,7 +438,8 @@ class CntkNet:
         }
         net, kept = PlainNet(desc), frozenset(keep)
         where = scope or self.scope
-        return Program(where, lowered, net, gradients, kept, conditions, further, watcher)
+        watched = watcher, frozenset(below)
+        return Program(where, lowered, net, gradients, kept, conditions, further, *watched)
 
     def _context(self, train: bool) -> OpContext:
         return self.context.derive(train=train, keep=None)

@@ -116,12 +116,11 @@ class _Tracer:
 
     def show(self, program: Program) -> None:
         """See `Watcher.show`."""
-        values = program.lowered.values
         for node, writer in self._writers.items():
-            if node in values:
+            if node in program.below:
                 self._say(f"Trace --> {prototype(node)}\n{writer.text(program.value(node), 0)}")
         for one in self._traces:
-            if one.node not in values:
+            if one.node not in program.below:
                 continue
             one.runs += 1
             if one.runs == 1:

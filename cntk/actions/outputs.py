@@ -18,6 +18,7 @@ from ...framework.errors import FormatError, VariableError, nearest
 from ..config.parameters import ConfigParameters
 from ..formatting import NodeWriter, WriteFormat
 from ..network.analysis import depth_first
+from ..network.catalogue import kind
 from ..network.node import Node
 from ..readers.data import Samples
 from ..readers.pack import Minibatch
@@ -79,6 +80,8 @@ def _slopes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
         )
     below = depth_first(nodes)
     inputs = [node for node in below if node.is_input]
+    for node in inputs:
+        node.kind = kind("InputValue")  # whose gradients are dense
     return inputs + [node for node in below if node.is_parameter]
 
 

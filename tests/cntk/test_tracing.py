@@ -84,6 +84,32 @@ class TestTrace:
         form = read_model("e").find("seen").attributes["format"]
         assert form["isCategoryLabel"] and not form["isSparse"]
 
+    def test_nodes_of_loops_and_parameters(self, run):
+        network = """
+            x = Input {3} ; y = Input {2, tag = 'label'}
+            V = ParameterTensor {2:3, init = 'uniform'}
+            seen = Trace (V * x + PastValue (2, h), say = 'loop', logGradientToo = true)
+            h = Tanh (seen)
+            ce = CrossEntropyWithSoftmax (y, h, tag = 'criterion')
+        """
+        run("edit", f"BrainScriptNetworkBuilder = {{ {network} }} ; outputModelPath = l")
+        lines = [f"{n // 3} {line}" for n, line in enumerate(open("data.ctf"))]
+        Path("data.ctf").write_text("".join(lines))
+        log = run("test", "minibatchSize = 3 ; modelPath = l ; traceNodeNamesReal = V:h")
+        loops = re.findall(r"Trace\[\] loop --> .*\n((?:[-\d]\S+ \S+\n)+)", log)
+        values = np.array([line.split() for text in loops for line in text.splitlines()], float)
+        steps = re.findall(r"Trace --> h .*\n +(.*)\n +(.*)\n", log)
+        rows = np.concatenate([np.array([line.split() for line in one], float).T for one in steps])
+        assert values.shape == rows.shape == (5, 2)
+        np.testing.assert_allclose(np.tanh(values), rows, atol=1e-5)
+        assert log.count("Trace --> V = LearnableParameter() :  -> [2 x 3]\n  [0,0]\t") == 2
+
+    def test_only_where_the_node_is_computed(self, run):
+        network = NETWORK.replace("z = W * seen", "z = W * (x - Mean (x)) ; q = Tanh (seen)")
+        sgd = "SGD = [ maxEpochs = 1 ; minibatchSize = 1 ; learningRatesPerSample = 1e-7 ]"
+        log = run("train", f"modelPath = t ; BrainScriptNetworkBuilder = {{ {network} }} ; {sgd}")
+        assert "Trace[]" not in log
+
 
 class TestGradients:
     def test_of_inputs_and_parameters(self, run):
@@ -102,6 +128,18 @@ class TestGradients:
         run("write", "outputNodeNames = z ; outputPath = o ; nodeUnitTest = true")
         weights = read_model("m").find("W").value
         np.testing.assert_allclose(table("o.x.grad"), np.tile(weights.sum(0), (5, 1)), atol=1e-5)
+
+    def test_of_sparse_inputs(self, run):
+        network = "s = SparseInput {4} ; w = ParameterTensor {2:4} ; z = Sigmoid (w * s)"
+        lines = [f"|s {sample} |x 1 2 3 |y 0 1\n" for sample in ("1:2", "0:1 3:1")]
+        Path("s.ctf").write_text("".join(lines))
+        reader = """reader = [ readerType = CNTKTextFormatReader ; file = s.ctf
+            input = [ s = [ dim = 4 ; format = sparse ] ] ]"""
+        builder = f"BrainScriptNetworkBuilder = {{ {network} }} ; outputNodeNames = z"
+        run("write", f"{builder} ; {reader} ; outputPath = o ; nodeUnitTest = true")
+        rows = np.array([[0, 2, 0, 0], [1, 0, 0, 1]])
+        assert table("o.s.grad").shape == (2, 4)
+        np.testing.assert_allclose(table("o.w.grad"), np.tile(rows.sum(0), (2, 1)).T / 4, atol=0.01)
 
     def test_only_one_output(self, run):
         with pytest.raises(FormatError, match="exactly 1 output node for unit test, got 2"):
