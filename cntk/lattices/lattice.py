@@ -173,6 +173,11 @@ class Lattices:
     hmms: Hmms
     items: Sequence[Lattice | None]
 
+    @property
+    def have_references(self) -> bool:
+        """Whether it is known of all what was said."""
+        return all(item is None or item.reference is not None for item in self.items)
+
     def take(self, sequences: np.ndarray) -> Lattices:
         """Those of the sequences with these numbers."""
         return Lattices(self.hmms, [self.items[number] for number in sequences.tolist()])

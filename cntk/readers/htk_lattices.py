@@ -75,11 +75,7 @@ def _labels(config: ConfigParameters) -> ConfigParameters | None:
 def phones_of(
     config: ConfigParameters, hmms: Hmms, wanted: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """What was said in each utterance, where the first label files tell phones.
-
-    Raises:
-        FormatError: a phone is unknown.
-    """
+    """What was said in each utterance, where the first label files tell phones of `hmms`."""
     section = _labels(config)
     found: dict[str, np.ndarray] = {}
     for path in mlf_files(section) if section is not None else ():

@@ -130,27 +130,31 @@ def read_phones(
 ) -> dict[str, np.ndarray]:
     """Phone and frames of each phone that was said, int64 [phones, 2], by utterance.
 
-    Utterances whose first label names no phone are left out.
+    Utterances whose first label names no phone, or with a phone that is not known, are left out.
 
     Args:
         path, wanted, frame: see `read_mlf`; labels have the names of states.
         phones: number of each phone.
 
     Raises:
-        FormatError: a phone is unknown, or a time is not as it should be.
+        FormatError: a time is not as it should be.
     """
     found: dict[str, np.ndarray] = {}
     for block in _blocks(path, wanted):
         start, stop = block.times(frame)
         at = np.flatnonzero([bool(word) for word in block.phones])
-        numbers = block.look_up("phone", at.tolist(), block.phones, phones)
+        numbers = np.array([phones.get(block.phones[row], -1) for row in at.tolist()], np.int64)
         bounds = np.searchsorted(at, block.first)
         for number, name in enumerate(block.names):
             own = at[bounds[number] : bounds[number + 1]]
             if not len(own) or own[0] != block.first[number]:
                 continue
-            ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
             kinds = numbers[bounds[number] : bounds[number + 1]]
+            if kinds.min() < 0:
+                unknown = block.phones[own[kinds.argmin()]]
+                _log.debug("%s: the phone %s of %s is not known", path, unknown, name)
+                continue
+            ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
             found[name] = np.column_stack([kinds, ends - start[own]])
     return found
 
@@ -232,20 +236,13 @@ class _Block:
         """The state of each label, int32: by its name, or the number behind it."""
         if states is None:
             return self._parsed(self.numbers, int)
-        return self.look_up("state", range(len(self.states)), self.states, states).astype(np.int32)
-
-    def look_up(
-        self, what: str, rows: Sequence[int], words: list[str], numbers: Mapping[str, int]
-    ) -> np.ndarray:
-        """The numbers of the words of some labels, int64."""
         try:
-            return np.array([numbers[words[row]] for row in rows], np.int64)
+            return np.array([states[name] for name in self.states], np.int32)
         except KeyError:
-            row = next(row for row in rows if words[row] not in numbers)
-        if not words[row]:
-            raise self._error(row, f"times and a {what} were expected") from None
-        hint = nearest(words[row], numbers)
-        raise self._error(row, f"there is no {what} {words[row]!r}{hint}") from None
+            row = next(row for row, name in enumerate(self.states) if name not in states)
+        name = self.states[row]
+        text = f"there is no state {name!r}{nearest(name, states)}"
+        raise self._error(row, text if name else "times and a state were expected")
 
     def check_order(self, start: np.ndarray, stop: np.ndarray) -> None:
         """That the labels of each utterance follow one another from the first frame on."""

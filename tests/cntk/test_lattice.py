@@ -348,6 +348,8 @@ def test_options_of_sgd(hmms):
     before = net.forward(batch, ["criterion"])["criterion"].scalar
     text = "maxEpochs=1\nlearningRatesPerSample=0.1\nseqGammarAMF=2\nhSmoothingWeight=0.5\n"
     options = SgdOptions.of(parse_config(f"{text}seqGammarUsesMBR=true\ndoReferenceAlign=true"))
+    said = [item and replace(item, reference=[(0, item.frames)]) for item in batch.lattices.items]
+    batch.lattices = Lattices(hmms, said)
     node, log = net.network.find("criterion"), []
     schedules = Schedules(net, node, options, log.append)
     assert (node.attributes["seqGammarAMF"], node.attributes["hSmoothingWeight"]) == (2, 0.5)

@@ -20,7 +20,7 @@ from opscope.cntk.readers.mlf import read_phones
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.readers.reader import create_reader
 from opscope.cntk.runtime import CntkNet
-from opscope.framework.errors import FormatError
+from opscope.framework.errors import FormatError, OpscopeError
 
 LENGTHS = [9, 7, 12, 8, 10, 7]
 LABELS = [  # state, frames, and the phone that begins there
@@ -170,8 +170,9 @@ def test_phones_of_label_files(corpus, tmp_path):
     path.write_text('#!MLF!#\n"u"\n0 2 s -1 a\n2 3 t\n3 5 u -2 b word\n.\n"v"\n0 2 s\n.\n')
     found = read_phones(path, corpus.numbers)
     assert {name: phones.tolist() for name, phones in found.items()} == {"u": [[2, 3], [3, 2]]}
-    path.write_text('#!MLF!#\n"u"\n0 2 s -1 q\n.\n')
-    with pytest.raises(FormatError, match="b.mlf:3: there is no phone 'q'"):
+    path.write_text('#!MLF!#\n"u"\n0 2 s -1 a\n2 4 s -1 q\n.\n"v"\n0 x s -1 a\n.\n')
+    assert read_phones(path, corpus.numbers, {"u"}) == {}
+    with pytest.raises(FormatError, match="b.mlf:7: a number was expected, not 'x'"):
         read_phones(path, corpus.numbers)
 
 
@@ -268,6 +269,23 @@ def test_training_towards_aligned_labels(corpus, tmp_path):
     _, aligned = train(sgd="doReferenceAlign = true")
     _, plain = train()
     assert aligned[0] < aligned[-1] and plain != aligned
+
+
+def test_aligned_labels_need_phones(corpus, tmp_path):
+    text = (tmp_path / "a.mlf").read_text()
+    (tmp_path / "a.mlf").write_text(text.replace(" 0 sil", ""))
+    with pytest.raises(OpscopeError, match="ce.*doReferenceAlign needs the phones"):
+        train(sgd="doReferenceAlign = true")
+
+
+def test_a_lattice_that_cannot_be_read(corpus, tmp_path):
+    data = (tmp_path / "a.lats").read_bytes()
+    (tmp_path / "a.lats").write_bytes(data[:-40])
+    with pytest.raises(FormatError, match=r"a.lats: byte \d+: \d+ .* were expected, there are"):
+        train()
+    (tmp_path / "a.lats").unlink()
+    with pytest.raises(FormatError, match="a.lats: No such file"):
+        train()
 
 
 def test_parts_of_minibatches(corpus):
