@@ -78,18 +78,20 @@ def _paths(
     back: list[np.ndarray] = []
     for t, n in enumerate(counts[1:].tolist(), 1):
         ways = path[:n, :, None] + move[:n]
-        back.append(ways.argmax(1))
-        best = np.take_along_axis(ways, back[-1][:, None, :], 1)[:, 0]
-        path[:n] = best + likelihoods[rows[:n, None] + t, states[:n]]
+        back.append(ways.argmax(1).ravel())
+        path[:n] = ways.max(1)
+        path[:n] += likelihoods[rows[:n, None] + t, states[:n]]
     n = len(path)
     ends = path + leave[:n]
-    last = ends.argmax(1)
-    scores[:n] = ends[np.arange(n), last]
+    scores[:n] = ends.max(1)
+    # State i of phone p stands at p * most + i: `at` is where each phone is in the present frame.
+    base = np.arange(n) * states.shape[1]
+    at, flat = base + ends.argmax(1), states.ravel()
     begin = offsets_of(frames)[:-1]
     found = np.empty(int(frames.sum()), np.int64)
     for t in range(steps - 1, -1, -1):
         n = int(counts[t])
-        found[begin[:n] + t] = states[np.arange(n), last[:n]]
+        found[begin[:n] + t] = flat[at[:n]]
         if t:
-            last[:n] = back[t - 1][np.arange(n), last[:n]]
+            at[:n] = base[:n] + back[t - 1][at[:n]]
     return scores, found
