@@ -169,21 +169,11 @@ def _unpack(
     ends = np.stack([_field(edges, _EDGE[name]) for name in ("begin", "end")], axis=1)
     if ends.size and ends.max() >= len(times):
         raise ShapeError(f"an edge of a lattice leaves its {len(times)} nodes")
-    # The phones of an edge end with the first that says so: scores stand behind that one.
-    last = np.flatnonzero(_field(tokens, _UNIT["last"]))
-    stop = np.append(last + 1, len(tokens))[np.searchsorted(last, begin)]
     if symbol > len(numbers):
         own = None
     else:  # the number behind the last symbol stands for the pause, too
         own = int(numbers[symbol]) if symbol < len(numbers) else pause
-    if own != pause:
-        following = np.unique(np.append(begin, len(tokens) + skipped)) - skipped
-        stop = np.minimum(stop, following[np.searchsorted(following, begin)])
-    elif (begin[:-1] == len(tokens)).any():
-        raise ShapeError("an edge of a lattice that is not the last one has no phones")
-    elif ((begin < len(tokens)) & (np.searchsorted(last, begin) == len(last))).any():
-        raise ShapeError("the phones of an edge of a lattice have no end")
-    counts = stop - begin
+    counts = _counts(tokens, begin, skipped, own == pause)
     at = runs(begin, counts)
     phones = _phones(_field(tokens[at], _UNIT["symbol"]), numbers)
     frames = _field(tokens[at], _UNIT["frames"])
@@ -200,6 +190,30 @@ def _unpack(
     scores = tokens.view("<f4")
     acoustic = scores[begin - 2].astype(np.float64) if scored else None
     return Lattice(times, ends, scores[begin - 1], units, first, None, acoustic, _header(head))
+
+
+def _counts(tokens: np.ndarray, begin: np.ndarray, skipped: int, sound: bool) -> np.ndarray:
+    """Phones of each edge: they end with the first that says so, which scores stand behind.
+
+    Args:
+        begin: the first phone of each edge.
+        skipped: scores in front of phones.
+        sound: False: edges may have no phones, and those of others begin there.
+    """
+    last = np.flatnonzero(_field(tokens, _UNIT["last"]))
+    ending = np.searchsorted(last, begin)
+    stop = np.append(last + 1, len(tokens))[ending]
+    if not sound:
+        following = np.unique(np.append(begin, len(tokens) + skipped)) - skipped
+        stop = np.minimum(stop, following[np.searchsorted(following, begin)])
+    elif (begin[:-1] == len(tokens)).any():
+        raise ShapeError("an edge of a lattice that is not the last one has no phones")
+    elif ((begin < len(tokens)) & (ending == len(last))).any():
+        raise ShapeError("the phones of an edge of a lattice have no end")
+    counts = stop - begin
+    if counts.sum() >= 1 << _EDGE["first"][1]:
+        raise ShapeError(f"the edges of a lattice have {counts.sum()} phones, too many to count")
+    return counts
 
 
 # -- writing -------------------------------------------------------------------------------------

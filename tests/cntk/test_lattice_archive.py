@@ -162,6 +162,10 @@ def test_damaged():
         ({"edges": [bits(0, 1, 0, 5), *EDGES[1:]]}, "not the last one has no phones"),
         ({"symbol": 7}, "a pause, which has no symbol"),
         ({"times": (0, 4, 3)}, "never fall"),
+        (
+            {"edges": [bits(0, 1, 0, 1)] * 5000, "tokens": [0] * 4999 + [LAST]},
+            "24995000 phones, too many",
+        ),
         ({"tokens": [TOKENS[0], 9 | 2 << 19 | LAST, *TOKENS[2:]]}, "the symbol 9 of 5"),
     ],
 )
