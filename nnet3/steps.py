@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -134,65 +136,63 @@ class Steps:
         for number, segment in enumerate(segments):
             self._expand(number, segment)
         for epoch, (members, _) in enumerate(topology.stages):
-            phases: dict[int, dict[int, Parts]] = {}
-            for number, segment in enumerate(segments):
-                for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
-                    phases.setdefault(level, {}).setdefault(node, []).append((number, keys))
-            for level in sorted(phases):
-                self._add_phase(phases[level])
+            phases = [
+                (level, node, number, keys)
+                for number, segment in enumerate(segments)
+                for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members)
+            ]
+            if len(segments) > 1:
+                phases.sort(key=itemgetter(0, 1))
+            self.num_phases += len({level for level, *_ in phases})
+            for (_, node), rows in groupby(phases, itemgetter(0, 1)):
+                self._add_rows(node, [(number, keys) for _, _, number, keys in rows])
 
     def _expand(self, number: int, segment: Segment) -> None:
         """The rows of all lists of keys of a segment, for every n of its group, made together."""
         listed = [keys for loop in segment.loops.values() for _, _, keys in loop]
         kinds = self.topology.nodes
         listed += [keys for node, keys in segment.rows.items() if not kinds[node].is_output]
-        lists = {name: keys for keys in listed if (name := (number, keys.tobytes()))[1]}
-        new = [name for name in lists if name not in self._expanded]
+        self._add_lists(number, {keys.tobytes(): keys for keys in listed if len(keys)})
+
+    def _add_lists(self, number: int, lists: dict[bytes, np.ndarray]) -> None:
+        new = {name: keys for name, keys in lists.items() if (number, name) not in self._expanded}
         if new:
-            group = self._graph.groups[number]
-            rows = Columns.product(group.ns, [lists[name] for name in new])
-            for name, columns in zip(new, rows, strict=True):
-                self._expanded[name] = columns
-                self._keys_of[id(columns)] = number, lists[name]
+            rows = Columns.product(self._graph.groups[number].ns, list(new.values()))
+            for (name, keys), columns in zip(new.items(), rows, strict=True):
+                self._expanded[number, name] = columns
+                self._keys_of[id(columns)] = number, keys
 
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""
-        if len(parts) == 1:
-            number, keys = parts[0]
-            known = self._expanded.get((number, keys.tobytes()))
-            if known is not None:
-                return known
         expanded = []
         for number, keys in parts:
-            name = number, keys.tobytes()
-            if name not in self._expanded:
-                rows = Columns.product(self._graph.groups[number].ns, [keys])
-                self._expanded[name] = rows[0]
-            expanded.append(self._expanded[name])
+            name = keys.tobytes()
+            if (number, name) not in self._expanded:
+                self._add_lists(number, {name: keys})
+            expanded.append(self._expanded[number, name])
         if len(expanded) == 1:
             return expanded[0]
         n, t, x = (np.concatenate([getattr(c, name) for c in expanded]) for name in "ntx")
         order = np.lexsort((n, x, t))
         return Columns(n[order], t[order], x[order])
 
-    def _add_phase(self, phase: dict[int, Parts]) -> None:
-        self.num_phases += 1
-        for node in sorted(phase):
-            info = self.topology.nodes[node]
-            if info.kind == "component":
-                self._add_component(node, phase[node])
-            elif info.is_output:
-                self._add_output(node, phase[node])
-            elif info.kind == "dim-range":
-                self._add_dim_range(node, self._merge(phase[node]))
-
     # Steps
+
+    def _add_rows(self, node: int, parts: Parts) -> None:
+        """The steps of the rows of a node in one phase."""
+        info = self.topology.nodes[node]
+        if info.kind == "component":
+            self._add_component(node, parts)
+        elif info.is_output:
+            self._add_output(node, parts)
+        elif info.kind == "dim-range":
+            self._add_dim_range(node, self._merge(parts))
 
     def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> int:
         number = len(self.steps)
         self.steps.append(Step(node, columns, is_input, source, self._segment))
         self.starts.append(self.starts[-1] + columns.size)
-        if self.topology.nodes[node].kind != "descriptor" and columns.real is None:
+        if columns.real is None:
             self._of_columns[node, id(columns)] = number
         return number
 
