@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .backend import CPUPlace, Place, copy_into, on_device, to_place
+from .backend import CPUPlace, Place, copy_into, on_device, to_host, to_place
 from .context import OpContext
 from .errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from .infer import fits, view_slices
@@ -35,11 +35,30 @@ class CannotFuseError(Exception):
 class RunState:
     """What a bound kernel may look at while running: the context of the run under way."""
 
-    __slots__ = ("context", "place")
+    __slots__ = ("_context", "_fetched", "place")
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.context: OpContext | None = None
+        self.context = None
+
+    @property
+    def context(self) -> OpContext:
+        """The context of the run under way; setting it begins a run."""
+        return self._context
+
+    @context.setter
+    def context(self, context: OpContext | None) -> None:
+        self._context = context
+        self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def fetched(self, array: Any) -> np.ndarray:
+        """An array that no operator of the run writes, on the host: a GPU is asked once a run."""
+        if isinstance(array, np.ndarray):
+            return array
+        found = self._fetched.get(id(array))
+        if found is None:  # the array is kept, so that no other one gets its id
+            found = self._fetched[id(array)] = array, to_host(array)
+        return found[1]
 
     @property
     def generator(self) -> Any:

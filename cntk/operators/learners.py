@@ -114,10 +114,9 @@ def _kernel(learner: Learner, k: Any) -> Call:
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in held]
     param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
     count = k["count_out"] if learner.counted else None
-    control = k["control"]
     if "rows" in k.op.inputs:
         update = learner.bind(k, None)
-        run = partial(_some_rows, k, control, update, param, states, count)
+        run = partial(_some_rows, k, update, param, states, count)
     else:
         grad = k["grad"]
         scratch = k.scratch(grad.shape, grad.dtype)
@@ -125,20 +124,24 @@ def _kernel(learner: Learner, k: Any) -> Call:
 
         def run() -> None:
             k.xp.copyto(scratch, grad)
-            update(_numbers(control, param.dtype), param, scratch, states, count)
+            update(_numbers(k, param.dtype), param, scratch, states, count)
 
     return in_order(*copies, run)
 
 
-def _numbers(control: Any, dtype: Any) -> list[float]:
+def _control_of(k: Any) -> list[float]:
+    """Rate per sample, momentum and columns of the minibatch."""
+    return k.state.fetched(k["control"]).tolist()
+
+
+def _numbers(k: Any, dtype: Any) -> list[float]:
     """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
-    rate, momentum, columns = control.tolist()
+    rate, momentum, columns = _control_of(k)
     return [rate, float(dtype.type(momentum)), columns]
 
 
 def _some_rows(
     k: Any,
-    control: Any,
     update: Callable[..., None],
     param: Any,
     states: Sequence[Any],
@@ -150,7 +153,7 @@ def _some_rows(
         return
     tables = [param, *states]
     taken = [table[ids] for table in tables]
-    update(_numbers(control, param.dtype), taken[0], grad.copy(), taken[1:], count)
+    update(_numbers(k, param.dtype), taken[0], grad.copy(), taken[1:], count)
     for table, rows in zip(tables, taken, strict=True):
         table[ids] = rows
 
@@ -382,15 +385,15 @@ clip_gradient = operator(
 
 @clip_gradient.kernel
 def _(k: Any) -> Call:
-    xp, grad, control, out = k.xp, k["grad"], k["control"], k["out"]
+    xp, grad, out = k.xp, k["grad"], k["out"]
     threshold = k.attrs["threshold"]
 
     def truncate() -> None:
-        most = threshold * control.tolist()[2]
+        most = threshold * _control_of(k)[2]
         xp.clip(grad, -most, most, out=out)
 
     def scale() -> None:
-        most, norm = threshold * control.tolist()[2], float(xp.sqrt((grad * grad).sum()))
+        most, norm = threshold * _control_of(k)[2], float(xp.sqrt((grad * grad).sum()))
         if norm > most:
             xp.multiply(grad, most / norm, out)
         elif out is not grad:
@@ -418,11 +421,11 @@ def _(s: ShapeArgs) -> None:
 
 @l2_gradient.kernel
 def _(k: Any) -> Call:
-    xp, grad, param, control, out = k.xp, k["grad"], k["param"], k["control"], k["out"]
+    xp, grad, param, out = k.xp, k["grad"], k["param"], k["out"]
     weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        xp.multiply(param, weight * control.tolist()[2], work)
+        xp.multiply(param, weight * _control_of(k)[2], work)
         xp.add(grad, work, out)
 
     return run
@@ -445,11 +448,11 @@ soft_threshold = operator(
 
 @soft_threshold.kernel
 def _(k: Any) -> Call:
-    xp, param, control, out = k.xp, k["param"], k["control"], k["param_out"]
+    xp, param, out = k.xp, k["param"], k["param_out"]
     factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
 
     def run() -> None:
-        rate, _, columns = control.tolist()
+        rate, _, columns = _control_of(k)
         most = factor * rate * columns
         xp.clip(param, -most, most, out=work)
         xp.subtract(param, work, out)

@@ -103,7 +103,7 @@ class _Preconditioner:
         self.xp, self.attrs = k.xp, k.attrs
         self.x, self.out, self.scale = k["x"], k["out"], k["scale"]
         self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]
-        self.count, self.frozen = k["count_out"], k.get("frozen")
+        self.count, self.frozen, self.state = k["count_out"], k.get("frozen"), k.state
         (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
         self.rows, self.cols, self.rank = rows, cols, rank
         self.products = k.scratch((rows, rank), dtype)  # H
@@ -119,7 +119,7 @@ class _Preconditioner:
             return
         if count == 0:
             self._start()
-        frozen = self.frozen is not None and bool(self.frozen[0])
+        frozen = self.frozen is not None and bool(self.state.fetched(self.frozen)[0])
         self._project()
         if not frozen and self._is_due(count):
             self._update(before)

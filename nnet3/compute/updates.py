@@ -79,8 +79,8 @@ def _(k: Any) -> Callable[[], Any]:
     scratch = [k.scratch(p.shape, p.dtype) for p in params] if grads[0] is not None or l2 else []
 
     def compute() -> None:
-        step = float(rate[0])
-        decay = -2.0 * l2 * float(l2_scale[0]) * step
+        step = float(k.state.fetched(rate)[0])
+        decay = -2.0 * l2 * float(k.state.fetched(l2_scale)[0]) * step
         share = momentum if kept is None or kept[0] else 0.0
         for number, (param, grad, delta, target) in enumerate(
             zip(params, grads, deltas, targets, strict=True)
@@ -160,7 +160,7 @@ def _(k: Any) -> Callable[[], Any]:
     some = np.array(attrs["arrays"]) > 0
 
     def compute() -> None:
-        scale, loose = float(k["scale"][0]), float(k["bound_scale"][0])
+        scale, loose = (float(k.state.fetched(k[slot])[0]) for slot in ("scale", "bound_scale"))
         for delta, square in zip(deltas, squared, strict=True):
             xp.dot(delta, delta, out=square)
         squares = to_host(parts).astype(np.float64)
@@ -275,7 +275,7 @@ def _(k: Any) -> Callable[[], Any]:
     probability, given = k.attrs["probability"], k.attrs["scale"]
 
     def step() -> None:
-        if wanted is not None and not wanted[0]:
+        if wanted is not None and not state.fetched(wanted)[0]:
             return
         if state.host_generator.random() >= probability:
             return
