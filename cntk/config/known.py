@@ -78,6 +78,13 @@ _READER = (
     " wordclass wordContext wordmap wrecords writerType wsize"
 )
 _READERS = ("reader", "cvreader", "evalreader", "writer")
+_TYPES = ("readertype", "writertype")
+_OWN_TYPES = frozenset(  # others come from elsewhere, and so do their parameters
+    f"{name}{role}".lower()
+    for name in "Binary CNTKBinary CNTKTextFormat Composite CompositeData HTKMLF Image LMSequence"
+    " LUSequence UCIFast SparsePC LibSVMBinary Kaldi Kaldi2 DSSM".split()
+    for role in ("Reader", "Writer")
+) | {"htkdeserializers"}
 _READER_NAMES = {name.lower(): name for name in f"{_READER} {_ANYWHERE}".split()}
 KNOWN = {
     section.lower(): {name.lower(): name for name in f"{names} {_ANYWHERE}".split()}
@@ -107,6 +114,8 @@ def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False)
         if names is None and lower.endswith(_FREE):
             continue
         inner = ConfigParameters(section.raw(name), f"{section.path}:{name}", section)
+        if reader and any(inner.has(kind) and not _is_own(inner, kind) for kind in _TYPES):
+            continue
         if names is not None:
             known = {**names, **_inside(inner)}
             for key in inner:
@@ -115,6 +124,11 @@ def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False)
                     message = f"unknown parameter {inner.path}:{key}{_hint(key, known)}"
                     yield str(located(OpscopeError, message, inner.place(key)))
         yield from _unknown(inner, used, reader)
+
+
+def _is_own(section: ConfigParameters, kind: str) -> bool:
+    text = section.raw(kind).string if section.given(kind) else ""
+    return "$" in text or text.lower() in _OWN_TYPES
 
 
 def _is_section(section: ConfigParameters, name: str) -> bool:

@@ -194,6 +194,12 @@ def test_truncated_real_files_are_reported_in_time(suffix, tmp_path):
             assert time.process_time() - start < 2
 
 
+def test_parameters_of_readers_from_elsewhere_are_their_own():
+    text = "T = [ reader = [ readerType = {} ; frobnicate = 1 ; part = [ pitch = 2 ] ] ]"
+    assert not list(unknown_parameters(parse_config(text.format("NoiseReader"))))
+    assert len(list(unknown_parameters(parse_config(text.format("ucifastReader"))))) == 2
+
+
 def test_names_that_inner_sections_know_are_known():
     text = "S = [ SGD = [ loadBestModel = true ; AutoAdjust = [ autoAdjustLR = none ] ; foo = 1 ] ]"
     assert len(list(unknown_parameters(parse_config(text)))) == 1
