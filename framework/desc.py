@@ -82,11 +82,10 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
 
 def set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
     """Write an array into a `Tensor`."""
-    dtype = array.dtype
-    tensor.dtype = to_pb(dtype)
+    tensor.dtype = to_pb(array.dtype)
     tensor.dims[:] = array.shape
-    if dtype.byteorder == ">" or sys.byteorder == "big":
-        array = array.astype(dtype.newbyteorder("<"))
+    if sys.byteorder == "big":
+        array = array.astype(array.dtype.newbyteorder("<"))
     tensor.data = array.tobytes()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from component_runs import arrays, backprop, propagate
-from opscope.framework.desc import make_var
+from opscope.framework.desc import decode_attr, make_var
 from opscope.framework.errors import RunError, ShapeError, UnknownOperatorError
 from opscope.framework.plain_net import PlainNet
 from opscope.framework.registry import lookup
@@ -173,6 +173,40 @@ def test_what_backprop_reads():
 def test_recipes_are_kept():
     ops = ComponentOps(component(AFFINE), "p")
     assert ops.recipe() is ops.recipe()
+
+
+def test_like_components_share_operators_but_no_variables():
+    shared = {}
+    first = ComponentOps(component(AFFINE), "p", shared=shared)
+    second = ComponentOps(component(AFFINE), "q", shared=shared)
+    for name, ops in {"p": first, "q": second, "p ": first}.items():
+        made = propagate(ops, "x" + name, "y" + name) + backprop(ops, "x", "y", "g", "dx")
+        names = [[v for slot in op.inputs for v in slot.vars] for op in made]
+        p = f"{name.strip()}/linear_params"
+        bias = f"{name.strip()}/bias_params"
+        assert names == [["x" + name, p], ["c1/0", bias], ["x", p, "g"]]
+        assert list(made[1].outputs[0].vars) == ["y" + name]
+    assert len(shared) == 1
+    propagate(ComponentOps(component(RELU), "r", shared=shared), "x", "y")
+    assert len(shared) == 2
+
+
+def test_indexes_that_are_an_attribute_need_no_recipe_of_their_own():
+    truncation = SimpleNamespace(
+        type="BackpropTruncationComponent", scale=0.5, clipping_threshold=1, zeroing_threshold=2
+    )
+    ops = ComponentOps(truncation, "p")
+    rows = [np.array(mask, bool) for mask in ([1, 0], [0, 0, 1])]
+    for mask in (*rows, rows[0]):
+        made = propagate(ops, "x", "y", indexes=mask)
+        made += backprop(ops, "x", "y", "g", "dx", indexes=mask)
+        assert [op.type for op in made] == [
+            *("scale", "nnet3.truncate_gradient"),
+            *("nnet3.truncate_gradient_grad", "scale"),
+        ]
+        for op in made[1:3]:
+            np.testing.assert_array_equal(decode_attr(op.attrs["boundary"]), mask)
+    assert ops.recipe(rows[0]) is ops.recipe(rows[1])
 
 
 def test_unknown_type():
