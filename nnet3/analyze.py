@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from copy import copy
+from itertools import compress
 
 from .computation import Command, Computation, SubMatrix
 from .indexes import distinct
@@ -150,30 +151,34 @@ class Analysis:
         self.given: set[int] = set()
         self.taken: set[int] = set()
         nodes, new = computation.topology.nodes, 0  # the sub-matrix that was just given memory
-        matrix_of = [s[0] for s in computation.submatrices]
+        allocated, released, zeroed = self.allocated, self.released, self.zeroed
+        add, matrix_of = self.of_command.append, [s[0] for s in computation.submatrices]
         listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
         for number, command in enumerate(computation.commands):
-            kind, target, pairs = command.type, command.target, command.accesses
+            kind = command.type
             if kind == "AllocMatrix":
-                self.allocated[matrix_of[target]] = number
-                new, pairs = target, _NONE
+                new = command.target
+                allocated[matrix_of[new]] = number
+                add(_NONE)
             elif kind == "DeallocMatrix":
-                self.released[matrix_of[target]] = number
-                pairs = _NONE
-            elif kind == "SetConst" and target == new and command.alpha == 0:
-                self.zeroed[matrix_of[target]] = number
-                new, pairs = 0, _NONE
+                released[matrix_of[command.target]] = number
+                add(_NONE)
+            elif kind == "SetConst" and command.target == new and command.alpha == 0:
+                zeroed[matrix_of[new]] = number
+                new = 0
+                add(_NONE)
             else:
-                new = target if kind == "SwapMatrix" else 0
+                pairs = command.accesses
                 if pairs is None:
                     pairs = accesses(command, nodes)
                 if sets and kind in _SETTING:
                     pairs = _setting(pairs)
                 for s, mode in pairs:
                     listed[s].append((number, s, mode))
+                add(pairs)
+                new = command.target if kind == "SwapMatrix" else 0
                 if kind in _BOUNDS:
                     self._bound(number, command, matrix_of)
-            self.of_command.append(pairs)
 
     def _bound(self, number: int, command: Command, matrix_of: list[int]) -> None:
         """Notes that a matrix is handed on, given or taken."""
@@ -197,8 +202,10 @@ class Analysis:
 
     def left(self) -> list[Command]:
         """The commands but for those that were left out."""
-        dropped = self.dropped
-        return [command for i, command in enumerate(self.commands) if i not in dropped]
+        kept = bytearray(b"\x01") * len(self.commands)
+        for number in self.dropped:
+            kept[number] = 0
+        return list(compress(self.commands, kept))
 
 
 def analysed(computation: Computation) -> Analysis:

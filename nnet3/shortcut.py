@@ -281,6 +281,8 @@ class _Expander:
         columns, stride = 2 if command.type == "AddRowRanges" else 1, int(self.stride[target])
         shape = columns, -1, 1, stride
         n = np.arange(self.count, dtype=np.int32)[:, None]
-        wide = (first.reshape(shape) + step.reshape(shape) * n).reshape(columns, -1)
+        # Mostly all steps are equal; then they are multiplied once and not for each row.
+        step = step[:1] if (step == step[0]).all() else step.reshape(shape)
+        wide = (first.reshape(shape) + step * n).reshape(columns, -1)
         skipped = int(self.new_row[target]) - int(self.first[target]) * self.count * stride
         return wide[:, skipped : skipped + int(self.new_rows[target])]

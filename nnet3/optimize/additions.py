@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import SIZING, accesses, overlap, rows_of
+from ..analyze import ROWS_MULTI, SIZING, accesses, overlap, rows_of
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -32,14 +32,19 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
         if kind in SIZING or (kind == "SetConst" and command.alpha == 0):
             continue
         copy = _COPIES.get(kind)
-        if copy is not None:
-            if copy == "CopyToRowsMulti":
-                convert = command.alpha == 1 and all(map(fresh, rows_of(command)))
-            else:
-                convert = fresh(command.target)
-            if convert:
-                command = Command(copy, command.target, command.source, command.alpha, command.rows)
-                commands[number] = command
-        for s, _ in command.accesses or accesses(command, nodes):
+        if copy is None:
+            for s, _ in command.accesses or accesses(command, nodes):
+                beside[s].append(s)
+            continue
+        many = rows_of(command) if kind in ROWS_MULTI else [command.source]
+        if copy == "CopyToRowsMulti":
+            convert = command.alpha == 1 and all(map(fresh, many))
+        else:
+            convert = fresh(command.target)
+        if convert:
+            commands[number] = Command(
+                copy, command.target, command.source, command.alpha, command.rows
+            )
+        for s in (*many, command.target):
             beside[s].append(s)
     return replace(computation, commands=commands)

@@ -198,16 +198,19 @@ class _Merger:
         """Moves the sub-matrices and accesses of matrices that were merged."""
         submatrices, whole = self.computation.submatrices, self.whole
         uses, dropped = self.analysis.of_matrix, self.analysis.dropped
-        numbers, moved = [], []
+        numbers: list[int] = []
+        moved: list[tuple[int, ...]] = []
         for keep, old in self.moves:
             home, row, _, col, _ = submatrices[keep]
-            stays_whole = whole[keep]
-            for s in self.parts[old]:
+            parts = self.parts[old]
+            numbers += parts
+            for s in parts:
                 _, first, rows, begin, cols = submatrices[s]
-                numbers.append(s)
                 moved.append((home, row + first, rows, col + begin, cols))
-                whole[s] = stays_whole and whole[s]
-            self.parts[home] += self.parts[old]
+            if not whole[keep]:
+                for s in parts:
+                    whole[s] = False
+            self.parts[home] += parts
             uses[home] += uses[old]
             uses[old] = []
         for s, part in zip(numbers, submatrices_of(moved), strict=True):
