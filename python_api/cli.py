@@ -37,6 +37,7 @@ _COMMANDS = {
     "nnet3-merge-egs": (".cli_nnet3_egs", "Merge examples into minibatches."),
     "nnet3-shuffle-egs": (".cli_nnet3_egs", "Copy examples in random order."),
     "nnet3-subset-egs": (".cli_nnet3_egs", "Draw examples at random."),
+    "nnet3-egs-augment-image": (".cli_nnet3_egs", "Change images in examples at random."),
     "nnet3-train": (".cli_nnet3_train", "Train an nnet3 network on examples."),
     "nnet3-compute-prob": (".cli_nnet3_train", "Objective and accuracy on examples."),
     "nnet3-chain-train": (".cli_nnet3_chain", "Train an nnet3 network with LF-MMI."),

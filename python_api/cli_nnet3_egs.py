@@ -1,13 +1,14 @@
-"""Kaldi's programs for training examples: copied, merged, shuffled, drawn from.
+"""Kaldi's programs for training examples: copied, merged, shuffled, drawn from, changed.
 
 Source: Kaldi's `nnet3bin/nnet3-copy-egs.cc`, `nnet3-merge-egs.cc`, `nnet3-shuffle-egs.cc`,
-`nnet3-subset-egs.cc`.
+`nnet3-subset-egs.cc`, `nnet3-egs-augment-image.cc`.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..framework.errors import FormatError, OpscopeError
 from ..nnet3.egs import selecting
+from ..nnet3.egs.augment import AugmentationOptions, augmented
 from ..nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
 from ..nnet3.training.progress import Log
@@ -249,4 +251,33 @@ def draw_examples(options: SimpleNamespace, source: str, output: str, kind: str)
         f"Selected a subset of {len(chosen)} out of {read} neural-network training examples "
     )
     if not read:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-egs-augment-image",
+    "Change the images in examples at random: flipped, shifted, turned.",
+    ("<egs-rspecifier>", "<egs-wspecifier>"),
+    SRAND,
+    Option("num-channels", 1, "Colours of a pixel"),
+    Option("horizontal-flip-prob", 0.0, "How often left and right are exchanged"),
+    Option("horizontal-shift", 0.0, "The largest shift, as a share of the width"),
+    Option("vertical-shift", 0.0, "The largest shift, as a share of the height"),
+    Option("rotation-degree", 0.0, "The largest rotation"),
+    Option("rotation-prob", 0.0, "How often an image is turned"),
+    Option("fill-mode", "nearest", "What stands beyond the edges: nearest or reflect"),
+)
+def nnet3_egs_augment_image(options: SimpleNamespace, source: str, output: str) -> None:
+    names = [field.name for field in fields(AugmentationOptions)]
+    chosen = AugmentationOptions(**{name: getattr(options, name) for name in names})
+    rng = generator(options)
+    with TableWriter(output, "example") as writer:
+        for key, example in shown(read_table(source, "example"), "change", "examples"):
+            try:
+                writer.write(key, augmented(example, chosen, rng))
+            except OpscopeError as error:
+                raise type(error)(f"{source}: {key}: {error}") from error
+        done = writer.count
+    options.program.log(f"Perturbed {done} neural-network training images.")
+    if not done:
         raise click.exceptions.Exit(1)
