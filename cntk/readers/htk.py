@@ -23,7 +23,7 @@ from ...framework.errors import FormatError
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
 USER = 9
-_STREAM = 12  # kind with an identifier of 16 bytes behind the header
+_STREAM = 12  # without qualifiers: an identifier of 16 bytes stands behind the header
 _QUALIFIERS = {  # those that the name of a kind shows, in this order
     0o100: "E",
     0o400: "D",
@@ -249,7 +249,7 @@ def _open(path: str, file, head: bytes) -> HtkFile:
     base = code & _BASE
     if base not in KINDS or code & _QUANTISED:
         raise FormatError(f"{path}: parameter kind {code:#o} is not known (byte 10)")
-    begin = _HEADER + (16 if base == _STREAM else 0)
+    begin = _HEADER + (16 if code == _STREAM else 0)
     compressed = bool(code & _COMPRESSED)
     dtype = np.dtype(f"{order}{'i2' if compressed else 'f4'}")
     if not size or size % dtype.itemsize:
