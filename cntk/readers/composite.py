@@ -20,8 +20,6 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TypeAlias
 
-import numpy as np
-
 from ...framework.errors import nearest
 from ..config.parameters import ConfigParameters
 from .data import Deserializer
@@ -157,13 +155,12 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
     sources: list[Deserializer] = []
     expanded = []
     archive = lattices_of(config, not (frame_mode or truncated))
-    phones: dict[str, np.ndarray] = {}
+    names: set[str] = set()
     for number, (name, part) in enumerate(feature_parts):
         features = features_of(part, name)
         if features.expand:
             expanded.append(number)
-        if number == 0 and archive is not None:
-            phones = phones_of(config, archive.hmms, {entry.name for entry in features.entries})
+        names |= {entry.name for entry in features.entries}
         sources.append(Utterances([features], lattices=None if number else archive))
     for name, part in sections_with(config, "mlfFile", "mlfFileList"):
         sources.append(LabelSequences(labels_of(part, name)))
@@ -188,5 +185,8 @@ def htk_deserializers_reader(config: ConfigParameters) -> DataReader:
         length = config.int("truncationLength", 0)
         slots = list(config.array("nbruttsineachrecurrentiter", "1").ints())
         packer = TruncatedPacker(order, source.streams, length, slots)
-    given = packer if archive is None else LatticePacker(packer, archive, phones)
+    if archive is None:
+        return PackedReader(packer, ahead=config.bool("prefetch", True))
+    phones = phones_of(config, archive.hmms, names)
+    given = LatticePacker(packer, archive, phones)
     return PackedReader(given, ahead=config.bool("prefetch", True))

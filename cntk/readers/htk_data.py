@@ -97,13 +97,11 @@ class Labels:
         stream: of one-hot vectors, or of targets.
         states: the state of each frame of an utterance, by its name.
         targets: the vector that stands for each state, [states, dim]; None: one-hot.
-        phones: phone and frames of what was said, [phones, 2], by the names of utterances.
     """
 
     stream: Stream
     states: Mapping[str, np.ndarray]
     targets: np.ndarray | None = None
-    phones: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 class Utterances(Deserializer):

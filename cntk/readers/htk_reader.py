@@ -50,7 +50,7 @@ def htk_mlf_reader(config: ConfigParameters) -> DataReader:
     label_parts = sections_with(config, "mlfFile", "mlfFileList")
     if config.match("action", "write"):
         if label_parts:
-            raise label_parts[0][1]["mlfFile"].error("'write' takes features, no labels")
+            raise complaint(config, f"'write' takes features, no labels ({label_parts[0][0]})")
         return _packed(config, _files(features))
     if len(features) + len(label_parts) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
@@ -106,11 +106,7 @@ def _training(config: ConfigParameters, features: list[Features], labels: list[L
         raise config["readMethod"].error("rollingWindow cannot go with expandToUtterance")
     whole = not (frame_mode or truncated or rolling)
     archive = lattices_of(config, whole)
-    if archive is not None and labels:
-        labels[0].phones = phones_of(config, archive.hmms, {e.name for e in features[0].entries})
-    longest = LONGEST
-    if whole:
-        longest = config.int("maxUtteranceLength", _MAX_LENGTH)
+    longest = config.int("maxUtteranceLength", _MAX_LENGTH) if whole else LONGEST
     single = frame_mode or rolling
     source = Utterances(features, labels, frame_mode=single, longest=longest, lattices=archive)
     order: Enumerator
@@ -123,12 +119,11 @@ def _training(config: ConfigParameters, features: list[Features], labels: list[L
         return FrameMinibatches(order, source.streams, partial=partial)
     if truncated:
         return TruncatedUtterances(order, source.streams, slots, partial=partial)
-    packer = ParallelUtterances(
-        order, source.streams, slots, partial=partial, single=archive is not None
-    )
+    alone = archive is not None
+    packer = ParallelUtterances(order, source.streams, slots, partial=partial, single=alone)
     if archive is None:
         return packer
-    return LatticePacker(packer, archive, labels[0].phones if labels else {})
+    return LatticePacker(packer, archive, phones_of(config, archive.hmms, set(source.names)))
 
 
 def randomization(config: ConfigParameters) -> int | None:

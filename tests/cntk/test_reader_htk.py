@@ -164,6 +164,10 @@ def test_files_to_be_written_are_read_one_by_one(tmp_path):
     with create_reader(config.section("reader")) as reader:
         for number in range(2):
             assert [batch.samples for batch in epoch(reader, 512, number)] == [3, 4]
+    for key in ("mlfFile", "mlfFileList"):
+        labels = f'labels = [ {key} = "{tmp_path}/a.mlf" ; labelDim = 3 ]'
+        with pytest.raises(FormatError, match=r"'write' takes features, no labels \(labels\)"):
+            create_reader(section(tmp_path, f'action = "write" ; {labels}'))
 
 
 def test_a_frame_that_stands_for_the_utterance(tmp_path):
