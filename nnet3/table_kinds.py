@@ -16,6 +16,7 @@ import numpy as np
 from ..framework.errors import FormatError, nearest
 from . import matrix_io
 from .chain.examples import NnetChainExample
+from .chain.fst import Fst
 from .chain.supervision import Supervision
 from .compressed import CompressedMatrix
 from .examples import NnetExample
@@ -213,6 +214,7 @@ _ALL = (
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
+    Kind("fst", Fst.read, lambda writer, value: value.write(writer), header=False),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),

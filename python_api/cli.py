@@ -44,6 +44,7 @@ _COMMANDS = {
     "nnet3-chain-compute-prob": (".cli_nnet3_chain", "LF-MMI objective on examples."),
     "nnet3-chain-combine": (".cli_nnet3_chain", "Average the networks that do best with LF-MMI."),
     "nnet3-chain-get-egs": (".cli_nnet3_chain_egs", "Make chain examples."),
+    "nnet3-chain-e2e-get-egs": (".cli_nnet3_chain_egs", "Make chain examples of whole utterances."),
     "nnet3-chain-normalize-egs": (".cli_nnet3_chain_egs", "Add weights to chain examples."),
     "nnet3-chain-copy-egs": (".cli_nnet3_chain_egs", "Copy chain examples; shift, cut context."),
     "nnet3-chain-merge-egs": (".cli_nnet3_chain_egs", "Merge chain examples into minibatches."),

@@ -1,8 +1,8 @@
 """Kaldi's programs for chain examples: made, normalised, copied, merged, shuffled, drawn from.
 
-Source: Kaldi's `chainbin/nnet3-chain-get-egs.cc`, `nnet3-chain-normalize-egs.cc`,
-`nnet3-chain-copy-egs.cc`, `nnet3-chain-merge-egs.cc`, `nnet3-chain-shuffle-egs.cc`,
-`nnet3-chain-subset-egs.cc`.
+Source: Kaldi's `chainbin/nnet3-chain-get-egs.cc`, `nnet3-chain-e2e-get-egs.cc`,
+`nnet3-chain-normalize-egs.cc`, `nnet3-chain-copy-egs.cc`, `nnet3-chain-merge-egs.cc`,
+`nnet3-chain-shuffle-egs.cc`, `nnet3-chain-subset-egs.cc`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from ..framework.errors import FormatError, OpscopeError
+from ..framework.errors import FormatError, OpscopeError, ShapeError
 from ..nnet3.chain import egs
 from ..nnet3.chain.chunks import normalized, scaled
+from ..nnet3.chain.end_to_end import allowed_length, graph_supervision, whole_example
 from ..nnet3.chain.examples import NnetChainExample
 from ..nnet3.chain.fst import Fst
 from ..nnet3.chain.generate import chain_examples
@@ -27,7 +28,7 @@ from ..nnet3.egs.merging import MinibatchRule
 from ..nnet3.egs.splitting import Chunk
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
-from ..nnet3.transition_model import TransitionModel
+from ..nnet3.transition_model import TransitionModel, Transitions
 from .cli_nnet3_egs import (
     COPYING,
     DRAWING,
@@ -83,7 +84,7 @@ def nnet3_chain_get_egs(
     if graph and options.normalization_fst_scale <= 0:
         raise FormatError("--normalization-fst-scale must be positive")
     options.targets_length_tolerance = options.supervision_length_tolerance
-    getter = _ChainGetter(options, graph)
+    getter = _ChunkGetter(options, graph)
     getter.run(features, "supervision", supervision, output, lambda given: given)
 
 
@@ -97,6 +98,23 @@ class _ChainGetter(Getter):
         self._graph: Fst | None = None
         if graph:
             self._graph = scaled(read_fst(graph), options.normalization_fst_scale)
+
+    def normalized(self, supervision: Supervision, where: str) -> Supervision:
+        """With the weights of the normalization FST, if there is one that fits."""
+        found = normalized(supervision, self._graph) if self._graph is not None else supervision
+        if found is None:
+            self.program.warn(
+                f"For {where}, FST was empty after composing with normalization FST. This should"
+                " be extremely rare (a few per corpus, at most)"
+            )
+        return found or supervision
+
+
+class _ChunkGetter(_ChainGetter):
+    """Makes them of chunks, with supervision from alignments or lattices."""
+
+    def __init__(self, options: SimpleNamespace, graph: str) -> None:
+        super().__init__(options, graph)
         self._transitions: TransitionModel | None = None
         if options.transition_model:
             self._transitions = TransitionModel.read_from(open_reader(options.transition_model))
@@ -125,22 +143,70 @@ class _ChainGetter(Getter):
         def finish(supervision: Supervision, chunk: Chunk) -> Supervision:
             if self._transitions is not None:
                 supervision = unconstrained(supervision, self._transitions, self.rng)
-            if self._graph is None:
-                return supervision
-            found = normalized(supervision, self._graph)
-            if found is None:
-                self.program.warn(
-                    f"For utterance {key}, feature frames {chunk.first} to"
-                    f" {chunk.first + chunk.frames}, FST was empty after composing with"
-                    " normalization FST."
-                )
-            return found or supervision
+            last = chunk.first + chunk.frames
+            where = f"utterance {key}, feature frames {chunk.first} to {last}"
+            return self.normalized(supervision, where)
 
         yield from chain_examples(
             *(key, matrix, targets, self.splitter, finish, weights, ivectors),
             compress=self.options.compress,
             long_key=self.options.long_key,
         )
+
+
+@program(
+    "nnet3-chain-e2e-get-egs",
+    "Make chain examples of whole utterances, with training graphs as supervision (flat start).",
+    (
+        "[<normalization-fst>]",
+        "<features-rspecifier>",
+        "<fst-rspecifier>",
+        "<trans-model>",
+        "<egs-wspecifier>",
+    ),
+    *CUTTING,
+    *ivector_options(),
+    SRAND,
+    NAN,
+    Option("compress", True, "Compress features that are not compressed yet"),
+)
+def nnet3_chain_e2e_get_egs(
+    options: SimpleNamespace, graph: str, features: str, fsts: str, model: str, output: str
+) -> None:
+    options.normalization_fst_scale = 1.0
+    transitions = TransitionModel.read_from(open_reader(model)).transitions()
+    getter = _WholeGetter(options, graph, transitions)
+    getter.run(features, "fst", fsts, output, lambda fst: fst)
+
+
+class _WholeGetter(_ChainGetter):
+    """Makes them of whole utterances."""
+
+    def __init__(self, options: SimpleNamespace, graph: str, transitions: Transitions) -> None:
+        super().__init__(options, graph)
+        self._transitions = transitions
+
+    def count(self, targets: Fst) -> None:
+        """See `Getter`."""
+
+    def examples(
+        self, key: str, matrix: Any, targets: Fst, ivectors: IvectorSource | None
+    ) -> Iterator[tuple[str, NnetChainExample]]:
+        """See `Getter`."""
+        cutting = self.splitter.options
+        rows = matrix.shape[0]
+        frames = allowed_length(rows, cutting)
+        if frames != rows:
+            self.program.warn(f"utterance {key} has {rows} frames; it is made to have {frames}")
+        count = -(-frames // cutting.frame_subsampling_factor)
+        try:
+            supervision = graph_supervision(targets, self._transitions, count)
+        except ShapeError as error:
+            self.fail(f"For utterance {key}: {error}")
+            return
+        supervision = self.normalized(supervision, f"utterance {key}")
+        compress = self.options.compress
+        yield key, whole_example(matrix, supervision, cutting, frames, ivectors, compress)
 
 
 @program(

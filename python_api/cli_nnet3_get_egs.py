@@ -89,7 +89,6 @@ class Getter:
         self, features: str, kind: str, targets: str, output: str, make: Callable[[Any], Any]
     ) -> None:
         """Go through features; `make` turns an utterance's targets into those of examples."""
-        options = self.options
         table = RandomAccessTable(targets, kind)
         with TableWriter(output, self.kind) as writer:
             for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
@@ -97,9 +96,8 @@ class Getter:
                     self.fail(f"No targets for key {key}")
                     continue
                 given = table[key]
-                rows, tolerance = matrix.shape[0], options.targets_length_tolerance
-                count = self.count(given)
-                if not self.splitter.lengths_match(rows, count, tolerance):
+                rows, count = matrix.shape[0], self.count(given)
+                if count is not None and not self._match(rows, count):
                     self.fail(f"{key} has {rows} frames and {count} targets")
                     continue
                 if not is_finite(matrix):
@@ -108,14 +106,14 @@ class Getter:
                 source = self._ivectors_of(key, rows)
                 if self.ivectors is not None and source is None:
                     continue
-                before = self.written
+                before = self.written + self.failed
                 try:
                     for name, example in self.examples(key, matrix, make(given), source):
                         writer.write(name, example)
                         self.written += 1
                 except ShapeError as error:
                     raise ShapeError(f"{key}: {error}") from error
-                if self.written == before:
+                if self.written + self.failed == before:
                     self.program.warn(
                         f"Not producing egs for utterance {key} because it is too short: {rows}"
                         " frames."
@@ -126,9 +124,13 @@ class Getter:
         if not self.written:
             raise click.exceptions.Exit(1)
 
-    def count(self, targets: Any) -> int:
-        """How many frames of targets there are."""
+    def count(self, targets: Any) -> int | None:
+        """How many frames of targets there are; None where any number of features will do."""
         return len(targets)
+
+    def _match(self, rows: int, count: int) -> bool:
+        tolerance = self.options.targets_length_tolerance
+        return self.splitter.lengths_match(rows, count, tolerance)
 
     def examples(
         self, key: str, matrix: Any, targets: Any, ivectors: generate.IvectorSource | None

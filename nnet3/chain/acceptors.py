@@ -40,14 +40,14 @@ class _States:
         self.final = fst.final
 
 
-def _acceptor(arcs: list[list[Arc]], final: Iterable[float]) -> Fst:
-    """The acceptor of each state's arcs; it starts in state 0, if there is one."""
+def _acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> Fst:
+    """The acceptor of each state's arcs."""
     final = np.array(list(final), np.float32)
     flat = [arc for group in arcs for arc in group]
     label, weight, nextstate = zip(*flat, strict=True) if flat else ((), (), ())
     source = np.repeat(np.arange(len(arcs)), [len(group) for group in arcs])
     columns = source, np.array(label, np.int32), np.array(weight, np.float32)
-    start = 0 if len(final) else -1
+    start = start if len(final) else -1
     return Fst.of_arcs(*columns, np.array(nextstate, np.int32), final, start=start)
 
 
@@ -108,7 +108,7 @@ def remove_epsilons(fst: Fst) -> Fst:
         [(label, weight, target) for (label, target), weight in close(state, frozenset()).items()]
         for state in range(fst.states)
     ]
-    return connect(_acceptor(arcs, final))
+    return connect(_acceptor(arcs, final, fst.start))
 
 
 def compose(fst: Fst, other: Fst) -> Fst:

@@ -17,10 +17,12 @@ from opscope.nnet3.chain.acceptors import (
     remove_epsilons,
 )
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
+from opscope.nnet3.chain.end_to_end import allowed_length, graph_supervision
 from opscope.nnet3.chain.fst import Fst
 from opscope.nnet3.chain.fst_properties import acceptor_properties
 from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
 from opscope.nnet3.chain.unconstrained import unconstrained
+from opscope.nnet3.egs.splitting import ExampleGenerationOptions
 from opscope.nnet3.transition_model import HmmState, TransitionModel
 
 SEEDS = range(6)
@@ -171,3 +173,31 @@ def test_unconstrained_supervision():
     }
     with pytest.raises(ShapeError, match="convert-to-pdfs"):
         unconstrained(Supervision(1.0, 1, 4, 3, line), model(), np.random.default_rng(0))
+
+
+def test_training_graph_as_supervision():
+    """Words and arcs without a transition do not matter; loops may be passed at will."""
+    source, target = [1, 2, 2, 2, 0, 0], [2, 2, 0, 3, 0, 3]
+    tids, words = [2, 1, 4, 0, 3, 0], [5, 0, 6, 0, 0, 0]
+    graph = Fst.of_arcs(
+        *(source, tids, [0.5, 0, 0.25, 0, 0, 1], target, [np.inf] * 3 + [0.125], words),
+        start=1,
+    )
+    found = graph_supervision(graph, model().transitions(), 6)
+    assert found.frames_per_sequence == 6 and found.label_dim == 4
+    fst = found.e2e_fsts[0]
+    assert fst.start == 0 and fst.ilabel.min() > 0
+    paths = language(fst, 5)
+    assert paths[1, 2, 2] == 0.625 and paths[1, 2, 3, 4, 4] == 0.5 + 0.25 + 1.125
+    with pytest.raises(ShapeError, match="1 frames at least, and there are 0"):
+        graph_supervision(graph, model().transitions(), 0)
+    with pytest.raises(ShapeError, match="transition-id 9 of a model with 4"):
+        wrong = Fst.of_arcs([0], [9], [0], [1], [np.inf, 0])
+        graph_supervision(wrong, model().transitions(), 3)
+
+
+def test_allowed_lengths():
+    options = ExampleGenerationOptions((40, 61), frame_subsampling_factor=3)
+    assert [allowed_length(n, options) for n in (38, 42, 46, 59, 67)] == [42, 42, 42, 63, 63]
+    with pytest.raises(ShapeError, match="50 frames, and the nearest allowed length is 42"):
+        allowed_length(50, options)

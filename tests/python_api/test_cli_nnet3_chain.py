@@ -186,3 +186,31 @@ def test_supervision_that_does_not_fit(recipe):
     assert keys == {"u1"}
     bad = "--normalization-fst-scale=-1", "norm.fst", "ark:x.ark", "ark:y.ark"
     assert "negative" in recipe("nnet3-chain-normalize-egs", *bad, code=1)
+
+
+def test_whole_utterances(recipe, files):
+    topology = (
+        "<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones> <State> 0"
+        " <ForwardPdfClass> 0 <SelfLoopPdfClass> 1 <Transition> 0 0.5 <Transition> 1 0.5 </State>"
+        " <State> 1 </State> </TopologyEntry> </Topology> <Tuples> 2 1 0 0 1 2 0 2 1 </Tuples>"
+        " <LogProbs> [ 0 -0.7 -0.7 -0.7 -0.7 ] </LogProbs> </TransitionModel>\n"
+    )
+    (files / "trans.mdl").write_text(topology)
+    graph = "0 1 2 7\n1 1 1 0\n1 2 4 0\n2 2 3 0\n2\n\n"
+    long = "".join(f"{n} {n + 1} 2 0\n" for n in range(40)) + "40\n\n"
+    lines = [f"u{n} \n{long if n == 3 else graph}" for n in range(8)]
+    (files / "graphs.txt").write_text("".join(lines))
+    args = "ark:feats.ark", "ark,t:graphs.txt", "trans.mdl", "ark:e2e.ark"
+    program = "nnet3-chain-e2e-get-egs", "--num-frames=30,34", "--left-context=1"
+    out = recipe(*program, "--right-context=1", "norm.fst", *args)
+    assert "u1 has 31 frames; it is made to have 30" in out
+    assert "u3: the graph wants 40 frames at least, and there are 30" in out
+    made = dict(read_table("ark:e2e.ark", "chain_example"))
+    assert set(made) == {f"u{n}" for n in range(8)} - {"u3"}
+    assert all(len(e.inputs[0].indexes) == 32 for e in made.values())
+    recipe("nnet3-chain-merge-egs", "--minibatch-size=7", "ark:e2e.ark", "ark:m.ark")
+    options = "--leaky-hmm-coefficient=0.1", "0.raw", "den.fst", "ark:m.ark"
+    recipe("nnet3-chain-train", *options, "1.raw")
+    recipe("nnet3-chain-compute-prob", "--leaky-hmm-coefficient=0.1", "1.raw", *options[2:])
+    out = recipe("nnet3-chain-e2e-get-egs", "--num-frames=50", *args, code=1)
+    assert "u0: 31 frames, and the nearest allowed length is 50" in out
