@@ -10,8 +10,8 @@ Kaldi's result in double precision, in relative norm of affine1. One and the sam
 BLAS kernels or two threads is up to 6e-3, 0.012, 0.39, 0.38 and 0.66 from them. What is not chaotic
 gives Kaldi's parameters to 1e-4 in single precision, too: each minibatch alone from each network of
 the reference, with sums in `kaldi_single_steps.json`, and the LF-MMI pass in `test_kaldi_chain.py`.
-(Backstitch, two updates, is there from `sgd.0` and `sgd.1m`: from `sgd.1` and `sgd.1b` Kaldi parts by
-up to 1e-3. `sgd.1b` is there with momentum: without, the errors of up to 5e-5 leave little room.)
+(Backstitch, two updates, is there from `sgd.0` and `sgd.1m`: from `sgd.1` and `sgd.1b` Kaldi parts
+by up to 1e-3. `sgd.1b` is there with momentum: without, errors of up to 5e-5 leave little room.)
 """
 
 import json
