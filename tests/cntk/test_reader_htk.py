@@ -334,6 +334,26 @@ def test_compressed_files(tmp_path, order, checked):
         file.read(0, 20)
 
 
+WRITTEN_BY_HTK = [  # by HCopy: compressed or not, and in both byte orders
+    "00000008000186a00004140946ba2d17464ccb334668b85d45cccb33f45d80013a2e7fff8001eccd7fff19992872",
+    "08000000a086010004000914172dba4633cb4c465db8684633cbcc455df401802e3aff7f0180cdecff7f9919800e",
+    "00000004000186a0000810093f000000c00000003fa0000040400000bf4000003e000000400000003f8000008d11",
+    "04000000a0860100080009100000003f000000c00000a03f00004040000040bf0000003e000000400000803fb67e",
+]
+
+
+@pytest.mark.parametrize("data", WRITTEN_BY_HTK)
+def test_files_of_htk(tmp_path, data):
+    (tmp_path / "a.fea").write_bytes(bytes.fromhex(data))
+    file = HtkFile.open(tmp_path / "a.fea")
+    assert (file.kind, file.frames, file.dim, file.period) == ("USER", 4, 2, 100000)
+    wanted = [[0.5, -2], [1.25, 3], [-0.75, 0.125], [2, 1]]
+    np.testing.assert_allclose(file.read(), wanted, atol=1e-4)
+    (tmp_path / "a.fea").write_bytes(bytes.fromhex(data[:-1] + "5"))
+    with pytest.raises(FormatError, match="the checksum is"):
+        file.read()
+
+
 @pytest.mark.parametrize("frames", [0, 1, 7000])
 def test_checksums_are_written_and_read(tmp_path, frames):
     values = np.random.default_rng(0).normal(size=(frames, 3)).astype(np.float32)
