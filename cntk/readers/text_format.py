@@ -11,19 +11,24 @@ through it again line by line, which finds out what and where.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...framework.atomic import PathLike
 from ...framework.errors import FormatError
 from .data import ChunkInfo, Deserializer, Samples, Stream
+from .steady_file import SteadyFile
 from .text_arrays import parse_arrays
 from .text_lines import Problems, parse_lines
 
 CHUNK_SIZE = 32 << 20
 """Bytes of a chunk, unless a single sequence is longer."""
+
+_BLOCK = 64 << 20  # bytes in which lines are looked for at a time
+_LONGEST_NUMBER = 19  # digits
 
 _NEWLINE = 10
 _DIGITS = range(48, 58)
@@ -76,40 +81,38 @@ class TextFormat(Deserializer):
         self.streams = [text.stream for text in streams]
         self._texts = list(streams)
         self._problems = Problems(self.path, max_errors)
+        self._file = SteadyFile(path)
         try:
-            self._data = np.memmap(self.path, np.uint8, "r")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "the file is empty"
-            raise FormatError(f"{self.path}: {why}") from error
-        self._index(skip_ids, chunk_size)
+            self._index(skip_ids, chunk_size)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See `Deserializer.close`."""
+        self._file.close()
 
     def _index(self, skip_ids: bool, chunk_size: int) -> None:
         """Finds lines, sequences and chunks."""
-        start = bytes(self._data[:4])
+        start = self._file.read(0, min(4, self._file.size)).tobytes()
         if start[:2] in _UTF16_MARKS:
             raise FormatError(f"{self.path}:1:1: the file is in UTF-16; UTF-8 was expected")
         origin = 3 if start[:3] == _UTF8_MARK else 0
-        ends = np.flatnonzero(self._data == _NEWLINE) + 1
-        begins = np.concatenate([[origin], ends])
-        if begins[-1] == len(self._data):
-            begins = begins[:-1]
-        else:  # the last line has no end
-            ends = np.append(ends, len(self._data))
-        if not len(begins):
+        if origin == self._file.size:
             raise FormatError(f"{self.path}: the file is empty")
-        first = int(self._data[origin])
-        if skip_ids or first == ord("|"):
-            changes = np.arange(len(begins))
-            self._keys = [str(number) for number in range(len(begins))]
-        else:
-            if first not in _DIGITS:
-                raise FormatError(
-                    f"{self.path}:1:1: the number of a sequence or '|' was expected, but this is "
-                    f"{chr(first)!r}"
-                )
-            numbers = _leading_numbers(self._data, begins)
+        first = start[origin]
+        numbered = not skip_ids and first != ord("|")
+        if numbered and first not in _DIGITS:
+            raise FormatError(
+                f"{self.path}:1:1: the number of a sequence or '|' was expected, but this is "
+                f"{chr(first)!r}"
+            )
+        begins, numbers = self._lines(origin, numbered)
+        ends = np.append(begins[1:], self._file.size)
+        changes = np.arange(len(begins))
+        if numbered:
             changes = np.flatnonzero(np.diff(numbers, prepend=-1))
-            self._keys = [str(number) for number in numbers[changes].tolist()]
+        keys = _Numbers(numbers[changes] if numbered else changes)
         bounds = np.append(changes, len(begins))
         self._chunks: list[_Chunk] = []
         self.chunks = []
@@ -121,8 +124,28 @@ class TextFormat(Deserializer):
             low, high = bounds[sequence], bounds[stop]
             lines = np.diff(bounds[sequence : stop + 1])
             self._chunks.append(_Chunk(int(begins[low]), int(ends[high - 1]), int(low) + 1, lines))
-            self.chunks.append(ChunkInfo(lines, self._keys[sequence:stop]))
+            self.chunks.append(ChunkInfo(lines, keys[sequence:stop]))
             sequence = stop
+
+    def _lines(self, origin: int, numbered: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Where lines begin, and the number that each begins with, or else that of the line before;
+        int64, [lines]."""
+        size = self._file.size
+        begins, numbers = [np.array([origin])], []
+        for first in range(0, size, _BLOCK):
+            last = min(first + _BLOCK, size)
+            data = self._file.read(first, min(last + _LONGEST_NUMBER, size))
+            begins.append(np.flatnonzero(data[: last - first] == _NEWLINE) + (first + 1))
+            if numbered:
+                here = begins[-1] if first else np.concatenate(begins)
+                numbers.append(_leading_numbers(data, here - first))
+        joined = np.concatenate(begins)
+        whole = joined < size  # a newline at the end begins no line
+        if not numbered:
+            return joined[whole], np.zeros(0, np.int64)
+        found = np.concatenate(numbers)[whole]
+        place = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
+        return joined[whole], found[place]
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`.
@@ -132,7 +155,7 @@ class TextFormat(Deserializer):
                 sample of a stream.
         """
         chunk = self._chunks[number]
-        data = np.array(self._data[chunk.begin : chunk.end])
+        data = self._file.read(chunk.begin, chunk.end)
         wanted = [(text.alias, text.stream) for text in self._texts]
         found = parse_arrays(data, wanted, chunk.lines, chunk.first_line, self._problems)
         if found is None:
@@ -151,11 +174,11 @@ class TextFormat(Deserializer):
 
 
 def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The number at the beginning of each line; that of the line before where there is none."""
+    """The number at the beginning of each line; -1 where there is none."""
     numbers = np.zeros(len(begins), np.int64)
     found = np.zeros(len(begins), bool)
     active = np.arange(len(begins))
-    for place in range(19):
+    for place in range(_LONGEST_NUMBER):
         at = begins[active] + place
         active = active[at < len(data)]
         digit = data[begins[active] + place].astype(np.int64) - _DIGITS[0]
@@ -165,5 +188,21 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
             break
         numbers[active] = numbers[active] * 10 + digit[is_digit]
         found[active] = True
-    last = np.maximum.accumulate(np.where(found, np.arange(len(begins)), 0))
-    return numbers[last]
+    return np.where(found, numbers, -1)
+
+
+class _Numbers(Sequence[str]):
+    """Numbers as names of sequences; texts are made when they are asked for."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        found = self._numbers[place]
+        return _Numbers(found) if isinstance(place, slice) else str(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._numbers.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def values(source, number=0):
 
 def test_sequences_by_number(tmp_path):
     source = reader(tmp_path, "7 |f 1 2 |w 0:1\n7 |w |f 3 -4e1\n2 |f 5 6 |w 1:2 4:0.5\n")
-    assert source.chunks[0].keys == ["7", "2"]
+    assert list(source.chunks[0].keys) == ["7", "2"]
     features, words = values(source)
     assert features == ([2, 1], [[1, 2], [3, -40], [5, 6]])
     assert words == ([2, 1], [[1, 0, 0, 0, 0], [0] * 5, [0, 2, 0, 0, 0.5]])
@@ -143,6 +144,34 @@ def test_random_bytes(tmp_path_factory, data):
         reader(tmp_path_factory.mktemp("ctf"), data).read_chunk(0)
     except OpscopeError as error:
         assert "data.ctf" in str(error)
+
+
+identified = st.tuples(st.sampled_from(["", "7", "12", "1234567890123456789"]), st.integers(0, 9))
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=st.lists(identified, min_size=1, max_size=12), block=st.integers(1, 60))
+def test_lines_are_found_in_blocks_of_any_size(tmp_path_factory, lines, block):
+    text = "1" + "".join(f"{key}\t|w 0:{value}\n" for key, value in lines)
+    folder = tmp_path_factory.mktemp("ctf")
+    whole = reader(folder, text, [SPARSE])
+    keys, found = list(whole.chunks[0].keys), values(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_format, "_BLOCK", block)
+        source = reader(folder, text, [SPARSE])
+    assert (list(source.chunks[0].keys), values(source)) == (keys, found)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_file_that_changes_while_it_is_read(tmp_path, cut):
+    text = "|f 1 2 |w 0:1\n" * 1000
+    source = reader(tmp_path, text, chunk_size=100)
+    source.read_chunk(5)
+    path = tmp_path / "data.ctf"
+    path.write_text(text[:200] if cut else text.replace("1", "2"))
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(FormatError, match="data.ctf: the file has changed while it was read"):
+        source.read_chunk(6)
 
 
 def test_real_data_takes_the_fast_way(monkeypatch):
