@@ -17,6 +17,7 @@ from ..framework.errors import FormatError, ShapeError
 from ..nnet3.egs import generate
 from ..nnet3.egs.rows import is_finite
 from ..nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
+from ..nnet3.sparse import GeneralMatrix
 from ..nnet3.streams import open_reader
 from ..nnet3.tables import RandomAccessTable, TableWriter, read_table
 from .cli_nnet3_egs import SRAND, generator, writers
@@ -100,11 +101,13 @@ class Getter:
                 if count is not None and not self._match(rows, count):
                     self.fail(f"{key} has {rows} frames and {count} targets")
                     continue
-                if not is_finite(matrix):
-                    self._refuse(f"{key}: the features hold NaN or infinity")
-                    continue
                 source = self._ivectors_of(key, rows)
                 if self.ivectors is not None and source is None:
+                    continue
+                held = {"features": matrix, "targets": given}
+                if source is not None:
+                    held["iVectors"] = source.matrix
+                if not self._all_finite(key, held):
                     continue
                 before = self.written + self.failed
                 try:
@@ -155,10 +158,20 @@ class Getter:
             return None
         return generate.IvectorSource(matrix, period, self.rng)
 
-    def _refuse(self, message: str) -> None:
-        if not self.options.skip_nan:
-            raise FormatError(f"{message}; --skip-nan passes over such utterances")
-        self.fail(message)
+    def _all_finite(self, key: str, held: dict[str, Any]) -> bool:
+        """Whether there is no NaN and no infinity in the matrices of an utterance.
+
+        Raises:
+            FormatError: there is, and such utterances are not to be passed over.
+        """
+        for what, matrix in held.items():
+            if isinstance(matrix, GeneralMatrix) and not is_finite(matrix):
+                message = f"{key}: the {what} hold NaN or infinity"
+                if not self.options.skip_nan:
+                    raise FormatError(f"{message}; --skip-nan passes over such utterances")
+                self.fail(message)
+                return False
+        return True
 
     def fail(self, message: str) -> None:
         """Note an utterance without examples."""

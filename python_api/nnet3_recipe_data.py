@@ -249,17 +249,28 @@ class _Source:
                     f"{key}: features of {matrix.shape[1]} columns, the network's input has"
                     f" {self.dim}"
                 )
-            if not is_finite(matrix):
-                if not self.options.skip_nan:
-                    raise FormatError(f"{key}: the features hold NaN or infinity")
+            what = self._not_finite(key, matrix)
+            if what and not self.options.skip_nan:
+                raise FormatError(f"{key}: the {what} hold NaN or infinity")
+            if what:
                 self.skipped += 1
-                continue
-            names.append(key)
+            else:
+                names.append(key)
         if not names:
             raise FormatError(
                 f"{self.options.feats} and {self.options.targets} have no utterance in common"
             )
         return names
+
+    def _not_finite(self, key: str, features: Any) -> str:
+        """What of an utterance holds NaN or infinity, in a word; empty where nothing does."""
+        if not is_finite(features):
+            return "features"
+        if self.kind == "array" and not is_finite(self.targets[key]):
+            return "targets"
+        if self.ivectors is not None and not is_finite(self.ivectors[key]):
+            return "iVectors"
+        return ""
 
     def examples(self, names: list[str]) -> Any:
         """The examples of some utterances."""

@@ -225,6 +225,15 @@ def test_features_that_are_no_numbers(call):
     err = call(*GET, "--skip-nan=true", "ark:nan.ark", "ark:post.ark", "ark:x")
     assert "1 utterances had errors and could not be processed." in err
     assert {key[:3] for key in keys("x")} == {"u00"}
+    dense = "nnet3-get-egs-dense-targets", "--num-frames=8", "ark:feats.ark"
+    with TableWriter("ark:bad.ark", "matrix") as targets:
+        for number in range(12):
+            value = np.nan if number == 5 else 0.0
+            targets.write(f"u{number:02}", np.full((23, 4), value, np.float32))
+    assert "u05: the targets hold NaN" in call(*dense, "ark:bad.ark", "ark:x", status=1)
+    ivectors = "--online-ivectors=ark:bad.ark", "--skip-nan"
+    err = call(*dense[:2], *ivectors, "ark:feats.ark", "ark:targets.ark", "ark:x")
+    assert "u05: the iVectors hold NaN" in err and "1 utterances had errors" in err
 
 
 def test_priors_from_outputs_and_transitions_from_alignments(merged):
