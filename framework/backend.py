@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +120,7 @@ def on_device(place: Place, stream: Any = None) -> contextlib.ExitStack:
     return held
 
 
-def random_generator(place: Place, seed: int | None) -> Any:
+def random_generator(place: Place, seed: int | Sequence[int] | None) -> Any:
     """A generator of random numbers of the place.
 
     On a GPU it is Philox: nothing has to be computed to start it, unlike CuPy's default XORWOW.

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...framework.backend import to_host
+from ...framework.backend import random_generator, to_host
 from ...framework.errors import RunError
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
@@ -130,8 +130,10 @@ def _(k: Any) -> Call:
             _fill(k, stream, real(p), columns)
             drawn[0] = stream.drawn
         else:
-            found = k.state.generator.random(out.shape, dtype=np.float32)
+            place = [int(k[slot][0]) % 2**64 for slot in ("seed", "drawn")]
+            found = random_generator(k.frame.place, place).random(out.shape, dtype=np.float32)
             k.xp.multiply(found > np.float32(p), real(1 / (1 - p)), out=out)
+            k.xp.add(drawn, out.size, drawn)
 
     return in_order(load, run)
 
