@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.atomic import PathLike
 from ...framework.errors import FormatError
-from .data import ChunkInfo, Deserializer, Samples, Stream
+from .data import ChunkInfo, Deserializer, Samples, Stream, join
 from .steady_file import SteadyFile
 from .text_arrays import parse_arrays
 from .text_lines import Problems, parse_lines
@@ -28,6 +28,7 @@ CHUNK_SIZE = 32 << 20
 """Bytes of a chunk, unless a single sequence is longer."""
 
 _BLOCK = 64 << 20  # bytes in which lines are looked for at a time
+_PIECE = 1 << 18  # bytes that are parsed at a time
 _LONGEST_NUMBER = 19  # digits
 
 _NEWLINE = 10
@@ -157,10 +158,13 @@ class TextFormat(Deserializer):
         chunk = self._chunks[number]
         data = self._file.read(chunk.begin, chunk.end)
         wanted = [(text.alias, text.stream) for text in self._texts]
-        found = parse_arrays(data, wanted, chunk.lines, chunk.first_line, self._problems)
-        if found is None:
-            text = data.tobytes()
-            found = parse_lines(text, wanted, chunk.lines, chunk.first_line, self._problems)
+        parts = []
+        for piece, lines, first in _pieces(data, chunk):
+            part = parse_arrays(piece, wanted, lines, first, self._problems)
+            if part is None:
+                part = parse_lines(piece.tobytes(), wanted, lines, first, self._problems)
+            parts.append(part)
+        found = [join(streams) for streams in zip(*parts, strict=True)]
         for stream, samples in zip(self.streams, found, strict=True):
             empty = np.flatnonzero(samples.lengths == 0)
             if len(empty):
@@ -171,6 +175,22 @@ class TextFormat(Deserializer):
                     f"sample of {stream.name}"
                 )
         return found
+
+
+def _pieces(data: np.ndarray, chunk: _Chunk) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """The bytes of a chunk in pieces that fit into the processor's cache: whole sequences, with
+    their lines and the number of the first."""
+    lines, line, first, begin = chunk.lines, chunk.first_line, 0, 0
+    ends = np.flatnonzero(data == _NEWLINE) + 1
+    if len(ends) < lines.sum():  # the last line has no end
+        ends = np.append(ends, len(data))
+    ends = ends[np.cumsum(lines) - 1]
+    while first < len(lines):
+        stop = max(int(np.searchsorted(ends, begin + _PIECE, side="right")), first + 1)
+        end = int(ends[stop - 1])
+        yield data[begin:end], lines[first:stop], line
+        line += int(lines[first:stop].sum())
+        first, begin = stop, end
 
 
 def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:

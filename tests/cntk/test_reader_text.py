@@ -152,14 +152,23 @@ identified = st.tuples(st.sampled_from(["", "7", "12", "1234567890123456789"]), 
 @settings(max_examples=60, deadline=None)
 @given(lines=st.lists(identified, min_size=1, max_size=12), block=st.integers(1, 60))
 def test_lines_are_found_in_blocks_of_any_size(tmp_path_factory, lines, block):
-    text = "1" + "".join(f"{key}\t|w 0:{value}\n" for key, value in lines)
+    text = "1" + "".join(f"{key}\t|w 0:{value}\n" for key, value in lines) + "|w 4:1"
     folder = tmp_path_factory.mktemp("ctf")
     whole = reader(folder, text, [SPARSE])
     keys, found = list(whole.chunks[0].keys), values(whole)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_format, "_BLOCK", block)
+        patch.setattr(text_format, "_PIECE", block)
         source = reader(folder, text, [SPARSE])
-    assert (list(source.chunks[0].keys), values(source)) == (keys, found)
+        assert (list(source.chunks[0].keys), values(source)) == (keys, found)
+
+
+def test_places_are_those_of_the_file_in_every_piece(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_format, "_PIECE", 20)
+    lines = ["|f 1 2 |w 0:1\n"] * 9
+    lines[7] = "|f 1 x |w 0:1\n"
+    with pytest.raises(FormatError, match=r"data.ctf:8:6: a number was expected"):
+        reader(tmp_path, "".join(lines)).read_chunk(0)
 
 
 @pytest.mark.parametrize("cut", [True, False])
