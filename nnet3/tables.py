@@ -14,7 +14,6 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from ..framework.errors import FormatError, SaveError
@@ -325,13 +324,8 @@ class TableWriter:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def write(self, key: str, value: Any) -> None:
         """Write one entry.

@@ -23,14 +23,18 @@ from ..nnet3.training.progress import number
 from .cli_nnet3_program import Option, program
 from .cli_nnet3_train import BINARY, SRAND, in_turn, read_raw, save
 
-
-@program(
-    "nnet3-acc-lda-stats",
-    "Accumulate statistics for LDA of the output of a raw nnet3 network on examples.",
+_ACCUMULATING = (
     ("<raw-nnet-in>", "<training-examples-in>", "<lda-stats-out>"),
     BINARY,
     SRAND,
     Option("rand-prune", 0.0, "Posteriors below this are set to it or to 0 at random"),
+)
+
+
+@program(
+    "nnet3-acc-lda-stats",
+    "Accumulate statistics for LDA of the output of a raw nnet3 network on examples.",
+    *_ACCUMULATING,
 )
 def nnet3_acc_lda_stats(options: SimpleNamespace, model: str, examples: str, output: str) -> None:
     _accumulate(options, model, examples, output, "example")
@@ -58,10 +62,7 @@ def _accumulate(
 @program(
     "nnet3-chain-acc-lda-stats",
     "Accumulate statistics for LDA of the output of a raw nnet3 network on chain examples.",
-    ("<raw-nnet-in>", "<training-examples-in>", "<lda-stats-out>"),
-    BINARY,
-    SRAND,
-    Option("rand-prune", 0.0, "Posteriors below this are set to it or to 0 at random"),
+    *_ACCUMULATING,
 )
 def nnet3_chain_acc_lda_stats(
     options: SimpleNamespace, model: str, examples: str, output: str

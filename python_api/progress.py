@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from .history import Averages
@@ -88,12 +87,7 @@ class CtrlC:
             self._before = signal.signal(signal.SIGINT, self._press)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 

@@ -7,7 +7,8 @@ automatic padding keeps output = ceil(input / stride).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from . import rules
 from .kind import Dims
@@ -84,22 +85,39 @@ def _maps(node: Node, rank: int) -> list[int]:
     return [1] * (rank - 1) + [counts[0]] if len(counts) == 1 else list(counts)
 
 
+class _Axis(NamedTuple):
+    """One axis of a sliding kernel; `auto`: padded automatically, whatever `lower` and `upper`."""
+
+    number: int
+    dim: int
+    maps: int
+    kernel: int
+    stride: int
+    lower: int
+    upper: int
+    auto: bool
+
+
+def _axes(node: Node, shape: Dims) -> Iterator[_Axis]:
+    values, rank = node.attributes, len(shape)
+    _check_ranks(node, rank)
+    maps = _maps(node, rank)
+    along = ("strideShape", "dimPadLower", "dimPadUpper", "dimPadding")
+    for axis, dim in enumerate(shape):
+        kernel, others = values["kernelShape"][axis], (_at(values[key], axis) for key in along)
+        yield _Axis(axis + 1, dim, maps[axis], kernel, *others)
+
+
 def output_shape(node: Node, shape: Dims) -> Dims:
     """Shape of a convolution's or pooling's result over an input of `shape`.
 
     Raises:
         ShapeError: a kernel is larger than the input, or does not fill the padded input.
     """
-    values = node.attributes
-    _check_ranks(node, len(shape))
     result = []
-    maps = _maps(node, len(shape))
-    for axis, dim in enumerate(shape):
-        kernel, stride = values["kernelShape"][axis], _at(values["strideShape"], axis)
-        lower, upper = _at(values["dimPadLower"], axis), _at(values["dimPadUpper"], axis)
-        auto = _at(values["dimPadding"], axis)
+    for number, dim, maps, kernel, stride, lower, upper, auto in _axes(node, shape):
         if kernel > dim:
-            raise node.error(f"kernel of {kernel} over {dim} elements along axis {axis + 1}")
+            raise node.error(f"kernel of {kernel} over {dim} elements along axis {number}")
         if stride <= 0 or kernel <= 0:
             raise node.error(f"kernels and strides are positive: {kernel} and {stride}")
         padded = dim + kernel - 1 if auto else dim + lower + upper
@@ -107,9 +125,9 @@ def output_shape(node: Node, shape: Dims) -> Dims:
         if not auto and (lower or upper) and (steps - 1) * stride + kernel != padded:
             raise node.error(
                 f"kernels of {kernel} with stride {stride} do not fill {padded} elements along axis"
-                f" {axis + 1}"
+                f" {number}"
             )
-        result.append(steps * maps[axis])
+        result.append(steps * maps)
     return tuple(result)
 
 
@@ -119,22 +137,16 @@ def input_shape(node: Node, shape: Dims) -> Dims:
     Raises:
         ShapeError: as `output_shape`.
     """
-    values = node.attributes
-    _check_ranks(node, len(shape))
     result = []
-    maps = _maps(node, len(shape))
-    for axis, dim in enumerate(shape):
-        kernel, stride = values["kernelShape"][axis], _at(values["strideShape"], axis)
-        lower, upper = _at(values["dimPadLower"], axis), _at(values["dimPadUpper"], axis)
-        auto = _at(values["dimPadding"], axis)
-        if maps[axis] == 0 or dim % maps[axis]:
-            raise node.error(f"{dim} elements along axis {axis + 1} are not {maps[axis]} maps")
-        steps = dim // maps[axis]
+    for number, dim, maps, kernel, stride, lower, upper, auto in _axes(node, shape):
+        if maps == 0 or dim % maps:
+            raise node.error(f"{dim} elements along axis {number} are not {maps} maps")
+        steps = dim // maps
         size = (steps - 1) * stride + (1 if auto else kernel - lower - upper)
         if not auto and (lower or upper) and (size - kernel + lower + upper) // stride + 1 != steps:
-            raise node.error(f"kernels do not fill the result along axis {axis + 1}")
+            raise node.error(f"kernels do not fill the result along axis {number}")
         if size < 1:
-            raise node.error(f"the result has no elements along axis {axis + 1}")
+            raise node.error(f"the result has no elements along axis {number}")
         result.append(size)
     return tuple(result)
 

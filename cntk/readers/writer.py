@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
-from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...framework.errors import nearest
 from ..config.parameters import ConfigParameters
@@ -69,12 +68,7 @@ class DataWriter(ABC):
     def __enter__(self) -> DataWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         if kind is None:
             self.close()
         else:

@@ -9,18 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from ...framework.errors import FormatError, ShapeError
 from ..egs import selecting
 from ..egs.merging import ExampleMerger, MinibatchRule, merge_examples, structure
-from ..egs.rows import keep_rows
-from ..examples import NnetExample, NnetIo
+from ..examples import NnetExample
 from .examples import NnetChainExample, NnetChainSupervision, merge_outputs
-
-Part = TypeVar("Part", NnetIo, NnetChainSupervision)
 
 
 def renamed_output(example: NnetChainExample, name: str) -> NnetChainExample:
@@ -89,31 +85,17 @@ def selected(
     """
     if any(part.indexes[:, 0].any() for part in (*example.inputs, *example.outputs)):
         raise FormatError("the context of merged examples cannot be cut")
-    (first_in, last_in), (first, last) = (
-        _times(parts, name)
-        for parts, name in ((example.inputs, "input"), (example.outputs, "output"))
-    )
+    first_in, last_in = selecting.span(example.inputs, "input")
+    first, last = selecting.span(example.outputs, "output")
     if left_context != -1:
         first_in = max(first_in, first - left_context)
     if right_context != -1:
         last_in = min(last_in, last + right_context)
-    inputs = []
-    for io in example.inputs:
-        if io.name == "input":
-            times = io.indexes[:, 1]
-            keep = (times >= first_in) & (times <= last_in)
-            if not keep.any():
-                raise FormatError(f"nothing is left of 'input' in times {first_in} to {last_in}")
-            io = NnetIo(io.name, io.indexes[keep], keep_rows(io.features, keep))
-        inputs.append(io)
+    inputs = [
+        selecting.within(io, first_in, last_in) if io.name == "input" else io
+        for io in example.inputs
+    ]
     return NnetChainExample(inputs, example.outputs)
-
-
-def _times(parts: Sequence[Part], name: str) -> tuple[int, int]:
-    for part in parts:
-        if part.name == name and len(part.indexes):
-            return int(part.indexes[:, 1].min()), int(part.indexes[:, 1].max())
-    raise FormatError(f"the example has no {name!r}")
 
 
 def merge_chain_examples(

@@ -6,7 +6,7 @@ Source: Kaldi's `nnet3bin/nnet3-copy-egs.cc`, `nnet3-shuffle-egs.cc`, `nnet3-sub
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -68,9 +68,14 @@ def times(example: NnetExample, name: str) -> tuple[int, int]:
     """
     if any(io.indexes[:, 0].any() for io in example.io):
         raise FormatError("frames cannot be chosen from merged examples")
-    for io in example.io:
-        if io.name == name and len(io.indexes):
-            return int(io.indexes[:, 1].min()), int(io.indexes[:, 1].max())
+    return span(example.io, name)
+
+
+def span(parts: Iterable[Any], name: str) -> tuple[int, int]:
+    """The first and last time of the part `name`. Raises FormatError: there is none with rows."""
+    for part in parts:
+        if part.name == name and len(part.indexes):
+            return int(part.indexes[:, 1].min()), int(part.indexes[:, 1].max())
     raise FormatError(f"the example has no {name!r}")
 
 
@@ -104,15 +109,16 @@ def selected(
     spans = {"input": (first_in, last_in), "output": (first_out, last_out)}
     kept = []
     for io in example.io:
-        if io.name in spans:
-            first, last = spans[io.name]
-            t = io.indexes[:, 1]
-            keep = (t >= first) & (t <= last)
-            if not keep.any():
-                raise FormatError(f"nothing is left of {io.name!r} in times {first} to {last}")
-            io = NnetIo(io.name, io.indexes[keep], keep_rows(io.features, keep))
-        kept.append(io)
+        kept.append(within(io, *spans[io.name]) if io.name in spans else io)
     return NnetExample(kept)
+
+
+def within(io: NnetIo, first: int, last: int) -> NnetIo:
+    """Its rows of the times `first` to `last`. Raises FormatError: there are none."""
+    keep = (io.indexes[:, 1] >= first) & (io.indexes[:, 1] <= last)
+    if not keep.any():
+        raise FormatError(f"nothing is left of {io.name!r} in times {first} to {last}")
+    return NnetIo(io.name, io.indexes[keep], keep_rows(io.features, keep))
 
 
 def shuffle(items: Iterable[Item], rng: np.random.Generator, buffer: int = 0) -> Iterator[Item]:
