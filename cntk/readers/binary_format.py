@@ -25,6 +25,7 @@ from .data import ChunkInfo, Deserializer, Samples, Stream
 from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .pack import SequencePacker
 from .reader import DataReader, PackedReader
+from .steady_file import SteadyFile
 
 _VERSION = 1
 _TYPES = (np.dtype("<f4"), np.dtype("<f8"))
@@ -33,10 +34,10 @@ _CODE_OF = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
 
 
 class _Cursor:
-    """A place in the bytes of a file."""
+    """A place in the bytes of a file, which end somewhere."""
 
-    def __init__(self, path: str, data: np.ndarray, at: int = 0) -> None:
-        self.path, self.data, self.at = path, data, at
+    def __init__(self, file: SteadyFile, at: int, end: int) -> None:
+        self.path, self.file, self.at, self.end = file.path, file, at, end
 
     def take(self, dtype: np.dtype | str, count: int, what: str) -> np.ndarray:
         """The next numbers.
@@ -46,10 +47,10 @@ class _Cursor:
         """
         dtype = np.dtype(dtype)
         size = count * dtype.itemsize
-        if count < 0 or size > len(self.data) - self.at:
+        if count < 0 or size > self.end - self.at:
             raise FormatError(f"{self.path}: byte {self.at}: {what} was expected; the file ends")
         self.at += size
-        return np.frombuffer(self.data[self.at - size : self.at].tobytes(), dtype)
+        return self.file.read(self.at - size, self.at).view(dtype)
 
     def number(self, dtype: str, what: str) -> int:
         return int(self.take(dtype, 1, what)[0])
@@ -75,26 +76,34 @@ class BinaryFile(Deserializer):
 
     def __init__(self, path: PathLike, names: Mapping[str, str] | None = None) -> None:
         self.path = str(path)
+        self._file = SteadyFile(path)
         try:
-            self._data = np.memmap(self.path, np.uint8, "r")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "the file is empty"
-            raise FormatError(f"{self.path}: byte 0: {why}") from error
-        at = _Cursor(self.path, self._data)
+            self._read_head(names or {})
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See `Deserializer.close`."""
+        self._file.close()
+
+    def _read_head(self, renamed: Mapping[str, str]) -> None:
+        """Streams, and where chunks are."""
+        size = self._file.size
+        at = _Cursor(self._file, 0, size)
         version = at.number("<i8", "the version")
         if version != _VERSION:
             raise FormatError(f"{self.path}: byte 0: version {version}; {_VERSION} was expected")
         chunks = at.number("<i8", "the number of chunks")
         inputs = at.number("<i4", "the number of streams")
-        if not 0 < inputs <= len(self._data) or not 0 < chunks <= len(self._data):
+        if not 0 < inputs <= size or not 0 < chunks <= size:
             raise FormatError(f"{self.path}: byte 8: {chunks} chunks of {inputs} streams")
         self.streams = [self._stream(at) for _ in range(inputs)]
-        renamed = names or {}
         self.streams = [replace(s, name=renamed.get(s.name, s.name)) for s in self.streams]
         entry = [("offset", "<i8"), ("sequences", "<i4"), ("samples", "<i4")]
         table = at.take(np.dtype(entry), chunks, "the table of chunks")
         self._begin = at.at + table["offset"].astype(np.int64)
-        self._end = np.append(self._begin[1:], len(self._data))
+        self._end = np.append(self._begin[1:], size)
         self._counts = table["sequences"].astype(np.int64)
         if np.any(self._begin < at.at) or np.any(self._begin > self._end) or min(self._counts) < 0:
             raise FormatError(f"{self.path}: byte {at.at - _ENTRY * chunks}: offsets do not ascend")
@@ -124,7 +133,7 @@ class BinaryFile(Deserializer):
             FormatError: byte offset of what is not as it should be.
         """
         begin, end = int(self._begin[number]), int(self._end[number])
-        at = _Cursor(self.path, self._data[:end], begin)
+        at = _Cursor(self._file, begin, end)
         count = int(self._counts[number])
         read = (self._sparse if stream.sparse else self._dense for stream in self.streams)
         return [kind(at, stream, count) for kind, stream in zip(read, self.streams, strict=True)]
@@ -151,7 +160,7 @@ class BinaryFile(Deserializer):
         # A sequence reaches to the last sample that has an element; one without any has one sample.
         lengths = np.ones(count, np.int64)
         np.maximum.at(lengths, owner, sample + 1)
-        if lengths.sum() > len(self._data) + count:
+        if lengths.sum() > self._file.size + count:
             raise FormatError(f"{self.path}: byte {place}: {name}: a row is out of range")
         begin = np.concatenate([[0], np.cumsum(lengths)])
         counts = np.bincount(begin[owner] + sample, minlength=int(begin[-1]))
