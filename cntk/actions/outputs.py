@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ...framework.atomic import atomic_file, make_folder_of
+from ...framework.atomic import atomic_file, make_folder_of, remove_leftovers
 from ...framework.context import OpContext
 from ...framework.errors import FormatError, VariableError, nearest
 from ..config.parameters import ConfigParameters
@@ -153,6 +153,7 @@ def _open(stack: ExitStack, path: str, name: str) -> Any:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")
     make_folder_of(target)
+    remove_leftovers(target)
     return stack.enter_context(atomic_file(target))
 
 
