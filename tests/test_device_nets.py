@@ -13,10 +13,14 @@ from opscope.framework.context import OpContext
 from opscope.framework.initialize import initialize
 from opscope.framework.scope import Scope
 from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.egs.merging import merge_examples
+from opscope.nnet3.egs.rows import example_io
+from opscope.nnet3.examples import NnetExample
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import optimize
 from opscope.nnet3.pipeline import compile_computation, compile_request
 from opscope.nnet3.request import ComputationRequest
+from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.python_api.builder import NetBuilder
 from opscope.python_api.generation import Generator
 from rnn_nets import gradients, packed, simple
@@ -130,6 +134,34 @@ def test_nnet3(seed):
     wanted = computed(computation, nnet)
     with by_default():
         assert_same(computed(computation, nnet), wanted)
+
+
+def test_nnet3_training():
+    """Natural gradient, self-repair, bounds on changes, momentum."""
+    start = Nnet.from_config_text(
+        "input-node name=input dim=4\n"
+        "component name=a type=NaturalGradientAffineComponent input-dim=8 output-dim=6\n"
+        "component-node name=a component=a input=Append(Offset(input, -1), input)\n"
+        "component name=r type=SigmoidComponent dim=6 self-repair-scale=0.1\n"
+        "component-node name=r component=r input=a\n"
+        "component name=b type=NaturalGradientAffineComponent input-dim=6 output-dim=3\n"
+        "component-node name=b component=b input=r\n"
+        "output-node name=output input=b objective=quadratic\n",
+        1,
+    )
+
+    def compute():
+        rng, nnet = np.random.default_rng(0), start.copy()
+        options = NnetTrainerOptions(momentum=0.5, max_param_change=0.1)
+        trainer = NnetTrainer(options, nnet, log=[].append)
+        for _ in range(4):
+            rows = rng.normal(size=(11, 4)).astype(np.float32), rng.normal(size=(10, 3))
+            parts = [example_io("input", rows[0], -1), example_io("output", rows[1])]
+            trainer.train(merge_examples([NnetExample(parts)] * 2))
+        trainer.store()
+        return {"all": nnet.vectorize()}
+
+    assert_equal_on_both(compute, 1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)
