@@ -9,7 +9,7 @@ from typing import Any
 from ...framework.registry import Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order
-from .gates import gru_common, gru_parts
+from .gru import gru_common, gru_parts
 
 
 def _factors(name: str, doc: str, weights: str, value: str, shape: Any) -> Any:

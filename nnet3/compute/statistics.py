@@ -14,7 +14,7 @@ from typing import Any
 from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
-from .gates import LstmGates
+from .lstm import LstmGates
 
 _NO_GRADIENT = "statistics are no part of what is trained"
 _SOURCE = "Kaldi: nnet3/nnet-component-itf.cc"
