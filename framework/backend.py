@@ -31,7 +31,13 @@ class Place:
         Raises:
             DeviceError: a GPU is wanted and CuPy, or the GPU, is not there.
         """
-        return np if self.kind == "cpu" else _cupy()
+        if self.kind == "cpu":
+            return np
+        cupy = _cupy()
+        count = cupy.cuda.runtime.getDeviceCount()
+        if self.index >= count:
+            raise DeviceError(f"GPU {self.index} was asked for, but CuPy finds {count}, from 0 on")
+        return cupy
 
 
 def CPUPlace() -> Place:  # noqa: N802  the field's name for it

@@ -146,7 +146,6 @@ METHODS = {
     "nonzero": "",
     "prod": "axis=None dtype=None out=None keepdims=False",
     "ravel": "order=C",
-    "repeat": "repeats axis=None",
     "squeeze": "axis=None",
     "std": "axis=None dtype=None out=None ddof=0 keepdims=False",
     "sum": "axis=None dtype=None out=None keepdims=False",
@@ -757,7 +756,16 @@ _OWN = {
     "argmax": lambda a, dtype=None, **rest: np.argmax(a, **rest),
     "argmin": lambda a, dtype=None, **rest: np.argmin(a, **rest),
 }
+
+
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    if not isinstance(repeats, (int, list, tuple)):
+        raise ValueError("`repeats` must be integers of the host")
+    return _device(np.repeat(_memory(a), repeats, axis))
+
+
 _WHOLE = {
+    "repeat": _repeat,
     "copyto": _copyto,
     "dot": _dot,
     "searchsorted": _searchsorted,

@@ -12,7 +12,8 @@ import pytest
 
 import device_double
 from device_double import DOUBLE, METHODS, SIGNATURES, UFUNCS, crossings, instead_of_cupy, xp
-from opscope.framework.backend import address, on_device, to_host
+from opscope.framework.backend import GPUPlace, address, on_device, to_host
+from opscope.framework.errors import DeviceError
 
 try:
     import cupy
@@ -95,6 +96,12 @@ def test_another_device(x):
         x + other
     assert (x + xp.asarray(other)).device == 1
     assert other[1:].device == other.reshape(3, 1).T.device == 0
+
+
+def test_gpus_that_are_not_there():
+    with pytest.raises(DeviceError, match="GPU 2 was asked for, but CuPy finds 2, from 0 on"):
+        GPUPlace(2).xp  # noqa: B018
+    assert GPUPlace(1).xp is xp
 
 
 def test_memory_is_garbage_at_first():
