@@ -58,6 +58,12 @@ def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
     return attr
 
 
+def set_attr(attr: pb.Attr, value: Any) -> None:
+    """Make an `Attr` hold a Python value instead of what it holds."""
+    attr.Clear()
+    _encode(attr, value)
+
+
 def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
     """Fill an `Attr` that holds nothing."""
     if type_name:

@@ -37,7 +37,7 @@ from .compute import ComponentOps
 from .compute.component_ops import Templates
 from .compute.lowering import FROZEN, OUT, X
 from .compute.marks import GOTO, LABEL, SEGMENT
-from .compute.step import INDEXES, Step
+from .compute.step import Step, of_indexes
 from .compute.template import Template
 from .lower_variables import Declarations
 from .optimize.zeroing import needless_zeroing
@@ -204,9 +204,9 @@ class Lowering:
         if template is None:
             slots, array = _FROM_X[op_type]
             if array:
-                attrs[array] = INDEXES
+                attrs[array] = of_indexes()
             step = Step.of(op_type, slots, {"out": OUT}, attrs)
-            template = self.templates[key] = Template([step], self.role, rows is not None)
+            template = self.templates[key] = Template([step], self.role)
         template.append(self.ops, {X: x, OUT: out}, indexes=rows)
 
     def _marker(self, c: Command) -> None:

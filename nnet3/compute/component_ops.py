@@ -33,8 +33,6 @@ from .lowering import (
 from .step import Step
 from .template import Template
 
-_SOURCES = frozenset({"ConstantComponent", "DropoutMaskComponent"})
-"""Components without an input: they alone must be told how many rows they make."""
 Templates = dict[tuple[bool, ...], Template]
 """Operators of one recipe by how they are used: the flags of the functions that make steps."""
 _Use = tuple[Recipe, Templates]
@@ -149,7 +147,6 @@ class ComponentOps:
         self._wanted = natural_gradient, statistics
         self._names = _Names(name)
         self._shared = {} if shared is None else shared
-        self._needs_rows = component.type in _SOURCES
         self._uses: dict[tuple[int, int], _Use] = {}
         self._for_all: _Use | None = None  # where there is one recipe alone
 
@@ -160,13 +157,12 @@ class ComponentOps:
     def _use(self, indexes: Any, rows: int) -> _Use:
         if self._for_all is not None:
             return self._for_all
-        # The key holds as long as the recipe, which keeps its indexes alive.
-        key = id(indexes), rows if self._needs_rows else -1
+        key = id(indexes), rows  # it holds as long as the recipe, which keeps its indexes alive
         found = self._uses.get(key)
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
             found = self._uses[key] = recipe, self._shared.setdefault(recipe.key(), {})
-            if recipe.any_indexes or (indexes is None and not self._needs_rows):
+            if recipe.is_general:
                 self._for_all = found
         return found
 
@@ -198,7 +194,7 @@ class ComponentOps:
         template = templates.get(how)
         if template is None:
             steps = _forward_steps(recipe, *how)
-            template = templates[how] = Template(steps, FORWARD, recipe.any_indexes)
+            template = templates[how] = Template(steps, FORWARD)
         names = self._names
         names[X], names[OUT] = x, out
         template.append(ops, names, prefix, indexes)
@@ -238,7 +234,7 @@ class ComponentOps:
         template = templates.get(how)
         if template is None:
             steps = _backward_steps(recipe, *how)
-            template = templates[how] = Template(steps, BACKWARD, recipe.any_indexes)
+            template = templates[how] = Template(steps, BACKWARD)
         names = self._names
         names[X], names[OUT], names[OUT_DERIV], names[IN_DERIV] = x, out, out_deriv, in_deriv or ""
         template.append(ops, names, prefix, indexes)

@@ -14,7 +14,7 @@ def _(component: Any, recipe: Recipe) -> None:
     for number, part in enumerate(component.components):
         path = f"{recipe.path}{number}."
         wanted = recipe.natural_gradient, recipe.statistics
-        inner = Recipe(None, -1, *wanted, path=path)
+        inner = Recipe((None, -1), *wanted, path=path)
         lower_into(part, inner)
         target = OUT if number == last else recipe.temp()
         names = {X: source, OUT: target}

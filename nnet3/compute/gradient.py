@@ -12,6 +12,7 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs, same_as
 from ...operators._calls import copying, in_order
 from .lowering import OUT, Recipe, X, lowers
+from .step import of_indexes
 from .time_grid import precomputes
 
 _UNLIMITED = 1e10
@@ -50,7 +51,7 @@ def _(component: Any, recipe: Recipe) -> None:
         "clipping_threshold": float(clipping) if clipping > 0 else _UNLIMITED,
         "zeroing_threshold": float(zeroing) if zeroing > 0 else _UNLIMITED,
         "scale": float(component.scale),
-        "boundary": recipe.indexes_attr(),
+        "boundary": of_indexes(),
     }
     recipe.op("nnet3.truncate_gradient", OUT, attrs=attrs, x=source)
 

@@ -20,7 +20,7 @@ from ...framework.errors import UnknownOperatorError, nearest
 from ...framework.names import EMPTY
 from ...framework.registry import lookup
 from ...proto import net_pb2 as pb
-from .step import INDEXES, Step
+from .step import Step
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
 PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
@@ -66,8 +66,8 @@ class Recipe:
         rows: number of rows of the output, for components without an input; else -1.
         natural_gradient: whether `natural`, `plain` and `memory` are wanted.
         statistics: whether `states` and the operators that add to them are wanted.
-        any_indexes: the operators hold `indexes` as an attribute and depend on them in no other
-            way, so the recipe serves for all.
+        is_general: neither `indexes` nor `rows` was looked at, so the recipe serves for all;
+            attributes may stand for those of each use, see `of_indexes`.
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
@@ -84,11 +84,10 @@ class Recipe:
             backward operators and statistics are then theirs.
     """
 
-    indexes: Any = None
-    rows: int = -1
+    use: tuple[Any, int] = (None, -1)  # indexes and rows
     natural_gradient: bool = True
     statistics: bool = True
-    any_indexes: bool = False
+    is_general: bool = True
     steps: list[Step] = field(default_factory=list)
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -117,10 +116,15 @@ class Recipe:
         written = {"out": outputs} if isinstance(outputs, str) else outputs
         self.steps.append(Step.of(op_type, inputs, written, attrs))
 
-    def indexes_attr(self) -> pb.Attr:
-        """The indexes as the value of an attribute, where they serve for nothing else."""
-        self.any_indexes = True
-        return INDEXES
+    @property
+    def indexes(self) -> Any:
+        self.is_general = False
+        return self.use[0]
+
+    @property
+    def rows(self) -> int:
+        self.is_general = False
+        return self.use[1]
 
     def temp(self) -> str:
         """A new variable that lives from the forward to the backward operators."""
@@ -196,7 +200,7 @@ def lower(
     Raises:
         UnknownOperatorError: no lowering is known for its type.
     """
-    recipe = Recipe(indexes, rows, natural_gradient, statistics)
+    recipe = Recipe((indexes, rows), natural_gradient, statistics)
     lower_into(component, recipe)
     return recipe
 

@@ -21,6 +21,7 @@ from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from .lowering import FROZEN, OUT, OUT_DERIV, PARAMETER, Recipe, X, deriv_of, preconditions
 from .step import Step
+from .time_height import OFFSETS
 
 _NO_GRADIENT = "it serves updates of parameters"
 
@@ -122,14 +123,13 @@ def _(c: Any, recipe: Recipe) -> None:
 def _(c: Any, recipe: Recipe) -> None:
     if not c.use_natural_gradient:
         return
-    where = recipe.indexes
     _product(
         recipe,
         _Estimate(recipe, "in", c.rank_in, 4, c.alpha_in, c.num_samples_history),
         _Estimate(recipe, "out", c.rank_out, 4, c.alpha_out, c.num_samples_history),
         c.linear_params.shape,
         ("linear_params", "bias_params" if len(c.bias_params) else None),
-        {"first": list(where.first), "stride": where.stride, "rows": where.rows},
+        OFFSETS,
     )
 
 

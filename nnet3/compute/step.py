@@ -12,8 +12,17 @@ from ...proto import net_pb2 as pb
 Slots = tuple[tuple[str, tuple[str, ...]], ...]
 Given = Mapping[str, "str | Sequence[str]"]
 
-INDEXES = pb.Attr(tensor=pb.Tensor(dims=[-1]))
-"""An attribute that stands for the precomputed indexes of each use, as a tensor."""
+_INDEXES = "@INDEXES@"
+
+
+def of_indexes(field: str = "") -> pb.Attr:
+    """An attribute that stands for the precomputed indexes of each use, or for a field of them."""
+    return pb.Attr(s=_INDEXES + field)
+
+
+def field_of_indexes(attr: pb.Attr) -> str | None:
+    """What `of_indexes` was told; None for any other attribute."""
+    return attr.s.removeprefix(_INDEXES) if attr.s.startswith(_INDEXES) else None
 
 
 class Step(NamedTuple):
@@ -45,6 +54,11 @@ class Step(NamedTuple):
 
     def writes(self, name: str) -> bool:
         return any(name in names for _, names in self.outputs)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether attributes stand for something of the indexes of each use."""
+        return _INDEXES.encode() in self.attrs
 
     def variables(self) -> Iterator[str]:
         """All that it reads and writes."""

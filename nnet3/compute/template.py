@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...framework.desc import set_tensor
+from ...framework.desc import set_attr
 from ...framework.names import EMPTY
 from .lowering import FROZEN, IN_DERIV, OUT, OUT_DERIV, TEMPORARY, X, is_own
-from .step import INDEXES, Step
+from .step import Step, field_of_indexes
 
 _Place = tuple[Any, int, str]  # strings of a message, which of them is a name, and which name
 _GIVEN = frozenset({X, OUT, OUT_DERIV, IN_DERIV, FROZEN})
@@ -24,13 +24,13 @@ class Template:
     Args:
         steps: with symbolic names of variables.
         role: of the operators.
-        indexed: attributes may stand for the indexes of each use.
     """
 
-    def __init__(self, steps: Iterable[Step], role: int, indexed: bool = False) -> None:
+    def __init__(self, steps: Iterable[Step], role: int) -> None:
         self._ops = []
         self._named: list[_Place] = []
         self._temporaries: list[_Place] = []
+        self._indexed: list[tuple[Any, str | None]] = []
         for step in steps:
             op = step.message(role)
             self._ops.append(op)
@@ -43,10 +43,9 @@ class Template:
                         elif symbol != EMPTY:
                             end = f"/{symbol.removeprefix(TEMPORARY)}"
                             self._temporaries.append((names, i, end))
-        self._indexed = []
-        if indexed:
-            held = [attr for op in self._ops for attr in op.attrs.values()]
-            self._indexed = [attr.tensor for attr in held if attr == INDEXES]
+            if step.is_indexed:
+                fields = [(attr, field_of_indexes(attr)) for attr in op.attrs.values()]
+                self._indexed += [pair for pair in fields if pair[1] is not None]
 
     def append(
         self, ops: Any, names: Mapping[str, str], prefix: str = "", indexes: Any = None
@@ -56,14 +55,14 @@ class Template:
         Args:
             names: the variables of symbols, but for temporaries.
             prefix: of the names of temporaries.
-            indexes: an array, where attributes hold it.
+            indexes: what attributes stand for.
         """
         for listed, i, symbol in self._named:
             listed[i] = names[symbol]
         for listed, i, end in self._temporaries:
             listed[i] = prefix + end
-        for tensor in self._indexed:
-            set_tensor(tensor, indexes)
+        for attr, field in self._indexed:
+            set_attr(attr, getattr(indexes, field) if field else indexes)
         add = ops.add
         for op in self._ops:
             add().CopyFrom(op)

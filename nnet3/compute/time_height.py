@@ -12,11 +12,14 @@ from ...operators._calls import in_order, reducing
 from ...operators.matmul import Product, product
 from .images import chunks_of
 from .lowering import OUT, Recipe, X, lowers
+from .step import of_indexes
 
 _FIRST = AttrSpec("first", "ints", "input row that the first output row reads, for each offset")
 _STRIDE = AttrSpec("stride", "int", "distance of the input rows of neighbouring outputs", minimum=1)
 _ROWS = AttrSpec("rows", "int", "rows of the output", minimum=0)
 _NARROW = 64  # columns
+OFFSETS = {name: of_indexes(name) for name in ("first", "stride", "rows")}
+"""Attributes that are the fields of `OffsetRows`."""
 
 
 @lowers("TdnnComponent")
@@ -24,20 +27,14 @@ def _(component: Any, recipe: Recipe) -> None:
     inputs = {"x": X, "w": recipe.parameter("linear_params", component.linear_params)}
     if len(component.bias_params):
         inputs["b"] = recipe.parameter("bias_params", component.bias_params)
-    where = recipe.indexes
-    attrs = {"first": list(where.first), "stride": where.stride, "rows": where.rows}
-    recipe.op("nnet3.tdnn", OUT, attrs=attrs, **inputs)
+    recipe.op("nnet3.tdnn", OUT, attrs=OFFSETS, **inputs)
 
 
 @lowers("TimeHeightConvolutionComponent")
 def _(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("linear_params", component.linear_params)
     b = recipe.parameter("bias_params", component.bias_params)
-    where = recipe.indexes
-    attrs = {
-        "first": list(where.first),
-        "stride": where.stride,
-        "rows": where.rows,
+    attrs = OFFSETS | {
         "height_offsets": [int(height) for _, height in component.offsets],
         "height_in": int(component.height_in),
         "height_out": int(component.height_out),
