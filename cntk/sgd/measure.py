@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...framework.errors import ShapeError
 from ..network.analysis import depth_first
 from ..network.network import Network
 from ..network.node import DEFAULT_AXIS, Node
-from ..readers.data import Samples
 from ..readers.layout import Layout
 from ..readers.pack import Minibatch
 from ..runtime import CntkNet, Program
@@ -61,37 +61,39 @@ def measured(program: Program, nodes: Sequence[Node], samples: int) -> Iterator[
 
 
 def parts(minibatch: Minibatch, count: int) -> list[Minibatch]:
-    """A minibatch cut into at most `count` by its parallel sequences."""
-    slots = min(layout.parallel for layout in minibatch.layouts.values())
-    count = min(count, slots)
+    """A minibatch cut into at most `count` by the parallel sequences of its largest stream.
+
+    Raises:
+        ShapeError: another stream has not as many sequences.
+    """
+    main = max(minibatch.layouts.values(), key=lambda layout: layout.columns)
+    count = min(count, main.parallel)
     if count <= 1:
         return [minibatch]
-    return [_part(minibatch, number, count) for number in range(count)]
-
-
-def _part(minibatch: Minibatch, number: int, count: int) -> Minibatch:
-    streams: dict[str, Samples] = {}
-    layouts: dict[str, Layout] = {}
-    kept: dict[int, tuple[np.ndarray, Layout]] = {}
     for name, layout in minibatch.layouts.items():
-        if id(layout) not in kept:
-            first = layout.parallel * number // count
-            end = layout.parallel * (number + 1) // count
-            chosen = np.flatnonzero((layout.slot >= first) & (layout.slot < end))
-            kept[id(layout)] = (
-                chosen,
-                Layout(
-                    end - first,
-                    layout.steps,
-                    layout.slot[chosen] - first,
-                    layout.begin[chosen],
-                    layout.end[chosen],
-                ),
+        if len(layout.slot) != len(main.slot):
+            raise ShapeError(
+                f"{name} has {len(layout.slot)} sequences, another stream {len(main.slot)}: such a "
+                "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM)"
             )
-        chosen, layouts[name] = kept[id(layout)]
-        streams[name] = minibatch.streams[name].take(chosen)
+    return [_part(minibatch, main, number, count) for number in range(count)]
+
+
+def _part(minibatch: Minibatch, main: Layout, number: int, count: int) -> Minibatch:
+    first, last = (main.parallel * n // count for n in (number, number + 1))
+    chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
+    kept: dict[int, Layout] = {}
+    for layout in minibatch.layouts.values():
+        slots, slot = last - first, layout.slot[chosen] - first
+        if layout.parallel != main.parallel or not np.array_equal(layout.slot, main.slot):
+            used, slot = np.unique(layout.slot[chosen], return_inverse=True)
+            slots = len(used)
+        begin, end = layout.begin[chosen], layout.end[chosen]
+        kept[id(layout)] = Layout(slots, layout.steps, slot, begin, end)
+    streams = {name: stream.take(chosen) for name, stream in minibatch.streams.items()}
+    layouts = {name: kept[id(layout)] for name, layout in minibatch.layouts.items()}
     sequences, lattices = minibatch.sequences, minibatch.lattices
-    if len(kept) == 1 and len(sequences) == len(next(iter(minibatch.layouts.values())).slot):
+    if len(sequences) == len(main.slot):
         sequences = sequences[chosen]
     if lattices is not None:
         lattices = lattices.take(chosen)
