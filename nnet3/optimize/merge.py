@@ -2,7 +2,8 @@
 
 y = x, or y = f(x) where f may write over its argument: the matrix of y becomes part of that of x,
 or that of x part of that of y. Source: VariableMergingOptimizer in Kaldi's nnet-optimize-utils.h,
-whose conditions c1 to c7 are those of `_Merger.allowed`.
+whose conditions c1 to c7 are those of `_Merger.allowed`. What a round merges is left alone for the
+rest of it, so that nothing has to move before its end.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..computation import Command, Computation, SubMatrix, submatrices_of
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
-_MERGING = BACKPROPS | {"MatrixCopy", "Propagate"}
+_IN_PLACE = BACKPROPS | {"Propagate"}
 _NUMBER_AND_MODE = itemgetter(0, 2)  # of an access: a command reads before it writes
 
 
@@ -28,21 +29,17 @@ def merge_variables(computation: Computation, options: OptimizeOptions) -> Compu
     return merger.result()
 
 
-def _reads_first(access: Access) -> tuple[int, int]:
-    """The order of accesses: a command reads before it writes, in place, too."""
-    number, _, mode = access
-    return number, mode
-
-
 class _Merger:
     """The state of merging.
 
     Attributes:
+        uses: by matrix its accesses, see `Analysis`.
         whole: for every sub-matrix whether it is the whole of its matrix.
-        parts: the sub-matrices of every matrix.
-        candidates: commands, with what they read and write that could be one.
-        dirty: matrix -> its sub-matrices that were merged in this round.
-        moves: the merges of this round: a sub-matrix, and the matrix that becomes it.
+        candidates: commands, what they read and write that could be one, and whether the command
+            falls away then.
+        dirty: matrix -> the parts of it that were merged in this round.
+        moves: matrix -> the part of another that it becomes by this round, and whether that is all
+            of the other.
         changed: the matrices that were merged in the round before.
     """
 
@@ -50,26 +47,25 @@ class _Merger:
         self.computation = computation = computation.copy()
         self.options = options
         self.analysis = Analysis(computation)
-        submatrices = computation.submatrices
+        self.submatrices, self.matrices = computation.submatrices, computation.matrices
+        self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
         self.whole = computation.wholes()
-        self.parts: list[list[int]] = [[] for _ in computation.matrices]
-        for number, s in enumerate(submatrices):
-            self.parts[s[0]].append(number)
-        self.candidates: list[tuple[int, int, int]] = []
-        for number, command in enumerate(computation.commands):
-            if command.type in _MERGING:
-                pair = self._pair(command)
+        self.candidates: list[tuple[int, int, int, bool]] = []
+        for number, c in enumerate(computation.commands):
+            if c.type == "MatrixCopy":
+                if options.remove_assignments:
+                    self.candidates.append((number, c.source, c.target, c.alpha == 1))
+            elif c.type in _IN_PLACE:
+                pair = self._in_place(c)
                 if pair is not None:
-                    self.candidates.append((number, *pair))
+                    self.candidates.append((number, *pair, False))
         self.dirty: dict[int, list[SubMatrix]] = {}
-        self.moves: list[tuple[int, int]] = []
+        self.moves: dict[int, tuple[SubMatrix, bool]] = {}
         self.changed = set(range(len(computation.matrices)))
 
-    def _pair(self, command: Command) -> tuple[int, int] | None:
-        """What a command reads and writes that could be one."""
+    def _in_place(self, command: Command) -> tuple[int, int] | None:
+        """What a component's command reads and writes that could be one."""
         options = self.options
-        if command.type == "MatrixCopy":
-            return (command.source, command.target) if options.remove_assignments else None
         flags = self.computation.topology.nodes[command.node].properties
         if command.type == "Propagate":
             if options.propagate_in_place and flags & FLAGS.PROPAGATE_IN_PLACE and command.source:
@@ -85,35 +81,36 @@ class _Merger:
 
         What was refused stays so until one of its matrices is merged with another.
         """
-        submatrices, whole = self.computation.submatrices, self.whole
+        submatrices, whole = self.submatrices, self.whole
         changed, dirty = self.changed, self.dirty
         left = []
         for candidate in self.candidates:
-            number, source, target = candidate
+            number, source, target, falls_away = candidate
             a, b = submatrices[source][0], submatrices[target][0]
             if a == b or not (whole[source] or whole[target]):
                 continue  # nor will it ever be possible
             if a in changed or b in changed or a in dirty or b in dirty:
-                into_source, into_target = self.allowed(number, source, target)
+                into_source, into_target = self.allowed(number, source, target, falls_away)
                 if into_source or into_target:
                     keep, drop = (source, target) if into_source else (target, source)
-                    self._merge(number, keep, drop)
+                    self._merge(keep, drop)
+                    if falls_away:
+                        self.dropped.add(number)
                     continue
             left.append(candidate)
         self._move()
         self.candidates, self.changed, self.dirty = left, set(dirty), {}
         return bool(dirty)
 
-    def allowed(self, number: int, source: int, target: int) -> tuple[bool, bool]:
+    def allowed(self, number: int, source: int, target: int, is_copy: bool) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
-        submatrices, options, never = self.computation.submatrices, self.options, (False, False)
+        options, matrices, never = self.options, self.matrices, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
-        a, b = submatrices[source][0], submatrices[target][0]
+        a, b = self.submatrices[source][0], self.submatrices[target][0]
         for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
             if a in bound or b in bound:
                 if not (whole_a and whole_b) or (a in bound and b in bound):
                     return never
-        matrices = self.computation.matrices
         left = options.allow_left_merge and whole_b
         left = left and (whole_a or not matrices[b].contiguous)
         right = options.allow_right_merge and whole_a
@@ -124,58 +121,54 @@ class _Merger:
             b in self.dirty and self._is_dirty(target)
         ):
             return never
-        uses = self.analysis.of_matrix[b]
+        uses = self.uses[b]
         if uses[0][0] < number:
             if self._touching(target, uses[: bisect_left(uses, (number,))]):
                 return never  # zeroing aside, this must be the first that touches the target
-        uses = self.analysis.of_matrix[a]
+        uses = self.uses[a]
         if uses[-1][0] > number:
             later = self._touching(source, uses[bisect_left(uses, (number + 1,)) :])
-            if later and not (self._is_copy(number) and self._stays_equal(number, target, later)):
+            if later and not (is_copy and self._stays_equal(number, target, later)):
                 return never
         return left, right
 
-    def _is_copy(self, number: int) -> bool:
-        command = self.computation.commands[number]
-        return command.type == "MatrixCopy" and command.alpha == 1
-
     def _stays_equal(self, number: int, target: int, later: list[Access]) -> bool:
         """Whether the target of a copy is as good as its source for what touches that later."""
-        matrix, last = self.computation.submatrices[target][0], later[-1][0]
+        matrix, last = self.submatrices[target][0], later[-1][0]
         if any([mode & WRITE for _, _, mode in later]):
             return False
         if 0 <= self.analysis.released[matrix] <= last:
             return False
-        uses = self.analysis.of_matrix[matrix]
+        uses = self.uses[matrix]
         between = uses[bisect_left(uses, (number + 1,)) : bisect_left(uses, (last + 1,))]
         return not any([mode & WRITE for _, _, mode in self._touching(target, between)])
 
     def _touching(self, submatrix: int, uses: list[Access]) -> list[Access]:
         """Those of the accesses of its matrix that touch a sub-matrix."""
-        if self.whole[submatrix]:
+        if self.whole[submatrix] or not uses:
             return uses
-        submatrices = self.computation.submatrices
+        submatrices = self.submatrices
         mine = submatrices[submatrix]
         return [use for use in uses if overlap(submatrices[use[1]], mine)]
 
     def _is_dirty(self, submatrix: int) -> bool:
         """Whether something of a sub-matrix was merged in this round."""
-        mine = self.computation.submatrices[submatrix]
+        mine = self.submatrices[submatrix]
         return any([overlap(part, mine) for part in self.dirty[mine[0]]])
 
     # Merging
 
-    def _merge(self, number: int, keep: int, drop: int) -> None:
+    def _merge(self, keep: int, drop: int) -> None:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
-        analysis, submatrices = self.analysis, self.computation.submatrices
-        home, old, dropped = submatrices[keep][0], submatrices[drop][0], analysis.dropped
-        if self._is_copy(number):
-            dropped.add(number)
+        analysis, matrices, dropped = self.analysis, self.matrices, self.dropped
+        kept, whole = self.submatrices[keep], self.submatrices[drop]
+        home, old = kept[0], whole[0]
         # Memory is taken and given up once; what the caller gives and takes decides where.
         given = old in analysis.given
         dismissed = home if given else old
+        released = old if analysis.released[old] >= 0 else home
         for listed, matrix in (
-            (analysis.released, old if analysis.released[old] >= 0 else home),
+            (analysis.released, released),
             (analysis.allocated, dismissed),
             (analysis.zeroed, dismissed),
         ):
@@ -184,41 +177,36 @@ class _Merger:
                 listed[matrix] = -1
         if given:
             analysis.allocated[home] = analysis.allocated[old]
-        for matrices in (analysis.given, analysis.taken):
-            if old in matrices:
-                matrices.add(home)
-        matrices = self.computation.matrices
+            analysis.given.add(home)
+        if old in analysis.taken:
+            analysis.taken.add(home)
         if matrices[old].contiguous and not matrices[home].contiguous:
             matrices[home] = replace(matrices[home], contiguous=True)
-        self.dirty.setdefault(home, []).append(submatrices[keep])
-        self.dirty[old] = [submatrices[drop]]
-        self.moves.append((keep, old))
+        self.dirty.setdefault(home, []).append(kept)
+        self.dirty[old] = [whole]
+        self.moves[old] = kept, self.whole[keep]
 
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
-        submatrices, whole = self.computation.submatrices, self.whole
-        uses, dropped = self.analysis.of_matrix, self.analysis.dropped
-        numbers: list[int] = []
+        submatrices, uses, moves, dropped = self.submatrices, self.uses, self.moves, self.dropped
+        if not moves:
+            return
+        numbers = [s for s, part in enumerate(submatrices) if part[0] in moves]
         moved: list[tuple[int, ...]] = []
-        for keep, old in self.moves:
-            home, row, _, col, _ = submatrices[keep]
-            parts = self.parts[old]
-            numbers += parts
-            for s in parts:
-                _, first, rows, begin, cols = submatrices[s]
-                moved.append((home, row + first, rows, col + begin, cols))
-            if not whole[keep]:
-                for s in parts:
-                    whole[s] = False
-            self.parts[home] += parts
-            uses[home] += uses[old]
-            uses[old] = []
+        for s in numbers:
+            old, first, rows, begin, cols = submatrices[s]
+            (home, row, _, col, _), is_whole = moves[old]
+            moved.append((home, row + first, rows, col + begin, cols))
+            self.whole[s] &= is_whole
         for s, part in zip(numbers, submatrices_of(moved), strict=True):
             submatrices[s] = part
-        for home in {submatrices[keep][0] for keep, _ in self.moves}:
+        for old, ((home, *_), _) in moves.items():
+            uses[home] += uses[old]
+            uses[old] = []
+        for home in {part[0] for part, _ in moves.values()}:
             uses[home] = [use for use in uses[home] if use[0] not in dropped]
             uses[home].sort(key=_NUMBER_AND_MODE)
-        self.moves = []
+        self.moves = {}
 
     def result(self) -> Computation:
         """The computation without what was dropped."""

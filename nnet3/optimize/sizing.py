@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import replace
 
+import numpy as np
+
 from ..analyze import analysed
 from ..computation import Command, Computation
 from .options import OptimizeOptions
@@ -18,7 +20,7 @@ def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> 
     analysis = analysed(computation)
     commands = analysis.commands
     # Command i goes to place 3 i; 3 i - 1 is just before it, 3 i + 1 just behind it.
-    places = list(range(0, 3 * len(commands), 3))
+    places: dict[int, int] = {}
     each = zip(
         analysis.of_matrix, analysis.allocated, analysis.released, analysis.zeroed, strict=True
     )
@@ -30,9 +32,13 @@ def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> 
         last = uses[-1][0] if uses else zeroed
         if freed >= 0 and last >= 0 and commands[freed].type == "DeallocMatrix":
             places[freed] = 3 * last + 1
-    left = [number for number in range(len(commands)) if number not in analysis.dropped]
-    left.sort(key=places.__getitem__)
-    return replace(computation, commands=[commands[number] for number in left])
+    left = np.ones(len(commands), bool)
+    left[list(analysis.dropped)] = False
+    place = np.arange(0, 3 * len(commands), 3)
+    place[list(places)] = list(places.values())
+    numbers = np.flatnonzero(left)
+    order = numbers[np.argsort(place[numbers], kind="stable")].tolist()
+    return replace(computation, commands=[commands[number] for number in order])
 
 
 def allocate_from_other(computation: Computation, options: OptimizeOptions) -> Computation:
