@@ -14,7 +14,7 @@ from opscope.framework.errors import ShapeError
 
 @pytest.fixture
 def minibatch(tmp_path):
-    """Sequences of several lengths, packed, and one label for each; all values are their numbers."""
+    """Packed sequences of several lengths, and one label for each; values are their numbers."""
     lines = []
     for number, length in enumerate([5, 1, 3, 2, 2, 4, 1, 1]):
         lines += [f"{number} |x {number}" + f" |y {number}" * (step == 0) for step in range(length)]
