@@ -69,7 +69,8 @@ def verify(file: str) -> None:
     FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
     exit code is 1 if there is an error; warnings alone leave it 0.
     """
-    from ..framework.verify import ERROR, problems
+    from ..framework.net_check import ERROR
+    from ..framework.verify import problems
     from .checkpoint import SUFFIX
     from .cli_files import cntk_kind, is_nnet3, kaldi_kind, read_desc
     from .io import verify_parameters

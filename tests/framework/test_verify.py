@@ -31,7 +31,8 @@ from opscope.framework.errors import (
     VariableError,
 )
 from opscope.framework.net import Net
-from opscope.framework.verify import KINDS, problems, verify
+from opscope.framework.net_check import KINDS
+from opscope.framework.verify import problems, verify
 
 SHAPE = (2, 3)
 
