@@ -37,6 +37,7 @@ def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
 def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
     """The commands with these numbers of sub-matrices."""
     result = []
+    array = None
     for c in commands:
         rows, deriv = c.rows, c.deriv
         if c.type in BACKPROPS:
@@ -45,7 +46,8 @@ def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
         elif rows is not None and c.type in ROWS_MULTI:
             rows = rows.copy()
             real = rows[:, 0] > 0
-            rows[real, 0] = np.array(numbers)[rows[real, 0]]
+            array = np.array(numbers) if array is None else array
+            rows[real, 0] = array[rows[real, 0]]
         changed = Command(  # without keywords, which take twice the time
             c.type,
             numbers[c.target],
