@@ -1,0 +1,168 @@
+"""How Kaldi's programs read command lines and config files, and what they print of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opscope
+from kaldi_models import done, refused
+from opscope.framework.errors import FormatError
+from opscope.nnet3.nnet import Nnet
+from opscope.python_api.cli import kaldi_programs
+from opscope.python_api.cli_nnet3_program import Option, quoted
+
+FLAG, INT = Option("flag", False, "f"), Option("some-int", 3, "i")
+FLOAT, TEXT = Option("rate", -1.0, "r"), Option("text", "", "t")
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        (FLAG, None, True),
+        (FLAG, "TRUE", True),
+        (FLAG, "1", True),
+        (FLAG, "f", False),
+        (FLAG, "0", False),
+        (INT, "-12", -12),
+        (INT, "+7", 7),
+        (FLOAT, "1e-3", float(np.float32(0.001))),
+        (FLOAT, ".5", 0.5),
+        (FLOAT, "1e99", float("inf")),
+        (TEXT, "", ""),
+        (TEXT, "a=b", "a=b"),
+    ],
+)
+def test_option_value(option, text, value):
+    assert option.parse(text) == value and type(option.parse(text)) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "part"),
+    [
+        (FLAG, "", "--flag= is neither true nor false"),
+        (FLAG, "yes", "--flag=yes is neither"),
+        (INT, None, "no integer"),
+        (INT, "2.5", "no integer"),
+        (INT, "2147483648", "no integer"),
+        (FLOAT, None, "no number"),
+        (FLOAT, "1.0x", "no number"),
+        (TEXT, None, "--text wants a value"),
+    ],
+)
+def test_option_refused(option, text, part):
+    with pytest.raises(FormatError, match=part):
+        option.parse(text)
+
+
+def test_option_names_are_normalised(call):
+    done(call("nnet3-copy", "--Learning_Rate=0.5", "--binary", "net.raw", "out.raw"))
+    assert Nnet.read("out.raw").components["a"].learning_rate == 0.5
+
+
+def test_config_option(call):
+    Path("a.conf").write_text("# comment\n--binary=false  # text\n\n--scale=2\n")
+    Path("b.conf").write_text("--learning-rate=0.5\n--scale=3\n")
+    out = done(
+        call("nnet3-copy", "--scale=4", "--config=a.conf", "--config=b.conf", "net.raw", "-")
+    )
+    assert out.startswith(b"<Nnet3> \n") and b"<LearningRate> 0.5 " in out
+    Path("out.raw").write_bytes(out)
+    old, new = Nnet.read("net.raw").vectorize(), Nnet.read("out.raw").vectorize()
+    np.testing.assert_allclose(new, 4 * old, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("binary=false\n", "a.conf:1: 'binary=false' is no line like --name=value"),
+        ("\n--binari=false\n", "a.conf:2: invalid option --binari=false (did you mean binary"),
+        ("--scale=x\n", "a.conf:1: --scale=x is no number"),
+    ],
+)
+def test_broken_config_option(call, text, part):
+    Path("a.conf").write_text(text)
+    refused(call("nnet3-copy", "--config=a.conf", "net.raw", "out.raw"), part)
+    assert not os.path.exists("out.raw")
+
+
+def test_missing_config_option(call):
+    refused(call("nnet3-info", "--config=none.conf", "net.raw"), "none.conf: No such file")
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (
+            ["--binari=false", "net.raw", "x"],
+            "invalid option --binari=false (did you mean binary?)",
+        ),
+        (["--=3", "net.raw", "x"], "invalid option --=3"),
+        (["net.raw"], "nnet3-copy wants <nnet-in> <nnet-out>, but 1 of these"),
+        (["net.raw", "x", "y"], "but 3 of these"),
+        (["net.raw", "x", "--binary=false"], "--binary=false must stand before the file names"),
+        (["--scale", "net.raw", "x"], "--scale= is no number"),
+    ],
+)
+def test_wrong_command_line(call, args, part):
+    refused(call("nnet3-copy", *args), part)
+    assert not os.path.exists("x")
+
+
+@pytest.mark.parametrize("name", kaldi_programs())
+def test_usage(call, name):
+    out = done(call(name, "--help")).decode()
+    assert f"Usage:  {name} [options] " in out
+    assert "  --config                    : Configuration file to read" in out
+    assert done(call(name, "a", "--help", "b")).decode() == out
+    code, nothing, err = call(name)
+    assert (code, nothing) == (1, b"") and err.endswith(out)
+
+
+def test_usage_tells_defaults(call):
+    out = done(call("nnet3-copy", "--help")).decode()
+    assert "(bool, default = true)" in out and "(float, default = -1)" in out
+    assert '(string, default = "")' in out
+
+
+def test_commands_are_listed(call):
+    out = done(call("--help")).decode()
+    assert all(name in out for name in [*kaldi_programs(), "links"])
+
+
+def test_double_dash_ends_the_options(call):
+    Path("--net").write_bytes(Path("net.raw").read_bytes())
+    done(call("nnet3-info", "--", "--net"))
+
+
+def test_command_line_is_printed(call):
+    err = call("nnet3-copy", "--edits=remove-orphans;", "net.raw", "out.raw")[2]
+    assert err.startswith("nnet3-copy '--edits=remove-orphans;' net.raw out.raw \n")
+    err = call("nnet3-info", "--print-args=false", "net.raw")[2]
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "typed"),
+    [
+        ("a-b_c=[1]", "a-b_c=[1]"),
+        ("", "''"),
+        ("a b", "'a b'"),
+        ("it's", '"it\'s"'),
+        ("$it's", "'$it'\\''s'"),
+    ],
+)
+def test_quoted(word, typed):
+    assert quoted(word) == typed
+
+
+def test_log_lines(call):
+    err = call("nnet3-copy", "--verbose=1", "net.raw", "out.raw")[2]
+    version = opscope.__version__
+    assert f"VLOG[1] (nnet3-copy[{version}]:_read_nnet():cli_nnet3.py:" in err
+    assert "Read 12 nodes, 5 components and " in err
+    assert err.endswith(") Copied raw neural net from net.raw to out.raw\n")
+    assert f"LOG (nnet3-copy[{version}]:nnet3_copy():cli_nnet3.py:" in err
