@@ -10,11 +10,6 @@ from typing import Any
 
 import numpy as np
 
-try:
-    import scipy.sparse as _scipy_sparse
-except ImportError:
-    _scipy_sparse = None
-
 
 class SparseMatrix:
     """A sparse matrix [rows, columns] made of single elements; `matrix @ dense` multiplies.
@@ -61,6 +56,8 @@ def _native(xp: Any, rows: Any, columns: Any, values: Any, shape: tuple[int, int
 
         place = (xp.asarray(rows), xp.asarray(columns))
         return sparse.csr_matrix((xp.asarray(values), place), shape=shape)
-    if _scipy_sparse is None:
+    try:
+        from scipy import sparse  # here, since it takes longer to load than most commands to run
+    except ImportError:
         return None
-    return _scipy_sparse.csr_array((values, (rows, columns)), shape=shape)
+    return sparse.csr_array((values, (rows, columns)), shape=shape)
