@@ -50,6 +50,8 @@ class Reader:
         binary: whether the form is binary. None, the default: as the header says, which is then
             passed over; otherwise no header is expected.
         offset: where to begin.
+        before, lines_before: bytes and line ends that stood before these bytes, where they are a
+            piece of something longer.
 
     Raises:
         FormatError: the file cannot be read, or begins with a zero byte and no `B`.
@@ -62,7 +64,10 @@ class Reader:
         name: str | None = None,
         binary: bool | None = None,
         offset: int = 0,
+        before: int = 0,
+        lines_before: int = 0,
     ) -> None:
+        self.before, self.lines_before = before, lines_before
         if isinstance(source, bytes | mmap.mmap):
             self.data: Buffer = source
             self.name = name or "<bytes>"
@@ -92,9 +97,9 @@ class Reader:
     def error(self, message: str, offset: int | None = None) -> FormatError:
         """A `FormatError` about what stands at `offset` (by default: here)."""
         offset = min(self.offset if offset is None else offset, self.size)
-        place = f"byte {offset}"
+        place = f"byte {self.before + offset}"
         if not self.binary:
-            line = bytes(self.data[:offset]).count(b"\n") + 1
+            line = self.lines_before + bytes(self.data[:offset]).count(b"\n") + 1
             place += f", line {line}"
         return FormatError(f"{self.name}: {message} ({place})")
 

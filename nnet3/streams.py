@@ -71,6 +71,45 @@ def open_reader(name: str, *, pipes: bool | None = None) -> Reader:
     return reader
 
 
+def is_stream(name: str, *, pipes: bool | None = None) -> bool:
+    """Whether a name means standard input or a command, which can be read once only.
+
+    Raises:
+        FormatError: it is a command that may not run.
+    """
+    if name.endswith("|"):
+        _check_pipe(name, pipes)
+    return name in ("", "-") or name.endswith("|")
+
+
+@contextlib.contextmanager
+def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
+    """What standard input holds, or a command writes, as a file that is read while it is written.
+
+    Raises:
+        FormatError: the command may not run, or (at the end) failed.
+    """
+    if not name.endswith("|"):
+        yield sys.stdin.buffer
+        return
+    _check_pipe(name, pipes)
+    process = subprocess.Popen(name[:-1], shell=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    failed: FormatError | None = None
+    try:
+        with process.stdout:
+            yield process.stdout  # type: ignore[misc]
+    except FormatError as error:  # it may have been cut off by what ended the command
+        failed = error
+    finally:
+        status = process.wait()
+    if status:
+        why = f"; {failed}" if failed else ""
+        raise FormatError(f"{name}: the command ended with status {status}{why}")
+    if failed:
+        raise failed
+
+
 @contextlib.contextmanager
 def open_output(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
     """A binary file for what `name` means. A plain file is replaced as a whole at the end.

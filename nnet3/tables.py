@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from ..framework.errors import FormatError, SaveError
 from .kaldi_io import Reader, Writer
-from .streams import Files, open_output
+from .streams import Files, is_stream, open_output, open_stream
 from .table_kinds import Kind, kind_of
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ _WRITE_OPTIONS = {
     "nf": {"flush": False},
     "p": {"permissive": True},
 }
+_PIECE = 1 << 20  # bytes of a stream that are read at a time
 _RANGE = re.compile(r"([^\[]+)\[([^\[]+)\]")
 
 
@@ -111,6 +112,9 @@ def is_specifier(text: str) -> bool:
     return any(word in ("ark", "scp") for word in words) and all(
         word in ("ark", "scp") or word in _READ_OPTIONS or word in _WRITE_OPTIONS for word in words
     )
+
+
+_STRICT = ReadSpecifier("ark", "")
 
 
 def _parse(text: str, known: dict[str, dict], use: str) -> tuple[str, list[str], dict[str, bool]]:
@@ -185,6 +189,8 @@ def read_table(
     kind, files = kind_of(kind), Files(pipes)
     if specifier.source == "scp":
         return _script_values(read_script(files, specifier.name), kind, files, specifier)
+    if is_stream(specifier.name, pipes=pipes):
+        return _streamed_values(specifier, kind, pipes)
     return _archive_values(files.reader(specifier.name), kind, specifier)
 
 
@@ -391,6 +397,45 @@ def _archive_values(
 ) -> Iterator[tuple[str, Any]]:
     for key, _, value in _entries(reader, kind, specifier):
         yield key, value
+
+
+def _streamed_values(
+    specifier: ReadSpecifier, kind: Kind, pipes: bool | None
+) -> Iterator[tuple[str, Any]]:
+    """The entries of an archive that comes bit by bit; no more of it is held than has to be.
+
+    What has come is read as far as it goes. An entry counts if something comes behind it, or the
+    end: in text, one that ends where the bytes do might go on.
+    """
+    name = specifier.name or "-"
+    with open_stream(name, pipes=pipes) as file:
+        piece, ended = _PIECE, False
+        reader = Reader(b"", name=name if name != "-" else "standard input", binary=False)
+        while not ended:
+            begin = reader.offset
+            more = file.read(piece)
+            ended = len(more) < piece
+            piece = _PIECE if begin else 2 * piece  # a long entry is not read again and again
+            reader = Reader(
+                bytes(reader.data[begin:]) + more,
+                name=reader.name,
+                binary=False,
+                before=reader.before + begin,
+                lines_before=reader.lines_before + bytes(reader.data[:begin]).count(b"\n"),
+            )
+            entries = _entries(reader, kind, specifier if ended else _STRICT)
+            while True:
+                start = reader.offset
+                try:
+                    entry = next(entries, None)
+                except FormatError:
+                    if ended:
+                        raise
+                    entry = None
+                if entry is None or (reader.offset == reader.size and not ended):
+                    reader.offset = start
+                    break
+                yield entry[0], entry[2]
 
 
 def _read_key(reader: Reader) -> str:

@@ -249,7 +249,7 @@ def _read_compact(reader: Reader, header: Header, start: int, states: int) -> Fs
 
 def _skip_alignment(reader: Reader, header: Header) -> None:
     if header.version == 1 or header.flags & _ALIGNED:
-        reader.read_bytes(-reader.offset % _ALIGNMENT)
+        reader.read_bytes(-(reader.before + reader.offset) % _ALIGNMENT)
 
 
 def _check(reader: Reader, fst: Fst, begin: int) -> None:

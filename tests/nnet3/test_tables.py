@@ -275,7 +275,7 @@ def test_pipes_run_only_where_they_are_allowed(feats, monkeypatch):
     write_table(f"ark:| cat > {folder}/p.ark", "matrix", values.items())
     assert (folder / "p.ark").read_bytes() == (folder / "f.ark").read_bytes()
     with pytest.raises(FormatError, match="ended with status 3"):
-        read_table("ark:exit 3 |", "matrix")
+        list(read_table("ark:exit 3 |", "matrix"))
     with pytest.raises(SaveError, match="ended with status 3"):
         write_table("ark:| exit 3", "int", [])
 
