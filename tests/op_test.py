@@ -11,7 +11,7 @@
 
         grad = ("x",)
 
-Checked for every case, on every backend present: values against the reference in each dtype, with
+Checked for every case, on NumPy, a stand-in of CuPy (device_double.py) and CuPy if present: values against the reference in each dtype, with
 contiguous and strided arrays, an empty leading dimension and each kernel library; inferred against
 real shapes and dtypes, also with unknown dimensions; gradients along random directions in float64;
 flags (`inplace`, `not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs
@@ -29,7 +29,7 @@ import numpy as np
 import pytest
 
 from device_double import DOUBLE, instead_of_cupy
-from op_runner import Case, Setup, difference, run
+from op_setup import Case, Setup, difference, run
 from opscope.framework.backend import CPUPlace, GPUPlace, gpu_present
 from opscope.framework.context import OpContext
 from opscope.framework.errors import OpscopeError, ShapeError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from op_setup import run
 from op_test import Case, OpTest
 from opscope.framework.errors import SlotError
 
@@ -119,8 +120,6 @@ class TestPow(Binary):
 
 
 def run_arrays(setup):
-    from op_runner import run
-
     return run(setup).arrays
 
 
