@@ -55,7 +55,8 @@ class Carrier:
     def _feed(self, delayed: Delayed, layout: Layout) -> None:
         node, old = delayed.node, layout.begin < 0
         held = self._held.get(delayed)
-        if old.any() and (held is None or len(held) < layout.parallel):
+        slot = layout.slot + layout.first_slot
+        if old.any() and (held is None or len(held) <= slot[old].max()):
             raise node.error(
                 "a sequence of this minibatch began in an earlier one, which was not seen", RunError
             )
@@ -65,7 +66,7 @@ class Carrier:
             variable = self._scope.var(name)
             state = np.full(shape, initial, self._dtype(delayed))
             if held is not None:
-                state[old] = held[layout.slot[old], number]
+                state[old] = held[slot[old], number]
             variable.set(state)
         if delayed.fresh:
             self._scope.var(delayed.fresh).set(~old)
@@ -85,19 +86,29 @@ class Carrier:
     def _keep(self, delayed: Delayed, offsets: np.ndarray, layout: Layout) -> None:
         values = self._scope.get(self._lowered.values[delayed.node.inputs[0]]).numpy()
         on = np.flatnonzero(layout.end > layout.steps)
-        count = len(delayed.states)
-        shape = dims(delayed.node)
-        held = np.zeros((layout.parallel, count, *shape), values.dtype)
+        count, slot = len(delayed.states), layout.slot + layout.first_slot
+        held = self._room(delayed, layout, (count, *dims(delayed.node)), values.dtype)
         before = [self._scope.get(name).numpy() for name in delayed.before]
         for number in range(count):
             row = offsets[on + 1] - 1 - number
             inside = row >= offsets[on]
-            held[layout.slot[on[inside]], number] = values[row[inside]]
+            held[slot[on[inside]], number] = values[row[inside]]
             short = on[~inside]  # this piece is shorter than the delay: what was before it
             back = number - (offsets[short + 1] - offsets[short])
             for sequence, steps in zip(short.tolist(), back.tolist(), strict=True):
-                held[layout.slot[sequence], number] = before[steps][sequence]
+                held[slot[sequence], number] = before[steps][sequence]
+
+    def _room(
+        self, delayed: Delayed, layout: Layout, shape: tuple[int, ...], dtype: np.dtype
+    ) -> np.ndarray:
+        """The states of a delay, those of a layout's slots empty; others are of other parts."""
+        old = self._held.get(delayed, np.zeros((0, *shape), dtype))
+        first, last = layout.first_slot, layout.first_slot + layout.parallel
+        held = np.zeros((max(len(old), last), *shape), dtype)
+        held[: len(old)] = old
+        held[first:last] = 0
         self._held[delayed] = held
+        return held
 
 
 __all__ = ["Carrier", "goes_on"]

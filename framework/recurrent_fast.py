@@ -63,6 +63,8 @@ class FastProgram:
         self._bind_final_states()
         if self.schedule.steps:
             self._bind_steps()
+        else:
+            self.calls += [fill(total, 0) for total in self.bound.sums if total is not None]
         self._bind_finals()
 
     @functools.cached_property

@@ -22,6 +22,7 @@ class Layout:
         slot: of each sequence, int64, [sequences].
         begin, end: the steps at which each begins and ends, int64, [sequences]. A sequence that
             began in an earlier minibatch has begin < 0, one that goes on has end > steps.
+        first_slot: of a part of a minibatch: which slot of the whole its first one is.
     """
 
     parallel: int
@@ -29,6 +30,7 @@ class Layout:
     slot: np.ndarray
     begin: np.ndarray
     end: np.ndarray
+    first_slot: int = 0
 
     @property
     def columns(self) -> int:

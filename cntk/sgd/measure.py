@@ -84,12 +84,12 @@ def _part(minibatch: Minibatch, main: Layout, number: int, count: int) -> Miniba
     chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
     kept: dict[int, Layout] = {}
     for layout in minibatch.layouts.values():
-        slots, slot = last - first, layout.slot[chosen] - first
+        slots, slot, start = last - first, layout.slot[chosen] - first, first
         if layout.parallel != main.parallel or not np.array_equal(layout.slot, main.slot):
             used, slot = np.unique(layout.slot[chosen], return_inverse=True)
-            slots = len(used)
+            slots, start = len(used), 0
         begin, end = layout.begin[chosen], layout.end[chosen]
-        kept[id(layout)] = Layout(slots, layout.steps, slot, begin, end)
+        kept[id(layout)] = Layout(slots, layout.steps, slot, begin, end, start)
     streams = {name: stream.take(chosen) for name, stream in minibatch.streams.items()}
     layouts = {name: kept[id(layout)] for name, layout in minibatch.layouts.items()}
     sequences, lattices = minibatch.sequences, minibatch.lattices

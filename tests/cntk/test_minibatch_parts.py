@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 
+from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.run import run_commands
+from opscope.cntk.build import build_section_network
 from opscope.cntk.config import parse_config
+from opscope.cntk.models.v1 import read_model
 from opscope.cntk.readers.data import Samples
 from opscope.cntk.readers.layout import packed
 from opscope.cntk.readers.pack import Minibatch
 from opscope.cntk.readers.reader import create_reader
+from opscope.cntk.runtime import CntkNet
 from opscope.cntk.sgd.measure import part_count, parts
 from opscope.framework.errors import ShapeError
 
@@ -56,3 +61,59 @@ def test_streams_with_other_sequences_are_refused():
 def test_how_many():
     assert part_count(100, 3, None, 1) == 3
     assert part_count(100, 1, 40, 1) == 3 and part_count(100, 1, 40, 2) == 5
+
+
+NETWORK = """
+    x = Input {1} ; y = Input {2, tag = 'label'}
+    P (n, m) = ParameterTensor {(n:m), init = 'uniform', initValueScale = 9}
+    h = Tanh (P (3, 1) * x + P (3, 3) * PastValue (3, h, timeStep = 2) + ParameterTensor {3})
+    ce = CrossEntropyWithSoftmax (y, P (2, 3) * h, tag = 'criterion')
+"""
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Train on sequences of several lengths, cut into pieces of three steps; returns parameters."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{number} |x {rng.normal():.3f} |y {number % 2} {1 - number % 2}\n"
+        for number, length in enumerate([7, 2, 9, 4, 5, 8, 1, 6, 11])
+        for _ in range(length)
+    ]
+    (tmp_path / "a.ctf").write_text("".join(lines))
+
+    def run(options):
+        config = f"""command = T ; deviceId = -1 ; makeMode = false ; modelPath = m
+            truncated = true ; minibatchSize = 12
+            T = [ action = train ; BrainScriptNetworkBuilder = {{ {NETWORK} }}
+                SGD = [ maxEpochs = 2 ; learningRatesPerSample = 0.1 ; {options} ]
+                reader = [ randomize = false ; truncationLength = 3 ; deserializers = (
+                    [ type = CNTKTextFormatDeserializer ; file = a.ctf ; input = [
+                        x = [ dim = 1 ; format = dense ]
+                        y = [ dim = 2 ; format = dense ] ] ] ) ] ]"""
+        run_commands(parse_config(config), Run(say=lambda text: None))
+        return {n.name: n.value for n in read_model("m").nodes.values() if n.is_parameter}
+
+    return run
+
+
+@pytest.mark.parametrize("options", ["numSubminibatches = 3", "maxSamplesInRAM = 4"])
+def test_truncated_sequences_go_on_in_their_part(train, options):
+    """At the end of an epoch parts become empty."""
+    whole = train("")
+    for name, value in train(options).items():
+        np.testing.assert_allclose(value, whole[name], rtol=1e-4, atol=1e-6)
+
+
+def test_nothing_to_compute_has_no_gradient():
+    """Sums over the steps of a loop are zero where there is no step, not what they were before."""
+    network = build_section_network(parse_config(f"BrainScriptNetworkBuilder = {{ {NETWORK} }}"))
+    net = CntkNet(network.network)
+    for length in (4, 0):
+        begin = np.array([0, length] if length else [0])
+        rows = {"x": np.ones((length, 1)), "y": np.ones((length, 2))}
+        streams = {name: Samples(begin, values) for name, values in rows.items()}
+        net.forward_backward(Minibatch(streams), "ce")
+        found = [np.abs(net.gradient(name)).sum() for name in net.parameters()]
+        assert len(found) == 4 and all((value > 0) == (length > 0) for value in found)
