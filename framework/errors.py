@@ -55,7 +55,7 @@ class SaveError(OpscopeError):
 
 
 class RunError(OpscopeError):
-    """An operator failed while running."""
+    """An operator failed while running, or met values that it cannot take."""
 
 
 class NotFiniteError(RunError):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..framework.errors import ShapeError
+from ..framework.errors import RunError
 from ._calls import nothing
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
@@ -20,7 +20,7 @@ def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
     It costs one pass over the ids: seen as unsigned numbers, negative ones are the largest.
 
     Raises:
-        ShapeError: when called; with the operator, its variables and the first bad id.
+        RunError: when called; with the operator, its variables and the first bad id.
     """
     ids = k[slot]
     bits = 8 * ids.dtype.itemsize
@@ -31,7 +31,7 @@ def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
         if greatest() >= limit:
             bad = int(ids[(ids < 0) | (ids >= bound)][0])
             why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want 0 <= {slot} < {bound}"
-            raise ShapeError(k.describe(why))
+            raise RunError(k.describe(why))
 
     return check if ids.size else nothing
 

@@ -10,6 +10,7 @@ from opscope.framework.errors import (
     FormatError,
     GradientError,
     OpscopeError,
+    RunError,
     ShapeError,
     TreeError,
     VariableError,
@@ -346,5 +347,5 @@ def test_errors_of_inner_operators_name_the_net():
     ops.append(("add", {"x": "e", "y": "below"}, {"out": "h"}))
     desc = sums(ops=ops, statics={"W": "w"})
     values = VALUES | {"X": np.array([0, 9, 1]), "W": np.ones((4, 2))}
-    with pytest.raises(ShapeError, match="'trees', in its node net: op 0 .embedding.*holds 9"):
+    with pytest.raises(RunError, match="'trees', in its node net: op 0 .embedding.*holds 9"):
         run_tree(desc, values, ["OUT"])
