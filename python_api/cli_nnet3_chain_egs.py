@@ -16,6 +16,7 @@ import click
 
 from ..framework.errors import FormatError, OpscopeError, ShapeError
 from ..nnet3.chain import egs
+from ..nnet3.chain.acceptors import Matcher
 from ..nnet3.chain.chunks import normalized, scaled
 from ..nnet3.chain.end_to_end import allowed_length, graph_supervision, whole_example
 from ..nnet3.chain.examples import NnetChainExample
@@ -95,9 +96,9 @@ class _ChainGetter(Getter):
 
     def __init__(self, options: SimpleNamespace, graph: str) -> None:
         super().__init__(options)
-        self._graph: Fst | None = None
+        self._graph: Matcher | None = None
         if graph:
-            self._graph = scaled(read_fst(graph), options.normalization_fst_scale)
+            self._graph = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
 
     def normalized(self, supervision: Supervision, where: str) -> Supervision:
         """With the weights of the normalization FST, if there is one that fits."""
@@ -220,7 +221,7 @@ def nnet3_chain_normalize_egs(
 ) -> None:
     if options.normalization_fst_scale < 0:
         raise FormatError("--normalization-fst-scale must not be negative")
-    fst = scaled(read_fst(graph), options.normalization_fst_scale)
+    fst = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
     written = failed = 0
     with TableWriter(output, KIND) as writer:
         for key, example in shown(read_table(source, KIND), "normalize", "examples"):

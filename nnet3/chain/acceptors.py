@@ -111,21 +111,39 @@ def remove_epsilons(fst: Fst) -> Fst:
     return connect(_acceptor(arcs, final, fst.start))
 
 
-def compose(fst: Fst, other: Fst) -> Fst:
+class Matcher:
+    """The arcs of an acceptor by state and label, found out as they are asked for.
+
+    One matcher serves any number of compositions with the same acceptor.
+    """
+
+    def __init__(self, fst: Fst) -> None:
+        self.start, self.final = fst.start, fst.final
+        self._fst = fst
+        self._known: dict[int, dict[int, list[tuple[np.float32, int]]]] = {}
+
+    def arcs(self, state: int) -> dict[int, list[tuple[np.float32, int]]]:
+        """For each label the weights and next states of arcs that leave a state."""
+        found = self._known.get(state)
+        if found is None:
+            found = self._known[state] = {}
+            arcs = slice(int(self._fst.begin[state]), int(self._fst.begin[state + 1]))
+            columns = self._fst.weight[arcs], self._fst.nextstate[arcs].tolist()
+            for label, *rest in zip(self._fst.ilabel[arcs].tolist(), *columns, strict=True):
+                found.setdefault(label, []).append(tuple(rest))
+        return found
+
+
+def compose(fst: Fst, other: Matcher | Fst) -> Fst:
     """The paths that both acceptors have; weights are added. Neither may have arcs of label 0."""
-    left, right = _States(fst), _States(other)
-    if fst.start < 0 or other.start < 0:
+    left, right = _States(fst), other if isinstance(other, Matcher) else Matcher(other)
+    if fst.start < 0 or right.start < 0:
         return _acceptor([], [])
-    by_label: list[dict[int, list[tuple[np.float32, int]]] | None] = [None] * other.states
-    number = {(fst.start, other.start): 0}
-    pairs = [(fst.start, other.start)]
+    number = {(fst.start, right.start): 0}
+    pairs = [(fst.start, right.start)]
     arcs: list[list[Arc]] = []
     for a, b in pairs:  # grows in the loop
-        matching = by_label[b]
-        if matching is None:
-            matching = by_label[b] = {}
-            for label, weight, target in right.arcs[b]:
-                matching.setdefault(label, []).append((weight, target))
+        matching = right.arcs(b)
         made: list[Arc] = []
         for label, weight, target in left.arcs[a]:
             for more, second in matching.get(label, ()):
@@ -136,7 +154,7 @@ def compose(fst: Fst, other: Fst) -> Fst:
                 made.append((label, weight + more, number[pair]))
         arcs.append(made)
     firsts, seconds = np.array(pairs).T
-    return connect(_acceptor(arcs, fst.final[firsts] + other.final[seconds]))
+    return connect(_acceptor(arcs, fst.final[firsts] + right.final[seconds]))
 
 
 def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.errors import ShapeError
-from .acceptors import compose, connect, determinize, minimize, remove_epsilons
+from .acceptors import Matcher, compose, connect, determinize, minimize, remove_epsilons
 from .fst import Fst
 from .supervision import Supervision, breadth_first, state_times
 
@@ -72,7 +72,7 @@ class SupervisionSplitter:
         )
 
 
-def normalized(supervision: Supervision, normalization: Fst) -> Supervision | None:
+def normalized(supervision: Supervision, normalization: Matcher | Fst) -> Supervision | None:
     """With the weights of the normalisation FST, an acceptor of sequences of pdfs counted from 1.
 
     Returns:
