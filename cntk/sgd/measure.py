@@ -61,7 +61,8 @@ def measured(program: Program, nodes: Sequence[Node], samples: int) -> Iterator[
 
 
 def parts(minibatch: Minibatch, count: int) -> list[Minibatch]:
-    """A minibatch cut into at most `count` by the parallel sequences of its largest stream.
+    """A minibatch cut into at most `count` by the parallel sequences of its largest stream; parts
+    without a sequence are left out.
 
     Raises:
         ShapeError: another stream has not as many sequences.
@@ -76,12 +77,19 @@ def parts(minibatch: Minibatch, count: int) -> list[Minibatch]:
                 f"{name} has {len(layout.slot)} sequences, another stream {len(main.slot)}: such a "
                 "minibatch cannot be computed in parts (numSubminibatches, maxSamplesInRAM)"
             )
-    return [_part(minibatch, main, number, count) for number in range(count)]
+    bounds = [main.parallel * number // count for number in range(count + 1)]
+    found = []
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
+        if len(chosen):
+            found.append(_part(minibatch, main, chosen, first, last))
+    return found
 
 
-def _part(minibatch: Minibatch, main: Layout, number: int, count: int) -> Minibatch:
-    first, last = (main.parallel * n // count for n in (number, number + 1))
-    chosen = np.flatnonzero((main.slot >= first) & (main.slot < last))
+def _part(
+    minibatch: Minibatch, main: Layout, chosen: np.ndarray, first: int, last: int
+) -> Minibatch:
+    """The chosen sequences, which lie in the slots `first` to `last` of the main layout."""
     kept: dict[int, Layout] = {}
     for layout in minibatch.layouts.values():
         slots, slot, start = last - first, layout.slot[chosen] - first, first

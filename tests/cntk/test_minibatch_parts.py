@@ -100,7 +100,7 @@ def train(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("options", ["numSubminibatches = 3", "maxSamplesInRAM = 4"])
 def test_truncated_sequences_go_on_in_their_part(train, options):
-    """At the end of an epoch parts become empty."""
+    """At the end of an epoch parts become empty; these are left out."""
     whole = train("")
     for name, value in train(options).items():
         np.testing.assert_allclose(value, whole[name], rtol=1e-4, atol=1e-6)
