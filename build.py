@@ -7,7 +7,7 @@
     bench   run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     lint    check style and formatting
     wheel   build a wheel into dist/ and try it away from the tree
-    docs    build the documentation into site/
+    docs    build the documentation into build/site/
 
 Needs Python 3.11 or newer and nothing else: each command makes or reuses the virtual environment
 `.venv`, installs what it needs and runs. A step that fails ends the command with its exit code.
@@ -314,7 +314,7 @@ def wheel(arguments: argparse.Namespace) -> None:
 
 
 def docs(arguments: argparse.Namespace) -> None:
-    """Build the documentation into site/."""
+    """Build the documentation into build/site/."""
     environment = Environment(VENV)
     environment.prepare("docs")
     run([environment.python, "-P", "-m", "mkdocs", "build", "--strict"], "mkdocs build")
