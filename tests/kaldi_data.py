@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.tables import read_table
 
 FOLDER = Path(
@@ -27,6 +29,16 @@ def need(*parts: str) -> Path:
 def read_archive(path: Path) -> dict[str, np.ndarray]:
     """The matrices and vectors of a binary archive by key."""
     return dict(read_table(f"ark:{path}", "array"))
+
+
+def run_recorded(computer: NnetComputer, io: Mapping[str, np.ndarray]) -> None:
+    """Forward, then backward, on the inputs of an archive: `input.NODE`, `output_deriv.NODE`."""
+    for part in ("input", "output_deriv"):
+        for name, matrix in io.items():
+            kind, _, node = name.partition(".")
+            if kind == part:
+                computer.accept_input(node, matrix)
+        computer.run()
 
 
 def difference(got: np.ndarray, wanted: np.ndarray) -> float:

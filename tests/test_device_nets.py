@@ -7,7 +7,7 @@ import pytest
 
 from cntk_runtime_nets import Builder, minibatch
 from device_double import DOUBLE, by_default, crossings
-from kaldi_data import FOLDER, difference, need, read_archive
+from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
 from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.context import OpContext
 from opscope.framework.initialize import initialize
@@ -172,12 +172,7 @@ def test_networks_of_kaldi(case):
     io, grad = read_archive(folder / "io.ark"), read_archive(folder / "grad.ark")
     with by_default():
         computer = NnetComputer(compile_request(nnet, request, True), nnet, DOUBLE)
-        for part in ("input", "output_deriv"):
-            for name, matrix in io.items():
-                kind, _, node = name.partition(".")
-                if kind == part:
-                    computer.accept_input(node, matrix)
-            computer.run()
+        run_recorded(computer, io)
         assert difference(computer.model_derivative(), grad["model_deriv"]) < 1e-4
         assert difference(computer.get_output("output"), io["output.output"]) < 1e-4
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaldi_data import FOLDER, difference, need, read_archive
+from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
 from opscope.framework.verify import verify
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.nnet import Nnet
@@ -25,12 +25,7 @@ def test_numbers(case, optimize, within):
     verify(desc)
     computer = NnetComputer(desc, nnet)
     assert difference(nnet.vectorize(), grad["model_params"]) < 1e-6
-    for part in ("input", "output_deriv"):
-        for name, matrix in io.items():
-            kind, _, node = name.partition(".")
-            if kind == part:
-                computer.accept_input(node, matrix)
-        computer.run()
+    run_recorded(computer, io)
     errors = {"model": difference(computer.model_derivative(), grad["model_deriv"])}
     for name, matrix in io.items():
         kind, _, node = name.partition(".")
