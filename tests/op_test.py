@@ -11,11 +11,12 @@
 
         grad = ("x",)
 
-Checked for every case, on NumPy, a stand-in of CuPy (device_double.py) and CuPy if present: values against the reference in each dtype, with
-contiguous and strided arrays, an empty leading dimension and each kernel library; inferred against
-real shapes and dtypes, also with unknown dimensions; gradients along random directions in float64;
-flags (`inplace`, `not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs
-through a net with every switch of the plan on and off.
+Checked for every case, on NumPy, on a stand-in of CuPy (device_double.py) and on a GPU if there is
+one: values against the reference in each dtype, with contiguous and strided arrays, an empty
+leading dimension and each kernel library; inferred against real shapes and dtypes, also with
+unknown dimensions; gradients along random directions in float64; flags (`inplace`,
+`not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs through a net with
+every switch of the plan on and off.
 """
 
 from __future__ import annotations
