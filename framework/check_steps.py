@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..proto import net_pb2 as pb
-from .desc import PLAIN, output_names
+from .desc import PLAIN, inner_nets, output_names
 from .errors import nearest
-from .net_check import NetCheck, nets_of
+from .net_check import NetCheck
 
 
 def step_nets(net: NetCheck) -> None:
@@ -72,6 +72,6 @@ def nested(net: NetCheck) -> None:
     """Nets in attributes are sound, too."""
     visible = frozenset({*net.vars, *net.writers, *net.given, *net.outer})
     for index, op in enumerate(net.ops):
-        for inner in nets_of(op):
+        for _, inner in inner_nets(op):
             title = f"{net.title(index)}: net {inner.name or '?'!r}"
             net.inside(inner, title, index, frozenset(), visible, visible)

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..proto import net_pb2 as pb
-from .desc import FORWARD, INPUT, OUTPUT, PARAMETER, STATE, TEMPORARY, input_names, output_names
+from .desc import (
+    FORWARD,
+    INPUT,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    inner_nets,
+    input_names,
+    output_names,
+)
 from .errors import nearest
 from .names import EMPTY
-from .net_check import WARNING, NetCheck, nets_of
+from .net_check import WARNING, NetCheck
 
 _REWRITABLE = frozenset({PARAMETER, STATE})
 
@@ -106,7 +116,7 @@ def unused(net: NetCheck) -> None:
     """Every result is read by somebody; a warning only."""
     read = {name for index in range(len(net.ops)) for name in net.reads(index)}
     read |= net.wanted | set(_linked_names(net.desc))
-    read |= {name for op in net.ops for inner in nets_of(op) for name in _all_names(inner)}
+    read |= {name for op in net.ops for _, inner in inner_nets(op) for name in _all_names(inner)}
     for index, op in net.operators.items():
         for slot, names in op.outputs.items():
             if op.entry.output_slots[slot].intermediate or op.role != FORWARD:
@@ -137,7 +147,7 @@ def _all_names(net: pb.NetDesc) -> Iterator[str]:
     for op in net.ops:
         yield from input_names(op)
         yield from output_names(op)
-        for inner in nets_of(op):
+        for _, inner in inner_nets(op):
             yield from _all_names(inner)
     for step in net.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):

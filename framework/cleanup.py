@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..proto import net_pb2 as pb
-from .desc import OUTPUT, TEMPORARY, clone, input_names, output_names, rename_vars
+from .desc import OUTPUT, TEMPORARY, clone, inner_nets, input_names, output_names, rename_vars
 from .names import EMPTY
 from .operation import Operator
 from .passes import Pass, run_passes
@@ -270,9 +270,8 @@ def _outside_names(net: pb.NetDesc) -> Iterator[str]:
         yield from _mentioned(step.net)
         yield from _mentioned(step.child_net)
     for op in net.ops:
-        for attr in op.attrs.values():
-            if attr.WhichOneof("value") == "net":
-                yield from _mentioned(attr.net)
+        for _, inner in inner_nets(op):
+            yield from _mentioned(inner)
 
 
 def _mentioned(net: pb.NetDesc) -> Iterator[str]:

@@ -252,6 +252,13 @@ def output_names(op: pb.OpDesc) -> Iterator[str]:
         yield from slot.vars
 
 
+def inner_nets(op: pb.OpDesc) -> Iterator[tuple[str, pb.NetDesc]]:
+    """Attributes that are nets, by name."""
+    for name in sorted(op.attrs):
+        if op.attrs[name].WhichOneof("value") == "net":
+            yield name, op.attrs[name].net
+
+
 def rename_vars(op: pb.OpDesc, mapping: Mapping[str, str]) -> pb.OpDesc:
     """A copy of `op` whose variables are renamed."""
     copy = pb.OpDesc()

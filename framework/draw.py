@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from ..proto import net_pb2 as pb
-from .desc import BACKWARD, FORWARD, OPTIMIZE, input_names, output_names
+from .desc import BACKWARD, FORWARD, OPTIMIZE, inner_nets, input_names, output_names
 from .layout import Box, Placement, place
 from .names import EMPTY
 from .printer import op_text, step_lines, type_text, var_text
@@ -134,9 +134,8 @@ def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
         if step.HasField("child_net"):
             yield from _rows(step.child_net, f"child net of step net {step.net.name or number}")
     for index, op in enumerate(desc.ops):
-        for name in sorted(op.attrs):
-            if op.attrs[name].WhichOneof("value") == "net":
-                yield from _rows(op.attrs[name].net, f"{name} of op {index} ({op.type})")
+        for name, inner in inner_nets(op):
+            yield from _rows(inner, f"{name} of op {index} ({op.type})")
 
 
 def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..proto import net_pb2 as pb
 from .context import OpContext, default_context
-from .desc import PARAMETER, STATE, clone, output_names, var_dtype, var_shape
+from .desc import PARAMETER, STATE, clone, inner_nets, output_names, var_dtype, var_shape
 from .errors import ShapeError, VariableError, format_shape
 from .infer import fits
 from .plain_net import PlainNet
@@ -38,9 +38,8 @@ def _nets(desc: pb.NetDesc, linked: frozenset[str]) -> Iterator[tuple[pb.NetDesc
         inner |= {name for memory in step.memories for name in (memory.state, memory.previous)}
         yield from _nets(step.net, inner)
     for op in desc.ops:
-        for attr in op.attrs.values():
-            if attr.WhichOneof("value") == "net":
-                yield from _nets(attr.net, frozenset())
+        for _, inner_net in inner_nets(op):
+            yield from _nets(inner_net, frozenset())
 
 
 def initialize(

@@ -152,9 +152,3 @@ class NetCheck:
         if name in self.given or name in self._linked_out or self.kind_of(name) in _GIVEN:
             return True
         return name in self.outer and name not in self.writers
-
-
-def nets_of(op: pb.OpDesc) -> list[pb.NetDesc]:
-    """Nets in the attributes of an operator."""
-    held = (op.attrs[name] for name in sorted(op.attrs))
-    return [attr.net for attr in held if attr.WhichOneof("value") == "net"]

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..proto import net_pb2 as pb
-from .desc import FORMAT_VERSION, decode_attr, format_location, var_dtype, var_shape
+from .desc import FORMAT_VERSION, decode_attr, format_location, inner_nets, var_dtype, var_shape
 from .errors import OpscopeError, format_shape
 
 _PLAIN_NAME = re.compile(r"[^\s\"'(),=\[\]{}#%]+")
@@ -67,11 +67,9 @@ def _net_lines(desc: pb.NetDesc, locations: bool, variables: bool) -> Iterator[s
         yield "ops"
     for index, op in enumerate(desc.ops):
         yield _INDENT + op_text(op, index, locations=locations)
-        for name in sorted(op.attrs):
-            if op.attrs[name].WhichOneof("value") == "net":
-                yield f"{_INDENT * 2}{_name(name)}:"
-                inner = _net_lines(op.attrs[name].net, locations, variables)
-                yield from _indented(inner, _INDENT * 3)
+        for name, inner in inner_nets(op):
+            yield f"{_INDENT * 2}{_name(name)}:"
+            yield from _indented(_net_lines(inner, locations, variables), _INDENT * 3)
     for number, step in enumerate(desc.steps):
         yield f"step {number}" + _step_options(step)
         yield from _indented(step_lines(step))

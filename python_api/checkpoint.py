@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..framework.atomic import PathLike, atomic_file
-from ..framework.desc import NetDesc, clone, parse_net, serialize_net
+from ..framework.desc import NetDesc, clone, inner_nets, parse_net, serialize_net
 from ..framework.errors import FormatError
 from ..framework.initialize import persistent_vars
 from ..framework.net import Net
@@ -158,7 +158,6 @@ def _bare(desc: NetDesc) -> NetDesc:
         if step.HasField("child_net"):
             step.child_net.CopyFrom(_bare(step.child_net))
     for op in bare.ops:
-        for attr in op.attrs.values():
-            if attr.WhichOneof("value") == "net":
-                attr.net.CopyFrom(_bare(attr.net))
+        for _, net in inner_nets(op):
+            net.CopyFrom(_bare(net))
     return bare
