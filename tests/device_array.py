@@ -1,0 +1,414 @@
+"""Arrays and elementwise functions of the stand-in of CuPy (device_double.py)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from device_names import ATOMIC, METHODS, RACING, UFUNCS
+
+crossings: list[str] = []
+"""Copies between host and device since the test emptied the list: "get", "asarray", "bool" ..."""
+
+current = [0]
+"""The current GPU, innermost last."""
+
+_SCALARS = (bool, int, float, np.generic)
+
+
+def memory_of(value: ndarray) -> np.ndarray:
+    """What a kernel takes: the memory of an array of the current device."""
+    if value.device != current[-1]:
+        raise RuntimeError(f"an array of device {value.device} on device {current[-1]}")
+    return value.memory
+
+
+def to_numpy(value: Any) -> Any:
+    """What NumPy computes with: the memory of a device array, a scalar as it is."""
+    if type(value) is ndarray:
+        return memory_of(value)
+    if isinstance(value, np.ndarray):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>: a NumPy array on the device")
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(to_numpy, value))
+    return value
+
+
+def to_device(value: Any) -> Any:
+    """What NumPy computed as an array of the current device, or several."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return ndarray(np.asarray(value))
+    if isinstance(value, (tuple, list)):  # NumPy's named tuples become plain ones
+        return (list if type(value) is list else tuple)(map(to_device, value))
+    return value
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory, but are not the same elements at the same places."""
+    same = a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
+    return not same and np.may_share_memory(a, b) and np.shares_memory(a, b)
+
+
+def no_race(what: str, out: np.ndarray, *operands: Any, same: bool = False) -> None:
+    """Refuse to write what is read; with `same` an operand may be `out` itself."""
+    for read in operands:
+        if isinstance(read, np.ndarray) and read.size and out.size:
+            shared = _overlap(out, read) or (not same and np.shares_memory(out, read))
+            if shared:
+                raise RuntimeError(f"{what}: reads memory that it writes; a GPU would race")
+
+
+def _signature(text: str) -> inspect.Signature:
+    parameters = []
+    for part in text.split():
+        name, has_default, default = part.partition("=")
+        given = {"default": default} if has_default else {}
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, **given))
+    return inspect.Signature(parameters)
+
+
+def like(name: str, original: Callable[..., Any], text: str) -> Callable[..., Any]:
+    """A function of the device: CuPy's parameters, NumPy's results."""
+    signature = _signature(text)
+    names = list(signature.parameters)
+    required = [n for n, p in signature.parameters.items() if p.default is p.empty]
+    racing = name in RACING
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs).arguments
+        out = given.get("out")
+        if out is not None and type(out) is not ndarray:
+            raise TypeError(f"{name}: out is {type(out)}, no array of the device")
+        held = {key: to_numpy(value) for key, value in given.items()}
+        if out is not None and racing:
+            no_race(name, held["out"], *(held[n] for n in names if n in held and n != "out"))
+        first = [held.pop(n) for n in required]
+        if name not in _ANY_FIRST and not any(type(given[n]) is ndarray for n in required[:1]):
+            if not isinstance(given[required[0]], (list, tuple)):
+                raise TypeError(f"{name}: {type(given[required[0]])} is no array of the device")
+        with np.errstate(all="ignore"):
+            found = original(*first, **held)
+        return out if out is not None else to_device(found)
+
+    call.__name__ = name
+    call.__signature__ = signature
+    return call
+
+
+_ANY_FIRST = set("arange empty full linspace ones zeros eye searchsorted lexsort".split())
+
+
+class Ufunc:
+    """An elementwise function, with those of its methods that CuPy has."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.name = name
+        self._original = getattr(np, name)
+        self.nin, self.nout = self._original.nin, self._original.nout
+
+    def __repr__(self) -> str:
+        return f"<ufunc {self.name!r} of the double>"
+
+    def __call__(
+        self, *args: Any, out: Any = None, dtype: Any = None, casting: str = "same_kind"
+    ) -> Any:
+        nin = self.nin
+        if not nin <= len(args) <= nin + self.nout:
+            raise TypeError(f"Wrong number of arguments for {self.name!r}: {len(args)}")
+        if len(args) > nin:
+            if out is not None:
+                raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
+            out = args[nin]
+            args = args[:nin]
+        if type(out) is tuple:
+            (out,) = out
+        if self.nout > 1 and out is None:
+            return to_device(self._original(*(operand(self.name, arg) for arg in args)))
+        operands = [operand(self.name, arg) for arg in args]
+        into = None
+        if out is not None:
+            if type(out) is not ndarray:
+                raise TypeError(f"{self.name}: out is {type(out)}, no array of the device")
+            into = memory_of(out)
+        kwargs = {} if dtype is None else {"dtype": dtype}
+        with np.errstate(all="ignore"):
+            found = self._original(*operands, out=into, casting=casting, **kwargs)
+        return out if out is not None else to_device(found)
+
+    def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
+        """Atomic operations; for some dtypes only."""
+        if self.name not in ATOMIC:
+            raise NotImplementedError(f"`{self.name}.at` is not supported yet")
+        if a.dtype.name not in ATOMIC[self.name]:
+            raise TypeError(f"{self.name}.at does not support {a.dtype}")
+        value = operand(self.name, b)
+        no_race(f"{self.name}.at", memory_of(a), value)
+        self._original.at(memory_of(a), _index(indices), np.asarray(value).astype(a.dtype))
+
+    def reduce(
+        self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        method = {"add": "sum", "multiply": "prod"}.get(self.name)
+        if method is None:
+            raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
+        return getattr(array, method)(axis, dtype, out, keepdims)
+
+    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        method = {"add": "cumsum", "multiply": "cumprod"}.get(self.name)
+        if method is None:
+            raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
+        return getattr(array, method)(axis, dtype, out)
+
+    def reduceat(
+        self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+    ) -> Any:
+        if self.name != "add":
+            raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
+        into = None if out is None else out.memory
+        found = np.add.reduceat(memory_of(array), to_numpy(indices), axis, dtype, into)
+        return out if out is not None else to_device(found)
+
+    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
+        return self(a.reshape(a.shape + (1,) * b.ndim), b, **kwargs)
+
+
+def operand(what: str, value: Any) -> Any:
+    """What NumPy computes with, of an array of the device or a scalar; nothing else is taken."""
+    if type(value) is ndarray:
+        return memory_of(value)
+    if isinstance(value, _SCALARS):
+        return value
+    raise TypeError(f"{what}: Unsupported type {type(value)}")
+
+
+def _index(index: Any) -> Any:
+    """An index for NumPy; arrays of the host are refused."""
+    if isinstance(index, tuple):
+        return tuple(map(_index, index))
+    if type(index) is ndarray:
+        return memory_of(index)
+    if isinstance(index, (np.ndarray, list)):
+        raise TypeError(f"an index of the host, {type(index)}: move it once, while binding")
+    return index
+
+
+class _Flags:
+    def __init__(self, flags: Any) -> None:
+        self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
+        self.owndata, self.forc = flags.owndata, flags.forc
+
+
+class ndarray:  # noqa: N801  CuPy's name
+    """An array of the device."""
+
+    _module: Any = None  # set by device_double
+    __array_priority__ = 100
+    __slots__ = ("__weakref__", "device", "memory")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, memory: np.ndarray, device: int | None = None) -> None:
+        self.memory = memory
+        self.device = current[-1] if device is None else device
+
+    def _same(self, memory: np.ndarray) -> ndarray:
+        """Other elements or another form of the same memory."""
+        return ndarray(memory, self.device)
+
+    # -- what NumPy asks ---------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed.")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if ufunc.__name__ not in UFUNCS and ufunc.__name__ != "matmul":
+            return NotImplemented
+        found = getattr(self._module, ufunc.__name__)
+        if "out" in kwargs:
+            (kwargs["out"],) = kwargs["out"]
+        return (found if method == "__call__" else getattr(found, method))(*inputs, **kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        inside = func.__module__.split(".")[1:]
+        try:
+            found = functools.reduce(getattr, [*inside, func.__name__], self._module)
+        except AttributeError:
+            return NotImplemented
+        return found(*args, **kwargs)
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    dtype = property(lambda self: self.memory.dtype)
+    itemsize = property(lambda self: self.memory.itemsize)
+    nbytes = property(lambda self: self.memory.nbytes)
+    ndim = property(lambda self: self.memory.ndim)
+    size = property(lambda self: self.memory.size)
+    strides = property(lambda self: self.memory.strides)
+    flags = property(lambda self: _Flags(self.memory.flags))
+    data = property(lambda self: SimpleNamespace(ptr=self.memory.ctypes.data))
+    T = property(lambda self: self._same(self.memory.T))
+    real = property(lambda self: self._same(self.memory.real))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.memory.shape
+
+    def __len__(self) -> int:
+        return len(self.memory)
+
+    def __iter__(self) -> Iterator[ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"device {self.memory!r}"
+
+    # -- to the host and back ----------------------------------------------------------------------
+
+    def get(self, stream: Any = None, order: str = "C", out: Any = None) -> np.ndarray:
+        crossings.append("get")
+        return np.array(self.memory, order=order)
+
+    def set(self, arr: Any, stream: Any = None) -> None:
+        if not isinstance(arr, np.ndarray):
+            raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
+        if arr.dtype != self.dtype:
+            raise TypeError(f"{arr.dtype} array cannot be set to {self.dtype} array")
+        if arr.shape != self.shape:
+            raise ValueError(f"Shape mismatch: {arr.shape} to {self.shape}")
+        if not self.memory.flags.forc:
+            raise RuntimeError("Cannot set to non-contiguous array")
+        crossings.append("set")
+        self.memory[...] = arr
+
+    def item(self) -> Any:
+        crossings.append("item")
+        return self.memory.item()
+
+    def tolist(self) -> Any:
+        crossings.append("tolist")
+        return self.memory.tolist()
+
+    def tobytes(self) -> bytes:
+        crossings.append("tobytes")
+        return self.memory.tobytes()
+
+    def __bool__(self) -> bool:
+        crossings.append("bool")
+        return bool(self.memory)
+
+    def __int__(self) -> int:
+        crossings.append("int")
+        return int(self.memory)
+
+    def __float__(self) -> float:
+        crossings.append("float")
+        return float(self.memory)
+
+    # -- elements ----------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> ndarray:
+        return self._same(np.asarray(self.memory[_index(index)]))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        where, memory = _index(index), memory_of(self)
+        given = operand("assignment", value)
+        parts = where if isinstance(where, tuple) else (where,)
+        arrays = [p for p in parts if isinstance(p, np.ndarray)]
+        if not arrays:
+            memory_copy(memory[where], given)
+        elif isinstance(given, np.ndarray):
+            no_race("assignment", memory, given, *arrays)
+            if given.size > 1 and all(a.dtype.kind in "iu" for a in arrays):
+                places = np.stack(np.broadcast_arrays(*arrays)).reshape(len(arrays), -1)
+                if np.unique(places, axis=1).shape[1] < places.shape[1]:
+                    raise RuntimeError("assignment to repeated indices: a GPU would race")
+        memory[where] = given
+
+    def reshape(self, *shape: Any, order: str = "C") -> ndarray:
+        return self._same(self.memory.reshape(*shape, order=order))
+
+    def transpose(self, *axes: Any) -> ndarray:
+        return self._same(self.memory.transpose(*axes))
+
+    def view(self, dtype: Any = None) -> ndarray:
+        return self._same(self.memory.view(self.dtype if dtype is None else dtype))
+
+
+def memory_copy(target: Any, source: Any) -> None:
+    """Refuse what would become a memcpy between ranges that overlap."""
+    if isinstance(source, np.ndarray) and isinstance(target, np.ndarray):
+        plain = source.flags.c_contiguous and target.flags.c_contiguous
+        if plain and source.dtype == target.dtype and source.shape == target.shape:
+            no_race("copy", target, source, same=True)
+
+
+ndarray.__module__ = "cupy"  # framework.backend tells arrays by the module of their type
+
+_METHOD_ORIGINALS = {
+    "argmax": lambda a, dtype=None, **rest: np.argmax(a, **rest),
+    "argmin": lambda a, dtype=None, **rest: np.argmin(a, **rest),
+    "astype": lambda a, dtype, casting=None, subok=None, **rest: a.astype(
+        dtype, casting=casting or "unsafe", **rest
+    ),
+    "take": lambda a, indices, axis=None, out=None: np.take(a, indices, axis, out),
+}
+
+
+def _method(name: str, text: str) -> Callable[..., Any]:
+    original = _METHOD_ORIGINALS.get(name) or getattr(np.ndarray, name)
+    return like(name, original, f"self {text}")
+
+
+for _name, _text in METHODS.items():
+    setattr(ndarray, _name, _method(_name, _text))
+
+
+def _binary(name: str, swapped: bool = False) -> Callable[[ndarray, Any], Any]:
+    def call(self: ndarray, other: Any) -> Any:
+        if not isinstance(other, (ndarray, np.ndarray, *_SCALARS)):
+            return NotImplemented
+        operands = (other, self) if swapped else (self, other)
+        return getattr(self._module, name)(*operands)
+
+    return call
+
+
+def _inplace(name: str) -> Callable[[ndarray, Any], Any]:
+    return lambda self, other: getattr(self._module, name)(self, other, self)
+
+
+for _name, _ufunc in {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "divmod": "divmod",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+    "matmul": "matmul",
+}.items():
+    setattr(ndarray, f"__{_name}__", _binary(_ufunc))
+    setattr(ndarray, f"__r{_name}__", _binary(_ufunc, swapped=True))
+    if _name not in ("divmod", "matmul"):
+        setattr(ndarray, f"__i{_name}__", _inplace(_ufunc))
+for _name, _ufunc in {
+    "lt": "less",
+    "le": "less_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}.items():
+    setattr(ndarray, f"__{_name}__", _binary(_ufunc))
+for _name, _ufunc in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
+    setattr(ndarray, f"__{_name}__", lambda self, ufunc=_ufunc: getattr(self._module, ufunc)(self))
