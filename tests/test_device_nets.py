@@ -9,7 +9,9 @@ from cntk_runtime_nets import Builder, minibatch
 from device_double import DOUBLE, by_default, crossings
 from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
 from nnet3_runs import assert_same, computed, random_net, request_for
+from opscope.framework.backend import on_device
 from opscope.framework.context import OpContext
+from opscope.framework.executor import RunState
 from opscope.framework.initialize import initialize
 from opscope.framework.scope import Scope
 from opscope.nnet3.computer import NnetComputer
@@ -80,6 +82,17 @@ def test_a_step_asks_the_device_for_nothing():
             net.run(scope)
     # Only whether labels are in range: the loss and its gradient.
     assert crossings == ["bool", "bool"]
+
+
+def test_what_several_operators_read_is_fetched_once_a_run():
+    with by_default() as xp, on_device(DOUBLE):
+        state, rate = RunState(DOUBLE), xp.asarray([0.5])
+        for value in (0.5, 0.25):
+            rate.fill(value)
+            state.context = OpContext()
+            crossings.clear()
+            assert [state.fetched(rate)[0] for _ in range(2)] == [value] * 2
+            assert crossings == ["get"]
 
 
 @pytest.mark.parametrize("way", ["fast", "steps"])
