@@ -447,12 +447,13 @@ class Trainer:
             files.remove(files.checkpoint(epoch + 1 - adjust.interval))
 
     def _snapshot(self) -> Callable[[], None]:
-        """Remember parameters and states."""
+        """Remember parameters, states, and how far the generators of nodes are."""
         scope = self.net.scope
         state = Checkpoint(0, 0.0, 0.0, None)
         self.updates.save(scope, state)
         nodes = self.net.network.nodes.values()
         names = [node.name for node in nodes if node.is_parameter]
+        names += [f"{node.name}@DRAWN" for node in nodes]
         values = {name: scope.numpy(name).copy() for name in names if scope.find(name) is not None}
         self.net.store()  # the samples that statistics have seen
         norms = [node for node in nodes if node.operation == "BatchNormalization"]

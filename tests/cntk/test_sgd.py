@@ -358,6 +358,16 @@ class TestControl:
         assert [float(u) for u in used] == pytest.approx([float(b) for b in best], abs=1e-6)
         assert "DetailBaseAdaptiveLearnRateSearch: Epoch[ 1 of 2]" in log
 
+    def test_a_search_leaves_the_draws_of_dropout_alone(self, train):
+        network = NETWORK.replace("Tanh (", "Dropout (")
+        sgd = (
+            "maxEpochs = 1 ; minibatchSize = 20 ; dropoutRate = 0.5"
+            " ; AutoAdjust = [ autoAdjustLR = searchBeforeEpoch ; numSamples4Search = 60 ]"
+        )
+        train(sgd, network)
+        drops = [n for n in read_model("m.dnn").nodes.values() if n.operation == "Dropout"]
+        assert [node.attributes["rngOffset"] for node in drops] == [120 * 4]
+
     def test_minibatches_grow(self, train):
         sgd = (
             "maxEpochs = 3 ; minibatchSize = 64 ; epochSize = 960 ; learningRatesPerSample = 0.002"
