@@ -259,6 +259,16 @@ def inner_nets(op: pb.OpDesc) -> Iterator[tuple[str, pb.NetDesc]]:
             yield name, op.attrs[name].net
 
 
+def the_step(desc: pb.NetDesc, kind: int, title: str) -> pb.StepDesc:
+    """The step net of a net of type `kind`. Raises FormatError: another type, or not one step."""
+    if desc.type != kind or len(desc.steps) != 1:
+        wanted, found = (pb.NetDesc.Type.Name(one) for one in (kind, desc.type))
+        raise FormatError(
+            f"{title}: wants a {wanted} net with 1 step net, not {found} with {len(desc.steps)}"
+        )
+    return desc.steps[0]
+
+
 def rename_vars(op: pb.OpDesc, mapping: Mapping[str, str]) -> pb.OpDesc:
     """A copy of `op` whose variables are renamed."""
     copy = pb.OpDesc()

@@ -22,10 +22,11 @@ from .desc import (
     make_op,
     make_var,
     output_names,
+    the_step,
     var_dtype,
     var_shape,
 )
-from .errors import FormatError, OpscopeError, ShapeError, VariableError, format_shape, nearest
+from .errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from .infer import infer_metas
 from .names import COPY_OP, EMPTY, delayed_name
 from .operation import Operator
@@ -66,13 +67,7 @@ class StepNet:
     def __init__(self, desc: pb.NetDesc) -> None:
         self.name = desc.name or "recurrent"
         self.title = f"recurrent net {desc.name!r}" if desc.name else "recurrent net"
-        if desc.type != RECURRENT or len(desc.steps) != 1:
-            kind = pb.NetDesc.Type.Name(desc.type)
-            raise FormatError(
-                f"{self.title}: wants a RECURRENT net with 1 step net,"
-                f" not {kind} with {len(desc.steps)}"
-            )
-        step = desc.steps[0]
+        step = the_step(desc, RECURRENT, self.title)
         self.reverse: bool = step.reverse
         self.inputs = [link.inner for link in step.in_links]
         self.statics = [link.inner for link in step.static_links]

@@ -15,6 +15,7 @@ from .desc import (
     clone,
     input_names,
     output_names,
+    the_step,
     var_dtype,
     var_shape,
 )
@@ -78,13 +79,7 @@ class TreeNet:
 
     def __init__(self, desc: pb.NetDesc) -> None:
         self.title = f"recursive net {desc.name!r}" if desc.name else "recursive net"
-        if desc.type != RECURSIVE or len(desc.steps) != 1:
-            kind = pb.NetDesc.Type.Name(desc.type)
-            raise FormatError(
-                f"{self.title}: wants a RECURSIVE net with 1 step net,"
-                f" not {kind} with {len(desc.steps)}"
-            )
-        step = desc.steps[0]
+        step = the_step(desc, RECURSIVE, self.title)
         self.arity: int = step.arity
         self.inputs = [link.inner for link in step.in_links]
         self.statics = [link.inner for link in step.static_links]

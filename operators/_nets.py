@@ -1,4 +1,4 @@
-"""What operators that hold a net have in common: the gradient with respect to their links."""
+"""What operators that hold a net have in common: links, and gradients with respect to them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ LINKS = ("x", "static", "boot")
 LINK_GRADS = tuple(
     Slot(f"{slot}_grad", f"gradients of {slot}", duplicable=True, optional=True) for slot in LINKS
 )
+
+
+def check_links(s: ShapeArgs, title: str, **links: int) -> None:
+    """Refuse slots that have not as many variables as the net has links there."""
+    for slot, wanted in links.items():
+        given = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
+        if len(given) != wanted:
+            s.fail(f"{title}: {wanted} links want as many variables in {slot!r}, not {len(given)}")
 
 
 def link_grad_shapes(s: ShapeArgs) -> None:

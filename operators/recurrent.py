@@ -22,7 +22,7 @@ from ..framework.recurrent_net import GradientProgram, make_program
 from ..framework.recurrent_step import StepNet, describe_lengths, step_net
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Levels, Meta, ShapeArgs
-from ._nets import LINK_GRADS, link_grad_shapes
+from ._nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
     "recurrent",
@@ -77,19 +77,16 @@ recurrent = operator(
 def _step_of(s: ShapeArgs) -> StepNet:
     """The parsed net, checked to have as many links as the slots have variables."""
     step = step_net(s.attrs["net"])
-    for slot, wanted in (
-        ("x", len(step.inputs)),
-        ("static", len(step.statics)),
-        ("boot", step.boots),
-        ("out", len(step.outputs)),
-        ("final", step.finals),
-        ("sum", len(step.sums)),
-    ):
-        given = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
-        if len(given) != wanted:
-            s.fail(
-                f"{step.title}: {wanted} links want as many variables in {slot!r}, not {len(given)}"
-            )
+    check_links(
+        s,
+        step.title,
+        x=len(step.inputs),
+        static=len(step.statics),
+        boot=step.boots,
+        out=len(step.outputs),
+        final=step.finals,
+        sum=len(step.sums),
+    )
     return step
 
 

@@ -15,7 +15,7 @@ from ..framework.recursive_run import ForwardProgram
 from ..framework.recursive_step import TreeNet, tree_net
 from ..framework.registry import AttrSpec, Slot, operator
 from ..framework.shape import Levels, ShapeArgs
-from ._nets import LINK_GRADS, link_grad_shapes
+from ._nets import LINK_GRADS, check_links, link_grad_shapes
 
 _PARENT = Slot(
     "parent",
@@ -78,19 +78,16 @@ recursive = operator(
 def _tree_of(s: ShapeArgs) -> TreeNet:
     """The parsed net, checked to have as many links as the slots have variables."""
     tree = tree_net(s.attrs["net"])
-    for slot, wanted in (
-        ("x", len(tree.inputs)),
-        ("static", len(tree.statics)),
-        ("boot", tree.boots),
-        ("out", len(tree.outputs)),
-        ("final", tree.finals),
-        ("position", int(tree.positioned)),
-    ):
-        given = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
-        if len(given) != wanted:
-            s.fail(
-                f"{tree.title}: {wanted} links want as many variables in {slot!r}, not {len(given)}"
-            )
+    check_links(
+        s,
+        tree.title,
+        x=len(tree.inputs),
+        static=len(tree.statics),
+        boot=tree.boots,
+        out=len(tree.outputs),
+        final=tree.finals,
+        position=int(tree.positioned),
+    )
     return tree
 
 

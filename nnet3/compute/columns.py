@@ -132,6 +132,14 @@ def _(k: Any) -> Callable[[], Any]:
     return _gather(k, k["out_grad"], np.repeat(np.arange(len(sizes)), sizes), k["x_grad"])
 
 
+def divided(s: ShapeArgs, parts: int, what: str) -> None:
+    """Shape rule of what makes one column of `parts` columns: x [N, D*parts] -> out [N, D]."""
+    rows, cols = s.rank("x", 2)
+    if cols >= 0 and cols % parts:
+        s.fail(f"the {cols} columns of x do not fall into {what}")
+    s.set("out", ((rows, cols // parts if cols >= 0 else -1), s.floats("x")))
+
+
 sum_block = operator(
     "nnet3.sum_block",
     doc="Scaled sum over the blocks of columns: x [N, B*D] -> out [N, D], times `scale`.",
@@ -147,11 +155,7 @@ sum_block = operator(
 
 @sum_block.shape_rule
 def _(s: ShapeArgs) -> None:
-    rows, cols = s.rank("x", 2)
-    blocks = s.attrs["blocks"]
-    if cols >= 0 and cols % blocks:
-        s.fail(f"the {cols} columns of x do not fall into {blocks} blocks")
-    s.set("out", ((rows, cols // blocks if cols >= 0 else -1), s.floats("x")))
+    divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
 @sum_block.kernel
@@ -190,11 +194,7 @@ pnorm = operator(
 
 @pnorm.shape_rule
 def _(s: ShapeArgs) -> None:
-    rows, cols = s.rank("x", 2)
-    group = s.attrs["group"]
-    if cols >= 0 and cols % group:
-        s.fail(f"the {cols} columns of x do not fall into groups of {group}")
-    s.set("out", ((rows, cols // group if cols >= 0 else -1), s.floats("x")))
+    divided(s, s.attrs["group"], f"groups of {s.attrs['group']}")
 
 
 @pnorm.kernel

@@ -14,6 +14,7 @@ from ...framework.registry import AttrSpec, Slot, operator
 from ...framework.shape import ShapeArgs
 from ...operators._calls import in_order, reducing
 from ..components.nonlinear import UNSET_THRESHOLD
+from .columns import divided
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, lowers
 from .step import Step
 
@@ -308,11 +309,7 @@ elementwise_product = operator(
 
 @elementwise_product.shape_rule
 def _(s: ShapeArgs) -> None:
-    rows, cols = s.rank("x", 2)
-    blocks = s.attrs["blocks"]
-    if cols >= 0 and cols % blocks:
-        s.fail(f"the {cols} columns of x do not fall into {blocks} blocks")
-    s.set("out", ((rows, cols // blocks if cols >= 0 else -1), s.floats("x")))
+    divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
 @elementwise_product.kernel
