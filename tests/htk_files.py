@@ -8,6 +8,7 @@ from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.htk import write_htk
 
 STATES = ["zero", "one", "two"]
+IN_ORDER = 'readMethod = "rollingWindow" ; randomize = "none"'
 
 
 def frames(utterance: int, count: int, dim: int = 2) -> np.ndarray:
