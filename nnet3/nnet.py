@@ -12,6 +12,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +36,12 @@ from .nodes import (
     input_name,
     nodes_from_lines,
 )
-from .topology import Topology, TopologyNode
+from .topology import Topology, TopologyNode, component_facts
 
 _MOST_COMPONENTS = 100000  # as many Kaldi reads at most
+_node_facts = attrgetter(  # what a topology is told of a node
+    *("name", "kind", "dim", "descriptor", "component", "source", "dim_offset")
+)
 
 
 class Nnet:
@@ -54,7 +59,7 @@ class Nnet:
         self.nodes = []
         self.components = {}
         self._as_read: tuple[str, list[str]] | None = None  # text of the nodes, its lines as ours
-        self._topology: Topology | None = None  # the last one that was made
+        self._topology: tuple[list[Any], Topology] | None = None  # what it was made from, and it
 
     # Building
 
@@ -360,8 +365,19 @@ class Nnet:
 
     def topology(self) -> Topology:
         """The nodes as the compiler sees them; the same object as long as nothing changes."""
+        components = self.components
+        facts: list[Any] = []
+        for node in self.nodes:
+            facts.append(_node_facts(node))
+            if node.kind == COMPONENT:
+                facts.append(component_facts(components[node.component]))
+        if self._topology is None or facts != self._topology[0]:
+            self._topology = facts, self._make_topology()
+        return self._topology[1]
+
+    def _make_topology(self) -> Topology:
         dims, numbers = self.node_dims(), {node.name: i for i, node in enumerate(self.nodes)}
-        made = Topology(
+        return Topology(
             [
                 TopologyNode(
                     name=node.name,
@@ -376,9 +392,6 @@ class Nnet:
                 for node in self.nodes
             ]
         )
-        if self._topology is None or not made.equals(self._topology):
-            self._topology = made
-        return self._topology
 
     def check(self) -> None:
         """Refuse networks whose parts do not go together.

@@ -84,13 +84,14 @@ class TopologyNode:
     properties: int = 0
 
 
-def _facts(node: TopologyNode) -> tuple[Any, ...]:
-    """All that makes a node but its component; what it reads as far as that is a list."""
-    return (
-        *(node.name, node.kind, node.dim, node.descriptor, node.component_name),
-        *(node.source, node.dim_offset, node.properties),
-        *(node.reads.required, node.reads.offsets),
-    )
+def component_facts(component: Any) -> tuple[Any, ...]:
+    """All that a topology is told by a component: equal ones make equal topologies.
+
+    They differ also where that cannot be seen, as components may read rows by any rule.
+    """
+    reads = component_reads(component)
+    listed = reads if reads.offsets is None else (reads.required, reads.offsets)
+    return component, component.output_dim, component.properties, listed
 
 
 class Topology:
@@ -109,20 +110,6 @@ class Topology:
 
     def __len__(self) -> int:
         return len(self.nodes)
-
-    def equals(self, other: Topology) -> bool:
-        """Whether all that is worked out for the other one is true of this one, too.
-
-        False also where that cannot be seen, as components may read rows by any rule.
-        """
-        if len(self.nodes) != len(other.nodes):
-            return False
-        for mine, given in zip(self.nodes, other.nodes, strict=True):
-            if mine.component is not given.component or _facts(mine) != _facts(given):
-                return False
-            if mine.reads is not given.reads and mine.reads.offsets is None:
-                return False
-        return True
 
     def number(self, name: str) -> int:
         """The number of a node; FormatError where there is none of that name."""

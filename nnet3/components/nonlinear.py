@@ -164,8 +164,7 @@ class RectifiedLinearComponent(NonlinearComponent):
 
     @property
     def properties(self) -> Properties:
-        blocks = self.block_dim != self.dim
-        return self.flags | (_P.INPUT_CONTIGUOUS if blocks else _P(0))
+        return self.flags if self.block_dim == self.dim else self.flags | _P.INPUT_CONTIGUOUS
 
 
 class SoftmaxComponent(NonlinearComponent):

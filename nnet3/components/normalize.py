@@ -14,6 +14,9 @@ from .summary import flag, number, summarize_vector
 
 _P = Properties
 _BLOCKS = _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
+_IN_PLACE = _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE
+_BATCH_NORM = _P.SIMPLE | _P.BACKPROP_NEEDS_OUTPUT | _IN_PLACE
+_BATCH_NORM_TRAINED = _BATCH_NORM | _P.USES_MEMO | _P.STORES_STATS
 
 
 class NormalizeComponent(Component):
@@ -46,7 +49,7 @@ class NormalizeComponent(Component):
     def properties(self) -> Properties:
         flags = _P.SIMPLE | _P.BACKPROP_NEEDS_INPUT | _P.BACKPROP_ADDS
         if not self.add_log_stddev:
-            flags |= _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE
+            flags |= _IN_PLACE
         return flags | (_BLOCKS if self.block_dim != self.input_dim else _P(0))
 
     @property
@@ -111,14 +114,8 @@ class BatchNormComponent(KeepsDim, Component):
 
     @property
     def properties(self) -> Properties:
-        return (
-            _P.SIMPLE
-            | _P.BACKPROP_NEEDS_OUTPUT
-            | _P.PROPAGATE_IN_PLACE
-            | _P.BACKPROP_IN_PLACE
-            | (_BLOCKS if self.block_dim < self.dim else _P(0))
-            | (_P(0) if self.test_mode else _P.USES_MEMO | _P.STORES_STATS)
-        )
+        flags = _BATCH_NORM if self.test_mode else _BATCH_NORM_TRAINED
+        return flags | _BLOCKS if self.block_dim < self.dim else flags
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         super().configure(o, rng)
