@@ -19,7 +19,8 @@ def within(record_property) -> Callable[[Mapping[str, float], float], None]:
     def check(errors: Mapping[str, float], tolerance: float) -> None:
         record_property("error", float(max(errors.values())))
         record_property("tolerance", tolerance)
-        assert all(error < tolerance for error in errors.values()), errors
+        beyond = {name: error for name, error in errors.items() if not error < tolerance}
+        assert not beyond
 
     return check
 
