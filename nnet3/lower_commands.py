@@ -215,7 +215,8 @@ class Lowering:
             self._mark(c)
         else:
             self.role = BACKWARD
-            self.templates.clear()
+            for template in self.templates.values():
+                template.set_role(BACKWARD)
 
     def _mark(self, c: Command) -> None:
         self.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))

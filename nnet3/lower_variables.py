@@ -73,8 +73,7 @@ class Declarations:
         """A variable of any shape and dtype."""
         var, dims = self._array, self._array_dims
         var.name, var.dtype, var.kind = name, to_pb(dtype), kind
-        del dims[:]
-        dims.extend(shape)
+        dims[:] = shape
         self._add().CopyFrom(var)
 
     def state(self, name: str, array: np.ndarray) -> None:

@@ -8,6 +8,7 @@ its place among two. Source: Kaldi's ExpandComputation (nnet-optimize-utils.cc).
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -32,7 +33,9 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
             return None
         count = int(io.indexes[-1, 0]) + 1
         counts.add(count)
-        few.append(replace(io, indexes=_with_sequences(io.indexes, stride, count, _FEW)))
+        part = copy(io)  # whose rows need not be looked at again
+        part.indexes = _with_sequences(io.indexes, stride, count, _FEW)
+        few.append(part)
     if len(counts) != 1 or min(counts) <= _FEW:
         return None
     inputs: list[IoSpecification] = few[: len(request.inputs)]

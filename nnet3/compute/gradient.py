@@ -59,9 +59,9 @@ def _(component: Any, recipe: Recipe) -> None:
 @precomputes("BackpropTruncationComponent")
 def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     """Which rows lie on a boundary where the gradient may be cut; these differ among sequences."""
-    n, t, _ = outputs.astype(np.int64).T
-    interval, step = component.zeroing_interval, component.recurrence_interval
-    return (t - n) // interval != (t - step - n) // interval
+    shifted = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.int64)
+    # With `recurrence_interval` steps back one is on the other side of a multiple.
+    return shifted % component.zeroing_interval < component.recurrence_interval
 
 
 def _passing(op_type: str, doc: str, attrs: list[AttrSpec], source: str, shape: Any = None) -> Any:

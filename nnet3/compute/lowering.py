@@ -218,6 +218,7 @@ def lower_into(component: Any, recipe: Recipe) -> None:
         _preconditioned[component.type](component, recipe)
 
 
+@lru_cache(maxsize=4096)
 def is_own(symbol: str) -> bool:
     """Whether a symbol stands for a variable of the component, which all its uses share."""
     if symbol.startswith(PARAMETER):

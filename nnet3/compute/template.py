@@ -47,6 +47,11 @@ class Template:
                 fields = [(attr, field_of_indexes(attr)) for attr in op.attrs.values()]
                 self._indexed += [pair for pair in fields if pair[1] is not None]
 
+    def set_role(self, role: int) -> None:
+        """Change the role of the operators."""
+        for op in self._ops:
+            op.role = role
+
     def append(
         self, ops: Any, names: Mapping[str, str], prefix: str = "", indexes: Any = None
     ) -> None:
