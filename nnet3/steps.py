@@ -135,7 +135,10 @@ class Steps:
         segments = [group.segments[self._segment] for group in self._graph.groups]
         for number, segment in enumerate(segments):
             self._expand(number, segment)
-        for epoch, (members, _) in enumerate(topology.stages):
+        for epoch, (members, is_loop) in enumerate(topology.stages):
+            if not is_loop:  # one node, and so one phase
+                self._add_phase(members[0], segments)
+                continue
             phases = [
                 (level, node, number, keys)
                 for number, segment in enumerate(segments)
@@ -146,6 +149,14 @@ class Steps:
             self.num_phases += len({level for level, *_ in phases})
             for (_, node), rows in groupby(phases, itemgetter(0, 1)):
                 self._add_rows(node, [(number, keys) for _, _, number, keys in rows])
+
+    def _add_phase(self, node: int, segments: list[Segment]) -> None:
+        """All rows of a node at once."""
+        listed = [segment.rows.get(node, _EMPTY) for segment in segments]
+        parts = [(number, keys) for number, keys in enumerate(listed) if len(keys)]
+        if parts:
+            self.num_phases += 1
+            self._add_rows(node, parts)
 
     def _expand(self, number: int, segment: Segment) -> None:
         """The rows of all lists of keys of a segment, for every n of its group, made together."""

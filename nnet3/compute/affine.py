@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from ...framework.registry import AttrSpec, Slot, operator
@@ -22,16 +22,24 @@ def _(component: Any, recipe: Recipe) -> None:
     trainable = component.type != "FixedAffineComponent"
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
-    product = recipe.temp()
-    recipe.op("matmul", product, attrs=_TRANSPOSED, x=X, y=w)
-    recipe.op("add", OUT, x=product, y=b)
+    forward, backward = _affine(w, b, recipe.temp(), trainable)
+    recipe.steps += forward
+    recipe.backward = [*backward]
+
+
+@lru_cache
+def _affine(w: str, b: str, middle: str, trainable: bool) -> tuple[list[Step], list[Step]]:
+    """Forward and gradient steps; most components of a net have the same."""
+    forward = [
+        Step.of("matmul", {"x": X, "y": w}, {"out": middle}, _TRANSPOSED),
+        Step.of("add", {"x": middle, "y": b}, {"out": OUT}),
+    ]
     if not trainable:  # then the gradient needs no value of x
-        recipe.backward = [Step.of("matmul", {"x": OUT_DERIV, "y": w}, {"out": IN_DERIV})]
-        return
+        return forward, [Step.of("matmul", {"x": OUT_DERIV, "y": w}, {"out": IN_DERIV})]
     # Both operators have the same gradient at their outputs; the registry's way would copy it.
     grad = {"out_grad": OUT_DERIV}
     both = {"x_grad": IN_DERIV, "y_grad": deriv_of(w)}
-    recipe.backward = [
+    return forward, [
         Step.of("add_grad", {"x": OUT_DERIV, "y": b, **grad}, {"y_grad": deriv_of(b)}),
         Step.of("matmul_grad", {"x": X, "y": w, **grad}, both, _TRANSPOSED),
     ]
