@@ -122,8 +122,9 @@ class _Many(Columns):
 
 
 class _Expander:
-    """Attributes, each with an entry for every sub-matrix, but for the first two:
+    """Attributes, each with an entry for every sub-matrix, but for the first three:
 
+    n: the numbers of the sequences, int32 [count, 1].
     lists: by the id of a list of indexes, its stride and the list for all sequences.
     table: the new sub-matrices.
     stride: of its matrix.
@@ -135,6 +136,7 @@ class _Expander:
     def __init__(self, computation: Computation, count: int):
         self.before = computation
         self.count = count
+        self.n = np.arange(count, dtype=np.int32)[:, None]
         self.lists: dict[int, tuple[int, np.ndarray]] = {}
         self._widen()
         strides = [1, *[self.lists[id(m.indexes)][0] for m in computation.matrices[1:]]]
@@ -283,9 +285,8 @@ class _Expander:
         target = command.target
         columns, stride = 2 if command.type == "AddRowRanges" else 1, int(self.stride[target])
         shape = columns, -1, 1, stride
-        n = np.arange(self.count, dtype=np.int32)[:, None]
         # Mostly all steps are equal; then they are multiplied once and not for each row.
         step = step[:1] if (step == step[0]).all() else step.reshape(shape)
-        wide = (first.reshape(shape) + step * n).reshape(columns, -1)
+        wide = (first.reshape(shape) + step * self.n).reshape(columns, -1)
         skipped = int(self.new_row[target]) - int(self.first[target]) * self.count * stride
         return wide[:, skipped : skipped + int(self.new_rows[target])]
