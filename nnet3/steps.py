@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 
@@ -139,16 +137,13 @@ class Steps:
             if not is_loop:  # one node, and so one phase
                 self._add_phase(members[0], segments)
                 continue
-            phases = [
-                (level, node, number, keys)
-                for number, segment in enumerate(segments)
-                for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members)
-            ]
-            if len(segments) > 1:
-                phases.sort(key=itemgetter(0, 1))
-            self.num_phases += len({level for level, *_ in phases})
-            for (_, node), rows in groupby(phases, itemgetter(0, 1)):
-                self._add_rows(node, [(number, keys) for _, _, number, keys in rows])
+            phases: dict[tuple[int, int], Parts] = {}  # by level and node
+            for number, segment in enumerate(segments):
+                for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
+                    phases.setdefault((level, node), []).append((number, keys))
+            self.num_phases += len({level for level, _ in phases})
+            for place in sorted(phases) if len(segments) > 1 else phases:
+                self._add_rows(place[1], phases[place])
 
     def _add_phase(self, node: int, segments: list[Segment]) -> None:
         """All rows of a node at once."""
