@@ -197,7 +197,7 @@ def _slots(given: SlotMap) -> list[dict[str, Any]]:
     return [
         {"name": slot, "vars": listed}
         for slot, names in given.items()
-        if (listed := [names] if isinstance(names, str) else list(names))
+        if (listed := as_names(names))
     ]
 
 

@@ -63,12 +63,18 @@ def _(e: Emitter, node: Node) -> str:
     return e.op("logsumexp", {"x": joint}, {"axes": (1,), "keepdims": True})
 
 
-@lowers("CRF")
-def _(e: Emitter, node: Node) -> str:
+def _read_path(e: Emitter, node: Node) -> dict[str, str]:
+    """What operators over paths of labels read: labels, their scores, and the scores of pairs."""
     label, scores, pairs = node.inputs
     e.sequences(label.axis)
     reads = {"label": e.flat(label), "x": e.flat(scores)}
     reads["pairs"] = e.shaped(pairs, (size(scores), size(scores)))
+    return reads
+
+
+@lowers("CRF")
+def _(e: Emitter, node: Node) -> str:
+    reads = _read_path(e, node)
     slots = ("out", "start", "by_x", "by_pairs")
     writes = {slot: e.temporary() for slot in slots}
     e.append(make_op("cntk.crf", reads, writes))
@@ -77,11 +83,7 @@ def _(e: Emitter, node: Node) -> str:
 
 @lowers("SequenceDecoderNode")
 def _(e: Emitter, node: Node) -> str:
-    label, scores, pairs = node.inputs
-    e.sequences(label.axis)
-    reads = {"label": e.flat(label), "x": e.flat(scores)}
-    reads["pairs"] = e.shaped(pairs, (size(scores), size(scores)))
-    return e.unflat(e.op("cntk.best_path", reads), node)
+    return e.unflat(e.op("cntk.best_path", _read_path(e, node)), node)
 
 
 @lowers("EditDistanceError")

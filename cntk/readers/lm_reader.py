@@ -28,7 +28,7 @@ from .layout import Layout
 from .noise_words import NoiseWords
 from .pack import Minibatch, Packer
 from .reader import DataReader, PackedReader
-from .sections import complaint, file_sections, precision
+from .sections import complaint, precision, tagged_text_sections
 from .std_shuffle import mersenne32, shuffled
 from .words import Classes, Vocabulary, read_lines, read_word_classes, read_words
 
@@ -86,9 +86,7 @@ def lm_sequence_reader(config: ConfigParameters) -> DataReader:
     Raises:
         FormatError: a parameter is missing or wrong, or a file is; a word is not in the list.
     """
-    features, labels = file_sections(config)
-    if len(labels) != 2:
-        raise complaint(config, f"two sections of labels are needed, not {len(labels)}")
+    features, labels = tagged_text_sections(config)
     (in_name, in_part), (out_name, out_part) = labels
     feature_part = features[0][1] if features else config
     unknown = config.string("unk", "<unk>")

@@ -26,7 +26,7 @@ from .data import Samples, Stream, ranges
 from .layout import Layout
 from .pack import Minibatch, Packer
 from .reader import DataReader, PackedReader
-from .sections import complaint, file_sections, precision
+from .sections import precision, tagged_text_sections
 from .std_shuffle import minimal_standard, shuffled
 from .words import (
     Classes,
@@ -49,9 +49,7 @@ def lu_sequence_reader(config: ConfigParameters) -> DataReader:
     Raises:
         FormatError: a parameter is missing or wrong, or a file is; a word or a label is unknown.
     """
-    features, labels = file_sections(config)
-    if len(labels) != 2:
-        raise complaint(config, f"two sections of labels are needed, not {len(labels)}")
+    features, labels = tagged_text_sections(config)
     parts = dict(labels)
     (in_name, _), (out_name, _) = labels
     if config.has("inputLabel") or config.has("outputLabel"):

@@ -42,9 +42,11 @@ def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, Conf
 _LABEL_KEYS = ("labelMappingFile", "labelDim", "labelType")
 
 
-def file_sections(
-    config: ConfigParameters,
-) -> tuple[list[tuple[str, ConfigParameters]], list[tuple[str, ConfigParameters]]]:
+Named = list[tuple[str, ConfigParameters]]
+"""Sections with their names."""
+
+
+def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
     """The sections of features and those of labels, each sorted by name.
 
     What tells of a mapping, a dimension or a type of labels describes labels; what else has a
@@ -57,6 +59,18 @@ def file_sections(
             labels.append((name, part))
         elif part.has("dim"):
             features.append((name, part))
+    return features, labels
+
+
+def tagged_text_sections(config: ConfigParameters) -> tuple[Named, Named]:
+    """The sections of features, and the two of labels: of words read and of words told.
+
+    Raises:
+        FormatError: there are not two.
+    """
+    features, labels = file_sections(config)
+    if len(labels) != 2:
+        raise complaint(config, f"two sections of labels are needed, not {len(labels)}")
     return features, labels
 
 

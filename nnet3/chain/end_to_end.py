@@ -12,9 +12,8 @@ import numpy as np
 
 from ...framework.errors import ShapeError
 from ..egs.generate import IvectorSource
-from ..egs.rows import compressed, example_io, take_range
+from ..egs.rows import example_inputs, frame_indexes
 from ..egs.splitting import ExampleGenerationOptions
-from ..examples import NnetIo
 from ..sparse import GeneralMatrix
 from ..transition_model import Transitions
 from .acceptors import remove_epsilons
@@ -85,13 +84,9 @@ def whole_example(
     if options.right_context_final >= 0:
         right = options.right_context_final
     count, factor = supervision.frames_per_sequence, options.frame_subsampling_factor
-    indexes = np.zeros((count, 3), np.int32)
-    indexes[:, 1] = factor * np.arange(count)
     weights = np.ones(count, np.float32)
-    inputs = [example_io("input", take_range(features, -left, left + frames + right), -left)]
-    if ivectors is not None:
-        inputs.append(ivectors.io(-left, frames))
-    if compress:
-        inputs = [NnetIo(io.name, io.indexes, compressed(io.features)) for io in inputs]
+    ivector = None if ivectors is None else ivectors.io(-left, frames)
+    inputs = example_inputs(features, -left, left + frames + right, left, ivector, compress)
+    indexes = frame_indexes(count, step=factor)
     output = NnetChainSupervision("output", indexes, supervision, weights)
     return NnetChainExample(inputs, [output])

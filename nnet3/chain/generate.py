@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..egs.generate import IvectorSource
-from ..egs.rows import compressed, example_io, take_range
+from ..egs.rows import example_inputs, frame_indexes
 from ..egs.splitting import Chunk, UtteranceSplitter
-from ..examples import NnetIo
 from ..sparse import GeneralMatrix
 from .chunks import SupervisionSplitter
 from .examples import NnetChainExample, NnetChainSupervision
@@ -55,16 +54,12 @@ def chain_examples(
             given = deriv_weights[first : first + count]
             mine[: len(given)] = given
             weights = weights * mine
-        indexes = np.zeros((count, 3), np.int32)
-        indexes[:, 1] = factor * np.arange(count)
+        indexes = frame_indexes(count, step=factor)
         target = finish(parts.part(first, count), chunk)
         output = NnetChainSupervision("output", indexes, target, weights)
         begin, total = chunk.first - chunk.left, chunk.left + chunk.frames + chunk.right
-        inputs = [example_io("input", take_range(features, begin, total), -chunk.left)]
-        if ivectors is not None:
-            inputs.append(ivectors.io(begin, frames))
-        if compress:
-            inputs = [NnetIo(io.name, io.indexes, compressed(io.features)) for io in inputs]
+        ivector = None if ivectors is None else ivectors.io(begin, frames)
+        inputs = example_inputs(features, begin, total, chunk.left, ivector, compress)
         key = f"{name}-{chunk.first}"
         if long_key:
             key = f"{key}-{chunk.left}-{chunk.frames}-{chunk.right}-v1"

@@ -15,7 +15,7 @@ from ...framework.errors import FormatError, ShapeError
 from ..examples import NnetExample, NnetIo
 from ..posterior import Posterior
 from ..sparse import GeneralMatrix, SparseMatrix, to_dense
-from .rows import compressed, example_io, posterior_matrix, take_range, take_rows
+from .rows import compressed, example_inputs, example_io, posterior_matrix, take_range, take_rows
 from .splitting import Chunk, UtteranceSplitter
 
 Targets = Callable[[Chunk], NnetIo]
@@ -48,14 +48,12 @@ def examples(
     for chunk in splitter.split(features.shape[0]):
         first = chunk.first - chunk.left
         frames = chunk.left + chunk.frames + chunk.right
-        io = [example_io("input", take_range(features, first, frames), -chunk.left)]
-        if ivectors is not None:
-            io.append(ivectors.io(first, frames))
-        io.append(targets(chunk))
+        ivector = None if ivectors is None else ivectors.io(first, frames)
+        inputs = example_inputs(features, first, frames, chunk.left, ivector, compress)
+        target = targets(chunk)
         if compress:
-            for one in io:
-                one.features = compressed(one.features)
-        yield f"{name}-{chunk.first}", NnetExample(io)
+            target.features = compressed(target.features)
+        yield f"{name}-{chunk.first}", NnetExample([*inputs, target])
 
 
 def posterior_targets(post: Posterior, num_pdfs: int, factor: int) -> Targets:

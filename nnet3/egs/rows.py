@@ -103,11 +103,38 @@ def compressed(matrix: GeneralMatrix) -> GeneralMatrix:
     return CompressedMatrix.compress(matrix) if isinstance(matrix, np.ndarray) else matrix
 
 
+def frame_indexes(count: int, first: int = 0, step: int = 1) -> np.ndarray:
+    """The indexes, [count, 3], of the times first, first + step, ... of one sequence."""
+    indexes = np.zeros((count, 3), np.int32)
+    indexes[:, 1] = first + step * np.arange(count)
+    return indexes
+
+
 def example_io(name: str, features: GeneralMatrix, first: int = 0, step: int = 1) -> NnetIo:
     """An input or output whose rows are the times first, first + step, ... of one sequence."""
-    indexes = np.zeros((features.shape[0], 3), np.int32)
-    indexes[:, 1] = first + step * np.arange(len(indexes))
-    return NnetIo(name, indexes, features)
+    return NnetIo(name, frame_indexes(features.shape[0], first, step), features)
+
+
+def example_inputs(
+    features: GeneralMatrix,
+    first: int,
+    frames: int,
+    left: int,
+    ivector: NnetIo | None = None,
+    compress: bool = True,
+) -> list[NnetIo]:
+    """The inputs of an example: `frames` rows of features from `first` on, and an iVector.
+
+    Args:
+        left: how many of the rows stand before time 0.
+        compress: what is not compressed yet.
+    """
+    inputs = [example_io("input", take_range(features, first, frames), -left)]
+    if ivector is not None:
+        inputs.append(ivector)
+    if compress:
+        inputs = [NnetIo(io.name, io.indexes, compressed(io.features)) for io in inputs]
+    return inputs
 
 
 def posterior_matrix(post: Posterior, dim: int) -> SparseMatrix:
