@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
+import sys
 from typing import Any
 
 import click
@@ -125,6 +127,8 @@ class _Commands(click.Group):
 @click.option("--debug", is_flag=True, help="Show the whole traceback of an error.")
 def main(debug: bool) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # keys and names may be any bytes
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ class Program(click.Command):
     def _call(self, arguments: Sequence[str]) -> bool:
         """Parse and run; False if there were no arguments, where some are wanted."""
         named = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        if "--help" in named:
+        if any(text.partition("=")[0] == "--help" for text in named):
             click.echo(self.usage())
             return True
         options, files = self._parse(arguments)

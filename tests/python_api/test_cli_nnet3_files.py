@@ -51,6 +51,12 @@ def test_matrices(call, form):
     assert call("verify", "feats.ark") == ("feats.ark: 2 entries, 6 rows of 3 columns, no error\n")
 
 
+def test_keys_that_are_no_text(tmp_path):
+    (tmp_path / "feats.ark").write_bytes(b"a\xffb [ 1 2 ]\n")
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "feats.ark")])
+    assert shown.stdout_bytes == b"a\xffb  vector float32[2]  1 .. 2\n"
+
+
 def test_script_files_and_specifiers(call):
     write("ark,scp:feats.ark,feats.scp", "matrix", a=FEATURES, b=FEATURES[:2])
     archive = call("show", "feats.ark")

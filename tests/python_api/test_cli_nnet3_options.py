@@ -117,7 +117,7 @@ def test_usage(call, name):
     out = done(call(name, "--help")).decode()
     assert f"Usage:  {name} [options] " in out
     assert "  --config                    : Configuration file to read" in out
-    assert done(call(name, "a", "--help", "b")).decode() == out
+    assert done(call(name, "a", "--help=true", "b")).decode() == out
     code, nothing, err = call(name)
     assert (code, nothing) == (1, b"") and err.endswith(out)
 
