@@ -1,9 +1,7 @@
-"""The benchmarked nnet3 networks: compiling them, and computing against bare matrix products."""
+"""The benchmarked nnet3 networks, and computing them against bare matrix products."""
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -61,37 +59,6 @@ def network(name: str) -> tuple[Any, Any]:
     for io in request.inputs:
         io.has_deriv = False
     return nnet, request
-
-
-KALDI_MS = {"tdnn": (63, 1.8), "tdnnf": (380, 17), "lstmp": (58, 11)}
-"""What Kaldi 5.5 takes to compile them on one of two cores, without and with shortcut."""
-
-
-def compile_milliseconds(name: str, shortcut: bool) -> float:
-    """Time from request to optimised op list: the median of several in one process."""
-    from opscope import nnet3
-
-    nnet, request = network(name)
-    times = []
-    for _ in range(9):
-        start = time.perf_counter()
-        nnet3.compile_request(nnet, request, shortcut=shortcut)
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times[2:])
-
-
-def compile_times() -> dict[str, dict[str, float]]:
-    """Prints and returns the time of every network beside Kaldi's."""
-    results: dict[str, dict[str, float]] = {}
-    for name, given in KALDI_MS.items():
-        for shortcut, kaldi in zip((False, True), given, strict=True):
-            ours = compile_milliseconds(name, shortcut)
-            key = f"{name}{'_shortcut' if shortcut else ''}"
-            results[key] = {"ours_ms": ours, "kaldi_ms": kaldi}
-            how = "with shortcut" if shortcut else "without shortcut"
-            told = f"ours {ours:7.1f} ms  Kaldi {kaldi:6.1f} ms  ratio {kaldi / ours:5.2f}"
-            print(f"compile {name:5} {how:16} {told}  (target {0.5 if shortcut else 1:g})")
-    return results
 
 
 def computing(name: str) -> Step:
