@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from copy import copy
 from itertools import compress
 
 from .computation import Command, Computation, SubMatrix
@@ -20,7 +19,7 @@ READ, WRITE, READ_WRITE = 1, 2, 3
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 ROWS_MULTI = frozenset({"AddRowsMulti", "CopyRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
-_BOUNDS = frozenset({"SwapMatrix", "AcceptInput", "ProvideOutput"})
+BOUNDS = frozenset({"AcceptInput", "ProvideOutput"})
 _SETTING = BACKPROPS | {"Propagate", "CopyRows"}
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
 Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
@@ -124,6 +123,7 @@ class Analysis:
     """The accesses of a computation, by command and by matrix.
 
     A pass that only leaves commands out may hand its analysis on with its result (`analysed`).
+    Commands that take or give up the memory of many matrices touch none of them.
 
     Args:
         computation: may be changed later; what was found stays as it is.
@@ -134,9 +134,9 @@ class Analysis:
         dropped: the numbers of those that were left out since.
         of_command: for every command its (sub-matrix, mode), see `accesses`.
         of_matrix: for every matrix its accesses in order.
-        allocated, released: by matrix, the command that takes and that gives up its memory, or -1.
-        zeroed: by matrix, the command that sets it to zero as soon as it has memory, or -1. As most
-            matrices have one, it is not listed among the accesses.
+        sized: matrices that take or hand on memory by a command of their own.
+        zeroed: by matrix, the command that sets it to zero as soon as it has such memory; it is not
+            listed among the accesses.
         given, taken: matrices that the caller gives, and takes.
     """
 
@@ -147,24 +147,21 @@ class Analysis:
         count = len(computation.matrices)
         self.of_command: list[Accesses] = []
         self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
-        self.allocated, self.released, self.zeroed = [-1] * count, [-1] * count, [-1] * count
+        self.sized: set[int] = set()
+        self.zeroed: dict[int, int] = {}
         self.given: set[int] = set()
         self.taken: set[int] = set()
         nodes, new = computation.topology.nodes, 0  # the sub-matrix that was just given memory
-        allocated, released, zeroed = self.allocated, self.released, self.zeroed
         add, matrix_of = self.of_command.append, [s[0] for s in computation.submatrices]
         listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
         for number, command in enumerate(computation.commands):
             kind = command.type
-            if kind == "AllocMatrix":
+            if kind == "AllocMatrix" or kind == "SwapMatrix":
                 new = command.target
-                allocated[matrix_of[new]] = number
-                add(_NONE)
-            elif kind == "DeallocMatrix":
-                released[matrix_of[command.target]] = number
+                self.sized |= {matrix_of[new], matrix_of[command.source]}
                 add(_NONE)
             elif kind == "SetConst" and command.target == new and command.alpha == 0:
-                zeroed[matrix_of[new]] = number
+                self.zeroed[matrix_of[new]] = number
                 new = 0
                 add(_NONE)
             else:
@@ -176,29 +173,11 @@ class Analysis:
                 for s, mode in pairs:
                     listed[s].append((number, s, mode))
                 add(pairs)
-                new = command.target if kind == "SwapMatrix" else 0
-                if kind in _BOUNDS:
-                    self._bound(number, command, matrix_of)
-
-    def _bound(self, number: int, command: Command, matrix_of: list[int]) -> None:
-        """Notes that a matrix is handed on, given or taken."""
-        kind, matrix = command.type, matrix_of[command.target]
-        if kind == "SwapMatrix":
-            self.allocated[matrix] = number
-            self.released[matrix_of[command.source]] = number
-        elif kind == "AcceptInput":
-            self.given.add(matrix)
-            if self.allocated[matrix] < 0:
-                self.allocated[matrix] = number
-        else:
-            self.taken.add(matrix)
-
-    def without_zeroing(self, dropped: set[int]) -> Analysis:
-        """The analysis without some of the commands in `zeroed`."""
-        left = copy(self)
-        left.dropped = self.dropped | dropped
-        left.zeroed = [-1 if number in dropped else number for number in self.zeroed]
-        return left
+                new = 0
+                if kind == "AcceptInput":
+                    self.given.add(matrix_of[command.target])
+                elif kind == "ProvideOutput":
+                    self.taken.add(matrix_of[command.target])
 
     def left(self) -> list[Command]:
         """The commands but for those that were left out."""

@@ -107,7 +107,9 @@ class CachingCompiler:
 
     def _compile_whole(self, request: ComputationRequest) -> Computation:
         computation = Compiler(self._topology, request).compile()
-        return run_passes(computation, self._options) if self._optimize else computation
+        if not self._optimize:
+            return computation.explicit()
+        return run_passes(computation, self._options)
 
     @property
     def settings(self) -> str:

@@ -22,7 +22,7 @@ def check_computation(computation: Computation, rewrites: bool = True) -> None:
     """Checks commands, the life of matrices, and that nothing is read before it is written.
 
     Args:
-        computation: it may be looped.
+        computation: it may be looped. Messages number its explicit commands.
         rewrites: whether something may be written to after it was read, as in a computation with
             merged matrices; never in one as it was compiled.
 
@@ -30,7 +30,7 @@ def check_computation(computation: Computation, rewrites: bool = True) -> None:
         ShapeError: sizes or row numbers that do not fit; the command is named.
         OpscopeError: anything else; the command and the matrix are named.
     """
-    checker = _Checker(computation)
+    checker = _Checker(computation.explicit())
     checker.commands()
     checker.analyse()
     checker.life()
@@ -284,7 +284,7 @@ class _Checker:
             if not listed:
                 continue
             written, read = Cover(info.cols), Cover(info.cols)
-            if self.analysis.zeroed[number] >= 0:
+            if number in self.analysis.zeroed:
                 written.add(SubMatrix(number, 0, info.rows, 0, info.cols))
             for command, s, mode in listed:
                 part = self.submatrices[s]

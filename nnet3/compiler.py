@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from itertools import chain, repeat
 from typing import cast
 
 import numpy as np
@@ -36,7 +35,7 @@ _submatrix = cast(Callable[[tuple[int, ...]], SubMatrix], partial(tuple.__new__,
 
 
 class Compiler:
-    """Compiles requests; `compile()` gives the Computation, not optimised.
+    """Compiles requests; `compile()` gives the Computation, not optimised nor explicit.
 
     Several requests become segments of one computation: each reads what those before it computed.
 
@@ -72,7 +71,7 @@ class Compiler:
         self._forward()
         self._add(Command("NoOperationMarker"))
         self._backward()
-        self._allocate(inputs_first(self._commands))
+        computation.commands = self._with_memory(inputs_first(self._commands))
         return computation
 
     def _derivatives_needed(self) -> list[bool]:
@@ -187,8 +186,8 @@ class Compiler:
                 computation.step_indexes[number] = inputs.indexes, outputs.indexes
                 computation.precomputed.append(indexes)
 
-    def _allocate(self, commands: list[Command]) -> None:
-        """The commands, with matrices made behind the first inputs and freed before the outputs."""
+    def _with_memory(self, commands: list[Command]) -> list[Command]:
+        """The commands with memory: taken behind the first inputs, given up before the outputs."""
         accepted, provided = {0}, {0}
         for number, step in enumerate(self.steps.steps):
             node, value = self.topology.nodes[step.node], self._values[number]
@@ -201,28 +200,23 @@ class Compiler:
             elif node.is_output:
                 accepted.add(deriv)
                 provided.add(value)
-        allocated = self._without(accepted)
-        undefined = map(Command, repeat("AllocMatrix"), allocated)
-        zeros = map(Command, repeat("SetConst"), allocated, repeat(0), repeat(0.0))
-        made = chain.from_iterable(zip(undefined, zeros, strict=True))
-        freed = map(Command, repeat("DeallocMatrix"), self._without(provided))
         begin, end = 0, len(commands)
         while commands[begin].type == "AcceptInput":
             begin += 1
         while commands[end - 1].type == "ProvideOutput":
             end -= 1
-        self.computation.commands = [
+        return [
             *commands[:begin],
-            *made,
+            Command("AllocMatrices", rows=self._without(accepted)),
             *commands[begin:end],
-            *freed,
+            Command("DeallocMatrices", rows=self._without(provided)),
             *commands[end:],
         ]
 
-    def _without(self, submatrices: set[int]) -> list[int]:
+    def _without(self, submatrices: set[int]) -> np.ndarray:
         """What is the whole of a matrix, but for the matrices of these."""
         left_out = {self.computation.submatrices[number].matrix for number in submatrices}
-        return [number for i, number in enumerate(self._whole) if i not in left_out]
+        return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
 
     # Forward
 

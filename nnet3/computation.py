@@ -22,6 +22,8 @@ _DEBUG_HEADER = """\
 # where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed
 # so we write (n, tfirst:tlast)."""
 
+OF_MANY = frozenset({"AllocMatrices", "DeallocMatrices"})
+
 
 class SubMatrix(NamedTuple):
     """A rectangle of a matrix."""
@@ -44,10 +46,13 @@ class Command:
 
     Attributes:
         type: Kaldi's name of it without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ...
+            Two are not Kaldi's: AllocMatrices takes the memory of many matrices and sets it to
+            zero, DeallocMatrices gives that of many up; see `Computation.explicit`.
         target: the sub-matrix that is written (or, for the backward rows commands, read).
         source: the sub-matrix that is read.
         alpha: the scale, or the constant of SetConst.
-        rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2].
+        rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2]. Of
+            AllocMatrices and DeallocMatrices the sub-matrices, wholes of their matrices.
         node: the node of AcceptInput, ProvideOutput, Propagate and Backprop.
         step: the number of the step of Propagate and Backprop; its memo goes by that. Of GotoLabel
             the number of the command that is the label.
@@ -102,6 +107,11 @@ class MatrixInfo:
 class Computation:
     """The result of compiling a request for a network.
 
+    As compiled, every matrix that is not given begins as zeros, and every matrix that is not taken
+    is given up at the end. Two commands say so for all of them (AllocMatrices, DeallocMatrices),
+    and the passes that join and leave out matrices only shorten their lists; `place_memory` then
+    decides where each takes its memory. `explicit` and Kaldi's notation have a command for each.
+
     Attributes:
         topology: the network's nodes.
         precomputed: precomputed indexes of components by number; number 0 is None.
@@ -148,6 +158,22 @@ class Computation:
             commands=list(self.commands),
         )
 
+    def explicit(self) -> Computation:
+        """The computation with AllocMatrix, SetConst and DeallocMatrix for each single matrix."""
+        if not any(command.type in OF_MANY for command in self.commands):
+            return self
+        commands: list[Command] = []
+        for command in self.commands:
+            if command.type == "AllocMatrices":
+                for s in command.rows.tolist():  # type: ignore[union-attr]
+                    commands += Command("AllocMatrix", s), Command("SetConst", s, 0, 0.0)
+            elif command.type == "DeallocMatrices":
+                freed = command.rows.tolist()  # type: ignore[union-attr]
+                commands += [Command("DeallocMatrix", s) for s in freed]
+            else:
+                commands.append(command)
+        return replace(self, commands=commands)
+
     def is_whole(self, submatrix: int) -> bool:
         """Whether a sub-matrix is the whole of its matrix."""
         number, _, rows, _, cols = self.submatrices[submatrix]
@@ -179,7 +205,7 @@ class Computation:
 
     def to_kaldi(self) -> str:
         """The computation as Kaldi prints it."""
-        return "\n".join(self._lines()) + "\n"
+        return "\n".join(self.explicit()._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
         listed = list(enumerate(self.matrices))[1:]
@@ -298,6 +324,16 @@ def insert(commands: list[Command], before: dict[int, list[Command]]) -> list[Co
         result += before[number]
         begin = number
     return result + commands[begin:]
+
+
+def without_memory(
+    command: Command, matrices: set[int], submatrices: Sequence[SubMatrix]
+) -> Command:
+    """A command of `OF_MANY` without some matrices; any other command as it is."""
+    if command.type not in OF_MANY:
+        return command
+    kept = [s for s in command.rows.tolist() if submatrices[s][0] not in matrices]  # type: ignore[union-attr]
+    return Command(command.type, rows=np.array(kept, int))
 
 
 def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:

@@ -24,7 +24,7 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
         NotComputableError: an output needs rows that the request does not give; named in the text.
         FormatError, ShapeError: the request does not fit the network.
     """
-    return Compiler(nnet.topology(), request).compile()
+    return Compiler(nnet.topology(), request).compile().explicit()
 
 
 @uncollected()
@@ -70,7 +70,7 @@ def compile_segments(
     if optimize:
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
-    return lower_computation(computation)
+    return lower_computation(computation.explicit())
 
 
 def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:

@@ -22,8 +22,7 @@ from .merge import merge_variables
 from .options import OptimizeOptions
 from .renumber import consolidate_io, renumber
 from .row_ops import replace_row_ops, snip_row_ops, split_row_ops
-from .sizing import allocate_from_other, move_sizing_commands
-from .zeroing import remove_unnecessary_zeroing
+from .sizing import gather_memory, place_memory
 
 __all__ = ["PASSES", "OptimizeOptions", "Pass", "optimize"]
 
@@ -46,6 +45,8 @@ class Pass:
 
 
 PASSES: tuple[Pass, ...] = (
+    # Up to `place_memory` no matrix has commands of its own for its memory.
+    Pass("gather_memory", gather_memory),
     # Before anything may rely on values that are not zero.
     Pass("limit_derivative_times", limit_derivative_times),
     # Its copies want merging.
@@ -64,11 +65,9 @@ PASSES: tuple[Pass, ...] = (
         ("remove_assignments", "propagate_in_place", "backprop_in_place"),
         rewrites=True,
     ),
-    # Behind merging, which must see the first real write of everything.
-    Pass("initialize_undefined", remove_unnecessary_zeroing, ("initialize_undefined",)),
-    Pass("move_sizing_commands", move_sizing_commands, ("move_sizing_commands",)),
-    # Needs what is let go to stand before what is taken.
-    Pass("allocate_from_other", allocate_from_other, ("allocate_from_other",)),
+    # Behind merging, which must see the first real write of everything. Asks for the switches
+    # initialize_undefined, move_sizing_commands and allocate_from_other.
+    Pass("place_memory", place_memory),
     Pass("consolidate_io", consolidate_io),
     # Behind whatever moves commands: the two sides of the marker must stay.
     Pass("compress_memory", compress_memory, ("memory_compression_level",), rewrites=True),

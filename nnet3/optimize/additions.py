@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import ROWS_MULTI, SIZING, accesses, overlap, rows_of
+from ..analyze import ROWS_MULTI, accesses, overlap, rows_of
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -29,8 +29,6 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
     commands = list(computation.commands)
     for number, command in enumerate(commands):
         kind = command.type
-        if kind in SIZING or (kind == "SetConst" and command.alpha == 0):
-            continue
         copy = _COPIES.get(kind)
         if copy is None:
             for s, _ in command.accesses or accesses(command, nodes):

@@ -31,13 +31,13 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     }
     if level < 2 and not rectifiers:
         return computation
-    analysis = Analysis(computation)
+    analysis, whole = Analysis(computation), computation.whole_submatrices()
     extra: dict[int, list[Command]] = {}  # by the command that they go before
     for matrix, uses in enumerate(analysis.of_matrix):
         if not uses or uses[-1][0] < marker:
             continue
         behind = bisect_left(uses, (marker,))
-        before = uses[behind - 1][0] if behind else analysis.zeroed[matrix]
+        before = uses[behind - 1][0] if behind else analysis.zeroed.get(matrix, -1)
         if matrix in analysis.taken or before < 0 or before > marker:
             continue
         back = uses[behind][0]
@@ -48,7 +48,7 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
             storage, limit = "int16", RANGE
         else:
             continue
-        s = commands[analysis.allocated[matrix]].target
+        s = whole[matrix]
         compress = Command("CompressMatrix", s, alpha=limit, storage=storage)
         extra.setdefault(before + 1, []).append(compress)
         extra.setdefault(back, []).append(Command("DecompressMatrix", s))

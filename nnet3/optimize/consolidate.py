@@ -39,18 +39,17 @@ def consolidate_model_update(computation: Computation, options: OptimizeOptions)
 class _Consolidator:
     def __init__(self, computation: Computation, steps: dict[str, list[int]]):
         self.result = computation
-        self.begin: list[Command] = []
+        self.joined: list[int] = []
         self.before: dict[int, list[Command]] = {}  # command -> those that go just before it
         self.final: list[Command] = []
-        self.free: list[Command] = []
         for node in computation.topology.nodes:
             if node.component_name in steps:
                 self._component(steps.pop(node.component_name))
         computation.commands = [
-            *self.begin,
+            Command("AllocMatrices", rows=np.array(self.joined)),
             *insert(computation.commands, self.before),
             *self.final,
-            *self.free,
+            Command("DeallocMatrices", rows=np.array(self.joined)),
         ]
 
     def _component(self, numbers: list[int]) -> None:
@@ -87,8 +86,7 @@ class _Consolidator:
         )
         matrix = len(computation.matrices) - 1
         _describe(computation.matrices[matrix], infos, submatrices)
-        self.begin += [Command("AllocMatrix", whole), Command("SetConst", whole, 0, 0.0)]
-        self.free.append(Command("DeallocMatrix", whole))
+        self.joined.append(whole)
         first = len(computation.submatrices)
         each = zip(accumulate(counts, initial=0), counts, strict=False)
         computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in each])

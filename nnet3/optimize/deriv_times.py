@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.errors import OpscopeError
 from ..analyze import BACKPROPS, Analysis, Cover
 from ..components.base import Properties
-from ..computation import Command, Computation, SubMatrix
+from ..computation import Command, Computation, SubMatrix, without_memory
 from .options import LEAST, MOST, OptimizeOptions
 
 
@@ -224,7 +224,7 @@ class _Limiter:
                 self._cut_matrix(number, begin, end)
         if idle:
             computation.commands = [
-                c
+                without_memory(c, idle, computation.submatrices)
                 for c in computation.commands
                 if computation.submatrices[c.target].matrix not in idle
             ]

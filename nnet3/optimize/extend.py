@@ -6,18 +6,18 @@ as happens where a TDNN layer reads its input at several offsets.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from ..computation import Command, Computation, MatrixInfo, SubMatrix
+from ..analyze import BOUNDS, SIZING
+from ..computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
 from ..indexes import NO_TIME
 from .options import OptimizeOptions
 
 LEAST_SHARE = 0.8
 """Of a matrix's rows that must have been copied: extending costs memory."""
-
-_OF_WHOLE = frozenset({"AllocMatrix", "DeallocMatrix", "SetConst"})
 
 
 def extend_matrices(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -52,12 +52,10 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
 
 
 def _bound(computation: Computation) -> set[int]:
-    """The matrices that the caller gives or takes."""
-    return {
-        computation.submatrices[c.target].matrix
-        for c in computation.commands
-        if c.type in ("AcceptInput", "ProvideOutput")
-    }
+    """The matrices that the caller gives or takes, and those with commands for their memory."""
+    submatrices, bound = computation.submatrices, BOUNDS | SIZING
+    listed = [c for c in computation.commands if c.type in bound]
+    return {submatrices[s].matrix for c in listed for s in (c.target, c.source)}
 
 
 def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
@@ -69,20 +67,14 @@ def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
     return replace(matrix, rows=rows, indexes=indexes)
 
 
-def _of_whole_matrices(computation: Computation, before: dict[int, int]) -> None:
-    """What took, gave up or zeroed a whole matrix that has grown does so with the new whole.
-
-    Args:
-        before: of the matrices that have grown, the rows that they had.
-    """
+def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
+    """What takes and gives up the memory of a matrix that has grown does so with the new whole."""
     submatrices, wholes = computation.submatrices, {}
-    for matrix in before:
+    for matrix in grown:
         info = computation.matrices[matrix]
         wholes[matrix] = len(submatrices)
         submatrices.append(SubMatrix(matrix, 0, info.rows, 0, info.cols))
     for number, command in enumerate(computation.commands):
-        kind = command.type
-        if kind in _OF_WHOLE and (kind != "SetConst" or command.alpha == 0):
-            matrix, _, rows, _, cols = submatrices[command.target]
-            if before.get(matrix) == rows and computation.matrices[matrix].cols == cols:
-                computation.commands[number] = Command(kind, wholes[matrix], 0, command.alpha)
+        if command.type in OF_MANY:
+            rows = [wholes.get(submatrices[s][0], s) for s in command.rows.tolist()]  # type: ignore[union-attr]
+            computation.commands[number] = Command(command.type, rows=np.array(rows))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
-from ..computation import Command, Computation, SubMatrix, submatrices_of
+from ..computation import Command, Computation, SubMatrix, submatrices_of, without_memory
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
@@ -37,6 +37,9 @@ class _Merger:
         whole: for every sub-matrix whether it is the whole of its matrix.
         candidates: commands, what they read and write that could be one, and whether the command
             falls away then.
+        before: the sub-matrices as they were.
+        released: by matrix the command that gives up its memory.
+        gone: matrices that became parts of others.
         dirty: matrix -> the parts of it that were merged in this round.
         moves: matrix -> the part of another that it becomes by this round, and whether that is all
             of the other.
@@ -44,6 +47,7 @@ class _Merger:
     """
 
     def __init__(self, computation: Computation, options: OptimizeOptions):
+        self.before = computation.submatrices
         self.computation = computation = computation.copy()
         self.options = options
         self.analysis = Analysis(computation)
@@ -51,6 +55,7 @@ class _Merger:
         self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
         self.whole = computation.wholes()
         self.candidates: list[tuple[int, int, int, bool]] = []
+        self.released: dict[int, int] = {}
         for number, c in enumerate(computation.commands):
             if c.type == "MatrixCopy":
                 if options.remove_assignments:
@@ -59,6 +64,10 @@ class _Merger:
                 pair = self._in_place(c)
                 if pair is not None:
                     self.candidates.append((number, *pair, False))
+            elif c.type == "DeallocMatrices":
+                freed = [self.submatrices[s][0] for s in c.rows.tolist()]  # type: ignore[union-attr]
+                self.released.update(dict.fromkeys(freed, number))
+        self.gone: set[int] = set()
         self.dirty: dict[int, list[SubMatrix]] = {}
         self.moves: dict[int, tuple[SubMatrix, bool]] = {}
         self.changed = set(range(len(computation.matrices)))
@@ -82,12 +91,12 @@ class _Merger:
         What was refused stays so until one of its matrices is merged with another.
         """
         submatrices, whole = self.submatrices, self.whole
-        changed, dirty = self.changed, self.dirty
+        changed, dirty, sized = self.changed, self.dirty, self.analysis.sized
         left = []
         for candidate in self.candidates:
             number, source, target, falls_away = candidate
             a, b = submatrices[source][0], submatrices[target][0]
-            if a == b or not (whole[source] or whole[target]):
+            if a == b or not (whole[source] or whole[target]) or a in sized or b in sized:
                 continue  # nor will it ever be possible
             if a in changed or b in changed or a in dirty or b in dirty:
                 into_source, into_target = self.allowed(number, source, target, falls_away)
@@ -137,7 +146,7 @@ class _Merger:
         matrix, last = self.submatrices[target][0], later[-1][0]
         if any([mode & WRITE for _, _, mode in later]):
             return False
-        if 0 <= self.analysis.released[matrix] <= last:
+        if self.released.get(matrix, last + 1) <= last:
             return False
         uses = self.uses[matrix]
         between = uses[bisect_left(uses, (number + 1,)) : bisect_left(uses, (last + 1,))]
@@ -160,30 +169,19 @@ class _Merger:
 
     def _merge(self, keep: int, drop: int) -> None:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
-        analysis, matrices, dropped = self.analysis, self.matrices, self.dropped
+        analysis, matrices = self.analysis, self.matrices
         kept, whole = self.submatrices[keep], self.submatrices[drop]
         home, old = kept[0], whole[0]
-        # Memory is taken and given up once; what the caller gives and takes decides where.
-        given = old in analysis.given
-        dismissed = home if given else old
-        released = old if analysis.released[old] >= 0 else home
-        for listed, matrix in (
-            (analysis.released, released),
-            (analysis.allocated, dismissed),
-            (analysis.zeroed, dismissed),
-        ):
-            if listed[matrix] >= 0:
-                dropped.add(listed[matrix])
-                listed[matrix] = -1
-        if given:
-            analysis.allocated[home] = analysis.allocated[old]
+        if old in analysis.given:
             analysis.given.add(home)
         if old in analysis.taken:
             analysis.taken.add(home)
+            self.released.pop(home, None)
         if matrices[old].contiguous and not matrices[home].contiguous:
             matrices[home] = replace(matrices[home], contiguous=True)
         self.dirty.setdefault(home, []).append(kept)
         self.dirty[old] = [whole]
+        self.gone.add(old)
         self.moves[old] = kept, self.whole[keep]
 
     def _move(self) -> None:
@@ -211,6 +209,13 @@ class _Merger:
     def result(self) -> Computation:
         """The computation without what was dropped."""
         computation = self.computation
+        idle = {
+            "AllocMatrices": self.gone | self.analysis.given,
+            "DeallocMatrices": self.gone | self.analysis.taken,
+        }
+        for number, c in enumerate(computation.commands):
+            if c.type in idle:
+                computation.commands[number] = without_memory(c, idle[c.type], self.before)
         computation.commands = self.analysis.left()
         computation.analysis = self.analysis
         return computation

@@ -1,70 +1,135 @@
-"""When memory is taken and given up, and from whom it is taken."""
+"""When memory is taken, set to zero and given up, and from whom it is taken."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ..analyze import analysed
-from ..computation import Command, Computation
+from ..analyze import SIZING, Analysis, analysed
+from ..computation import OF_MANY, Command, Computation
 from .options import OptimizeOptions
+from .zeroing import reads_zeros
+
+_TYPE = attrgetter("type")
+Event = tuple[int, int, bool]  # place, sub-matrix, whether it takes its memory there
 
 
-def move_sizing_commands(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Memory is taken just before the first use and given up just behind the last.
+def gather_memory(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Commands that take, or give up, the memory of one matrix become one for many, where they
+    follow each other; the inverse of `Computation.explicit`."""
+    if SIZING.isdisjoint(map(_TYPE, computation.commands)):
+        return computation
+    single: list[Command] = []
+    for command in computation.commands:
+        kind, target = command.type, command.target
+        if kind == "DeallocMatrix":
+            single.append(Command("DeallocMatrices", rows=np.array([target])))
+        elif (kind, command.alpha) == ("SetConst", 0) and _takes(single[-1:], target):
+            single[-1] = Command("AllocMatrices", rows=np.array([target]))
+        else:
+            single.append(command)
+    commands: list[Command] = []
+    for kind, group in groupby(single, _TYPE):
+        if kind in OF_MANY:
+            rows = np.concatenate([command.rows for command in group])  # type: ignore[misc]
+            commands.append(Command(kind, rows=rows))
+        else:
+            commands += group
+    return replace(computation, commands=commands)
 
-    A matrix is set to zero where it is taken, and moves with that.
+
+def _takes(last: list[Command], target: int) -> bool:
+    return bool(last) and last[0].type == "AllocMatrix" and last[0].target == target
+
+
+def place_memory(computation: Computation, options: OptimizeOptions) -> Computation:
+    """Gives each matrix commands of its own for its memory.
+
+    With `initialize_undefined` a matrix is set to zero only where something reads the zeros. With
+    `move_sizing_commands` memory is taken just before the first use and given up just behind the
+    last. With `allocate_from_other` a matrix takes over the memory of one that needs it no more.
     """
     analysis = analysed(computation)
-    commands = analysis.commands
-    # Command i goes to place 3 i; 3 i - 1 is just before it, 3 i + 1 just behind it.
-    places: dict[int, int] = {}
-    each = zip(
-        analysis.of_matrix, analysis.allocated, analysis.released, analysis.zeroed, strict=True
-    )
-    for uses, taken, freed, zeroed in each:
-        if uses and taken >= 0 and commands[taken].type == "AllocMatrix":
-            places[taken] = 3 * uses[0][0] - 1
-            if zeroed >= 0:
-                places[zeroed] = places[taken]
-        last = uses[-1][0] if uses else zeroed
-        if freed >= 0 and last >= 0 and commands[freed].type == "DeallocMatrix":
-            places[freed] = 3 * last + 1
-    left = np.ones(len(commands), bool)
-    left[list(analysis.dropped)] = False
-    place = np.arange(0, 3 * len(commands), 3)
-    place[list(places)] = list(places.values())
-    numbers = np.flatnonzero(left)
-    order = numbers[np.argsort(place[numbers], kind="stable")].tolist()
-    return replace(computation, commands=[commands[number] for number in order])
+    commands: list[Command | None] = list(analysis.commands)
+    of_many = [number for number, c in enumerate(analysis.commands) if c.type in OF_MANY]
+    always_zero = not options.has("initialize_undefined")
+    events = _events(analysis, of_many, options.has("move_sizing_commands"), always_zero)
+    source = _handed_on(computation, events) if options.has("allocate_from_other") else {}
+    givers = set(source.values())
+    for number in (*of_many, *analysis.dropped):
+        commands[number] = None
+    placed: list[Command | None] = []
+    begin = 0
+    for place, s, takes in events:
+        end = place + 1 >> 1
+        if end > begin:
+            placed += commands[begin:end]
+            begin = end
+        if takes:
+            giver = source.get(s)
+            taking = Command("AllocMatrix", s) if giver is None else Command("SwapMatrix", s, giver)
+            placed.append(taking)
+            if always_zero or _reads_zeros(analysis, s):
+                placed.append(Command("SetConst", s, 0, 0.0))
+        elif s not in givers:
+            placed.append(Command("DeallocMatrix", s))
+    placed += commands[begin:]
+    return replace(computation, commands=[c for c in placed if c is not None])
 
 
-def allocate_from_other(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Free x ... take y of its size  ->  y takes over the memory of x (SwapMatrix).
+def _reads_zeros(analysis: Analysis, s: int) -> bool:
+    whole = analysis.submatrices[s]
+    uses = analysis.of_matrix[whole[0]]
+    return reads_zeros(uses, analysis.submatrices, whole, whole[0] in analysis.taken)
+
+
+def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
+    """When each matrix takes and gives up its memory, in order.
+
+    The place 2 i is just before command i, 2 i + 1 just behind it.
+
+    Args:
+        of_many: the commands that take or give up memory.
+        moves: whether this is moved to where it is used.
+        zeroes: whether every matrix is set to zero.
+    """
+    events: list[Event] = []
+    for number in of_many:
+        command = analysis.commands[number]
+        takes = command.type == "AllocMatrices"
+        for s in command.rows.tolist():  # type: ignore[union-attr]
+            uses = analysis.of_matrix[analysis.submatrices[s][0]]
+            if moves and uses:
+                place = 2 * uses[0][0] if takes else 2 * uses[-1][0] + 1
+                events.append((place, s, takes))
+            elif takes and moves and zeroes:  # no use but that it is set to zero
+                events += (2 * number, s, True), (2 * number, s, False)
+            elif takes or not (moves and zeroes):
+                events.append((2 * number, s, takes))
+    return sorted(events, key=itemgetter(0))
+
+
+def _handed_on(computation: Computation, events: list[Event]) -> dict[int, int]:
+    """Whose memory each matrix takes over: of the same size, free x ... take y.
 
     The matrix that is freed last is served first, by the next that is taken.
     """
     matrices, submatrices = computation.matrices, computation.submatrices
     freed: dict[tuple[int, int, bool], list[int]] = {}
     taken: dict[tuple[int, int, bool], list[int]] = {}
-    for number, command in enumerate(computation.commands):
-        kind = command.type
-        if kind == "AllocMatrix" or kind == "DeallocMatrix":
-            matrix = matrices[submatrices[command.target][0]]
-            lists = taken if kind == "AllocMatrix" else freed
-            size = matrix.rows, matrix.cols, matrix.contiguous
-            lists.setdefault(size, []).append(number)
-    commands: list[Command | None] = list(computation.commands)
+    for number, (_, s, takes) in enumerate(events):
+        matrix = matrices[submatrices[s][0]]
+        size = matrix.rows, matrix.cols, matrix.contiguous
+        (taken if takes else freed).setdefault(size, []).append(number)
+    source = {}
     for size, givers in freed.items():
         takers = taken.get(size, [])
         for giver in reversed(givers):
             at = bisect_right(takers, giver)
-            if at == len(takers):
-                continue
-            taker = takers.pop(at)
-            target, source = (computation.commands[number].target for number in (taker, giver))
-            commands[taker] = Command("SwapMatrix", target, source)
-            commands[giver] = None
-    return replace(computation, commands=[c for c in commands if c is not None])
+            if at < len(takers):
+                source[events[takers.pop(at)][1]] = events[giver][1]
+    return source

@@ -1,38 +1,36 @@
-"""Zeros that nothing reads are not set."""
+"""Zeros that nothing reads need not be set."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from ..analyze import READ, Analysis, Cover, analysed
-from ..computation import Computation
-from .options import OptimizeOptions
-
-
-def remove_unnecessary_zeroing(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Drops x = 0 where every part of x is next set without being read, or not used at all."""
-    analysis = analysed(computation)
-    analysis = analysis.without_zeroing(needless_zeroing(analysis))
-    result = replace(computation, commands=analysis.left())
-    result.analysis = analysis
-    return result
+from ..analyze import READ, Access, Analysis, Cover
+from ..computation import SubMatrix
 
 
 def needless_zeroing(analysis: Analysis) -> set[int]:
     """The commands that set a matrix to zeros that nothing reads."""
+    submatrices, of_matrix, taken = analysis.submatrices, analysis.of_matrix, analysis.taken
+    wholes = {m: submatrices[analysis.commands[n].target] for m, n in analysis.zeroed.items()}
     return {
         number
-        for matrix, number in enumerate(analysis.zeroed)
-        if number >= 0 and not _needed(analysis, matrix)
+        for m, number in analysis.zeroed.items()
+        if not reads_zeros(of_matrix[m], submatrices, wholes[m], m in taken)
     }
 
 
-def _needed(analysis: Analysis, matrix: int) -> bool:
-    """Whether something reads the zeros that a matrix begins with."""
-    submatrices = analysis.submatrices
-    whole = submatrices[analysis.commands[analysis.zeroed[matrix]].target]
+def reads_zeros(
+    accesses: Sequence[Access], submatrices: Sequence[SubMatrix], whole: SubMatrix, taken: bool
+) -> bool:
+    """Whether something reads the zeros that a matrix begins with.
+
+    Args:
+        accesses: of the matrix, in order.
+        whole: all of it.
+        taken: whether it is read in the end.
+    """
     written = None
-    for _, s, mode in analysis.of_matrix[matrix]:
+    for _, s, mode in accesses:
         part = submatrices[s]
         if mode & READ and not (written and written.contains(part)):
             return True
@@ -41,4 +39,4 @@ def _needed(analysis: Analysis, matrix: int) -> bool:
         written = written or Cover(whole.cols)
         if not mode & READ:
             written.add(part)
-    return matrix in analysis.taken and not (written and written.contains(whole))
+    return taken and not (written and written.contains(whole))

@@ -13,6 +13,7 @@ from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.lower_commands import lower_computation
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
+from opscope.nnet3.optimize.sizing import gather_memory
 from opscope.nnet3.pipeline import compile_computation
 from opscope.nnet3.request import ComputationRequest, simple_request
 from opscope.nnet3.xconfig import xconfig_to_config
@@ -107,13 +108,35 @@ def test_passes_leave_the_given_computation():
 
 def test_passes_and_their_switches():
     names = [step.name for step in PASSES]
-    assert names[0] == "limit_derivative_times" and names[-1] == "renumber"
+    assert names[:2] == ["gather_memory", "limit_derivative_times"] and names[-1] == "renumber"
     assert names.index("convert_addition") < names.index("merge_variables")
     known = {field.name for field in fields(OptimizeOptions)}
     switches = {name for step in PASSES for name in step.switches}
     others = {"optimize", "allow_left_merge", "allow_right_merge"}
     limits = {"min_deriv_time", "max_deriv_time", "max_deriv_time_relative"}
-    assert switches | others | limits == known
+    memory = {"initialize_undefined", "move_sizing_commands", "allocate_from_other"}
+    assert switches | others | limits | memory == known
+
+
+@pytest.mark.parametrize("text", [TDNN, RNN], ids=["tdnn", "rnn"])
+def test_commands_for_memory_are_gathered_and_written_out(text):
+    _, plain = compiled(text)
+    gathered = gather_memory(plain, NONE)
+    assert types(gathered).count("AllocMatrices") == types(gathered).count("DeallocMatrices") == 1
+    assert not {"AllocMatrix", "DeallocMatrix"} & set(types(gathered))
+    assert gathered.explicit().commands == plain.commands
+    assert gathered.to_kaldi() == plain.to_kaldi()
+    check_computation(gathered, rewrites=False)
+
+
+def test_matrices_with_commands_for_their_memory_are_left_alone():
+    """As in a computation that was optimised before."""
+    nnet, plain = compiled(RNN)
+    once = optimize(plain)
+    assert "SwapMatrix" in types(once) and "SetConst" in types(once)
+    twice = optimize(once)
+    check_computation(twice)
+    assert_same(computed(twice, nnet), computed(plain, nnet))
 
 
 def test_additions_to_zeros_become_copies():
