@@ -42,7 +42,8 @@ class Segment:
         known: for every node the keys that earlier segments computed or were given.
         given: for every node the keys that this request gives.
         rows: for every node the keys that are computed.
-        loops: for every epoch that is a loop, its rows by level and node.
+        loops: for every epoch that is a loop, its rows by level and node; those of a descriptor
+            whose component is one unit with it (units.py) stand one level before the component's.
     """
 
     inputs: Asked
@@ -279,6 +280,7 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
     required = explorer.required()
     level = explorer.levels(required)
     listed: dict[int, list[tuple[int, int, int]]] = {}
+    joined = set(topology.units.joined)
     for row in required[explorer.num_given :]:
         node, t, x = explorer.rows[row]
         listed.setdefault(node, []).append((t, x, level[row]))
@@ -287,7 +289,7 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
         keys = pack_tx(t, x)
         segment.rows[node] = np.sort(keys)
         epoch = topology.epochs[node]
-        if topology.stages[epoch][1]:
+        if topology.stages[epoch][1] and node + 1 not in joined:
             loop = segment.loops.setdefault(epoch, [])
             for value in np.unique(levels).tolist():
                 loop.append((value, node, np.sort(keys[levels == value])))

@@ -18,7 +18,7 @@ NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
 
 N_BITS, X_BITS = 20, 14
 MAX_N, MAX_X, MAX_T = 1 << N_BITS, 1 << (X_BITS - 1), 1 << 29
-_X_MASK = (1 << X_BITS) - 1
+X_MASK = (1 << X_BITS) - 1
 
 
 def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
@@ -43,7 +43,7 @@ def pack_tx(t: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def unpack_tx(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """t and x (int64) of keys made by `pack_tx`."""
-    return keys >> X_BITS, (keys & _X_MASK) - MAX_X
+    return keys >> X_BITS, (keys & X_MASK) - MAX_X
 
 
 def distinct(values: np.ndarray) -> np.ndarray:

@@ -141,7 +141,7 @@ class Steps:
             for number, segment in enumerate(segments):
                 for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
                     phases.setdefault((level, node), []).append((number, keys))
-            self.num_phases += len({level for level, _ in phases})
+            self.num_phases += 1 + max([level for level, _ in phases], default=-1)
             for place in sorted(phases) if len(segments) > 1 else phases:
                 self._add_rows(place[1], phases[place])
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .indexes import MAX_X, X_BITS, unpack_tx
+from .indexes import MAX_X, X_BITS, X_MASK
+from .levels import Found, levels
 from .topology import Topology
+from .units import Loop
 
 Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
 Level = tuple[int, int, np.ndarray]  # level within the epoch, node, keys of (t, x), sorted
@@ -26,16 +28,13 @@ _TOGETHER = 512  # sets that are turned into keys at once
 
 @dataclass
 class _Jump:
-    """A candidate that is more than an offset: for the times of a node, the places it reads.
+    """A candidate that is more than an offset: for the times of a unit, the places it reads.
 
     Attributes:
         sources: (node, places among the reader's bits, places among the node's bits).
     """
 
     sources: list[tuple[int, np.ndarray, np.ndarray]]
-
-
-_Read = tuple[int, int, int] | _Jump  # (node, t offset, 0), or what is more than an offset
 
 
 class TimeRows:
@@ -55,6 +54,7 @@ class TimeRows:
 
     def __init__(self, topology: Topology, given: Keys, outputs: Keys):
         self.topology = topology
+        self.units = topology.units
         self.rows: Keys = {}
         self.loops: dict[int, list[Level]] = {}
         self.state: bool | None = None
@@ -67,14 +67,17 @@ class TimeRows:
                 self.state = None
 
     def _lay_out(self, given: Keys, outputs: Keys) -> bool:
-        """The window, and where in it each node reads; False where x makes it too complicated."""
-        topology = self.topology
-        t, x = unpack_tx(np.concatenate([*given.values(), *outputs.values()]))
-        if not len(t) or topology.shifts_x:
+        """The window, and where in it each unit reads; False where x makes it too complicated."""
+        topology, units = self.topology, self.units
+        listed = [keys for keys in (*given.values(), *outputs.values()) if len(keys)]
+        if not listed or topology.shifts_x:
             return False
-        first, last, self._x = int(t.min()), int(t.max()), int(x[0])
-        if (x != self._x).any():
+        together = np.concatenate(listed)
+        self._x = (int(together[0]) & X_MASK) - MAX_X
+        if ((together ^ together[0]) & X_MASK).any():
             return False
+        first = min([int(keys[0]) for keys in listed]) >> X_BITS
+        last = max([int(keys[-1]) for keys in listed]) >> X_BITS
         # Two steps: a row that only seems computable, as it reads one outside, is not read itself.
         margin, outside = 2 * topology.reach + 1, topology.reach + 1
         count = last - first + 2 * margin + 1
@@ -82,31 +85,28 @@ class TimeRows:
             return False
         self._first, self._size = first - margin - outside, count + 2 * outside
         self._inside = ((1 << count) - 1) << outside
-        self._reads: list[Sequence[_Read]] = []
-        self._allowed = [-1] * len(topology)
-        times = None
-        for node, steps in enumerate(topology.steps):
-            if times is None and (steps is None or topology.nodes[node].reads.allowed):
-                times = first - margin + np.arange(count)
-            if topology.nodes[node].reads.allowed:
+        self._jumps: dict[int, list[_Jump]] = {}
+        self._allowed = dict.fromkeys(units.limited, -1)
+        if units.jumping or units.limited:
+            times = first - margin + np.arange(count)
+            for unit in units.limited:
                 allowed = np.zeros(self._size, bool)
-                allowed[outside : outside + count] = topology.allowed(node, times)
-                self._allowed[node] = _bits(allowed)
-            if steps is None:
-                jumps = self._jumps(node, times, outside)  # type: ignore[arg-type]
+                allowed[outside : outside + count] = topology.allowed(unit, times)
+                self._allowed[unit] = _bits(allowed)
+            for unit in units.jumping:
+                jumps = self._jumps_of(unit, times, outside)
                 if jumps is None:
                     return False
-                self._reads.append(jumps)
-            else:
-                self._reads.append(steps)
+                self._jumps[unit] = jumps
         self._given, self._wanted = self._sets(given), self._sets(outputs)
         return True
 
-    def _jumps(self, node: int, times: np.ndarray, outside: int) -> list[_Jump] | None:
-        """The candidates of a node, those outside of the window being the first bit."""
+    def _jumps_of(self, unit: int, times: np.ndarray, outside: int) -> list[_Jump] | None:
+        """The candidates of a unit, those outside of the window being the first bit."""
         jumps = []
         at = outside + np.arange(len(times))
-        for source, t, x in self.topology.dependencies(node, times, np.full(len(times), self._x)):
+        node, x_of = self.units.rule[unit], np.full(len(times), self._x)
+        for source, t, x in self.topology.dependencies(node, times, x_of):
             if (x != self._x).any():
                 return None
             to = np.broadcast_to(t, times.shape) - self._first
@@ -119,20 +119,30 @@ class TimeRows:
     def _sets(self, keys: Keys) -> list[int]:
         sets = [0] * len(self.topology)
         for node, listed in keys.items():
+            if not len(listed):
+                continue
+            start = (int(listed[0]) >> X_BITS) - self._first
+            end = (int(listed[-1]) >> X_BITS) - self._first + 1
+            if end - start == len(listed):
+                sets[node] = ((1 << len(listed)) - 1) << start
+                continue
             flags = np.zeros(self._size, bool)
-            flags[unpack_tx(listed)[0] - self._first] = True
+            flags[(listed >> X_BITS) - self._first] = True
             sets[node] = _bits(flags)
         return sets
 
-    def _read(self, read: _Read, sets: list[int]) -> int:
+    def _read(self, jump: _Jump, sets: list[int]) -> int:
         """For which rows what they read is in `sets`."""
-        if isinstance(read, tuple):
-            source, offset, _ = read
-            return sets[source] >> offset if offset >= 0 else sets[source] << -offset
         found = np.zeros(self._size, bool)
-        for source, at, to in read.sources:
+        for source, at, to in jump.sources:
             found[at] = self._flags(sets[source])[to]
         return _bits(found)
+
+    def _present(self, unit: int, sets: list[int]) -> list[int]:
+        """For every candidate of a unit, for which rows it is in `sets`."""
+        if unit in self._jumps:
+            return [self._read(jump, sets) for jump in self._jumps[unit]]
+        return [sets[node] << left >> right for node, left, right in self.units.reads[unit]]
 
     def _flags(self, bits: int) -> np.ndarray:
         """The bits as an array."""
@@ -140,72 +150,80 @@ class TimeRows:
         flags = np.unpackbits(np.frombuffer(data, np.uint8), count=self._size, bitorder="little")
         return flags.view(bool)
 
-    def _spread(self, used: list[list[int] | None]) -> list[int]:
+    def _spread(self, used: Sequence[list[int] | None]) -> list[int]:
         """The rows that the outputs reach; given rows and those outside are not followed.
 
         Args:
-            used: for every node, for which rows each candidate is followed; None: for all.
+            used: for every unit, for which rows each candidate is followed; None: for all.
         """
-        reached, outside = self._wanted.copy(), ~self._inside
+        reached, outside, reads = self._wanted.copy(), ~self._inside, self.units.reads
         done = [bits | outside for bits in self._given]
-        for members, is_loop in reversed(self.topology.stages):
+        for members, is_loop in reversed(self.units.stages):
             again = True
             while again:
                 again = False
-                for node in reversed(members):
-                    new = reached[node] & ~done[node]
+                for unit in reversed(members):
+                    new = reached[unit] & ~done[unit]
                     if not new:
                         continue
-                    done[node] |= new
+                    done[unit] |= new
                     again = is_loop
-                    masks = used[node]
-                    for number, read in enumerate(self._reads[node]):
-                        chosen = new if masks is None else new & masks[number]
-                        if isinstance(read, tuple):
-                            source, offset, _ = read
-                            reached[source] |= chosen >> -offset if offset < 0 else chosen << offset
-                        elif chosen:
-                            flags = self._flags(chosen)
-                            for source, at, to in read.sources:
-                                there = np.zeros(self._size, bool)
-                                there[to[flags[at]]] = True
-                                reached[source] |= _bits(there)
+                    masks = used[unit]
+                    if unit in self._jumps:
+                        self._follow(unit, new, masks, reached)
+                    elif masks is None:
+                        for node, left, right in reads[unit]:
+                            reached[node] |= new << right >> left
+                    else:
+                        for (node, left, right), mask in zip(reads[unit], masks, strict=True):
+                            reached[node] |= (new & mask) << right >> left
         return reached
+
+    def _follow(self, unit: int, new: int, masks: list[int] | None, reached: list[int]) -> None:
+        """Adds what new rows of a unit with jumps reach."""
+        for number, jump in enumerate(self._jumps[unit]):
+            flags = self._flags(new if masks is None else new & masks[number])
+            for node, at, to in jump.sources:
+                there = np.zeros(self._size, bool)
+                there[to[flags[at]]] = True
+                reached[node] |= _bits(there)
 
     def _compute(self) -> None:
         """Which rows can be computed; `_used` says which candidates they then use."""
-        topology, outside = self.topology, ~self._inside
+        topology, units, outside = self.topology, self.units, ~self._inside
+        reached, needs_all, allowed = self._reached, units.needs_all, self._allowed
         given = [bits | outside for bits in self._given]
-        computable = [a | b for a, b in zip(self._reached, given, strict=True)]
+        computable = [a | b for a, b in zip(reached, given, strict=True)]
         self._used: list[list[int] | None] = [None] * len(topology)
-        for members, is_loop in topology.stages:
-            for node in members:
-                if topology.nodes[node].kind == "input":
-                    computable[node] = given[node]
+        for node in units.inputs:
+            computable[node] = given[node]
+        for members, is_loop in units.stages:
             again = True
             while again:
                 again = False
-                for node in members:
-                    if topology.nodes[node].kind == "input" or not self._reached[node]:
+                for unit in members:
+                    if not reached[unit]:
                         continue
-                    present = [self._read(read, computable) for read in self._reads[node]]
-                    if topology.needs_all[node]:
+                    present = self._present(unit, computable)
+                    if needs_all[unit]:
                         ok = -1
                         for there in present:
                             ok &= there
                     else:
-                        ok, masks = topology.combine(node, present, self._allowed[node], -1)
-                        self._used[node] = [mask & ok for mask in masks]
-                    now = self._reached[node] & ok | given[node]
-                    if now != computable[node]:
-                        computable[node] = now
+                        node = units.rule[unit]
+                        ok, masks = topology.combine(node, present, allowed.get(unit, -1), -1)
+                        self._used[unit] = [mask & ok for mask in masks]
+                    now = reached[unit] & ok | given[unit]
+                    if now != computable[unit]:
+                        computable[unit] = now
                         again = is_loop
         self._computable = computable
 
     def _use(self) -> bool:
         """Fills what is found; False where a row uses one outside, or rows wait for each other."""
         new = [a & ~b for a, b in zip(self._reached, self._given, strict=True)]
-        self.num_reached = sum(map(int.bit_count, new))
+        counts = list(map(int.bit_count, new))
+        self.num_reached = sum(counts) + sum([counts[unit] for unit in self.units.joined])
         self.all_computable = not any(a & ~b for a, b in zip(new, self._computable, strict=True))
         simple = self.all_computable and not any(
             rows & ~mask
@@ -215,72 +233,33 @@ class TimeRows:
         if not simple:
             reached = self._spread(self._used)
             new = [a & ~b for a, b in zip(reached, self._given, strict=True)]
-        self._needed, outside = new, ~self._inside
+        outside = ~self._inside
         if any(bits & outside for bits in new):
             return False
-        stages = enumerate(self.topology.stages)
-        loops = {epoch: self._levels(members) for epoch, (members, is_loop) in stages if is_loop}
+        loops = {epoch: self._levels(loop, new) for epoch, loop in self.units.loops.items()}
         if None in loops.values():
             return False
-        levels = [level for listed in loops.values() for level in listed or ()]
-        keys = self._keys({*new, *(bits for _, _, bits in levels)} - {0})
+        listed = [level for loop in loops.values() for level in loop or ()]
+        keys = self._keys({*new, *(bits for _, _, bits in listed)} - {0})
+        for unit in self.units.joined:
+            new[unit - 1] = new[unit]
         self.rows = {node: keys[bits] for node, bits in enumerate(new) if bits}
         self.loops = {
-            epoch: [(level, node, keys[bits]) for level, node, bits in listed]
-            for epoch, listed in loops.items()
-            if listed
+            epoch: [(level, node, keys[bits]) for level, node, bits in loop]
+            for epoch, loop in loops.items()
+            if loop
         }
         return True
 
-    def _levels(self, members: list[int]) -> list[tuple[int, int, int]] | None:
-        """The rows of a loop as (level, node, bits); None where rows wait for each other.
+    def _levels(self, loop: Loop, needed: list[int]) -> list[Found] | None:
+        """The rows of a loop by level; None where rows wait for each other."""
+        return levels(self.units, loop, needed, self._used, self._read_through_jumps)
 
-        The level of a row is one more than the highest of those that it uses in its epoch.
-        """
-        waiting = [0] * len(self.topology)
-        for node in members:
-            waiting[node] = self._needed[node]
-        inside = set(members)
-        readers = {
-            node: [reader for reader in self.topology.readers_of[node] if reader in inside]
-            for node in members
-        }
-        reads = {node: self._reads_within(node, inside) for node in members}
-        levels: list[tuple[int, int, int]] = []
-        level, turn = 0, members
-        while turn:
-            found = []
-            for node in turn:
-                ready = waiting[node]
-                if not ready:
-                    continue
-                for read, used in reads[node]:
-                    if isinstance(read, _Jump):
-                        ready &= ~(self._read(read, waiting) & used)
-                    elif waiting[read[0]]:
-                        left, right = read[1:]
-                        ready &= ~(waiting[read[0]] << left >> right & used)
-                if ready:
-                    found.append((node, ready))
-            for node, ready in found:
-                waiting[node] ^= ready
-                levels.append((level, node, ready))
-            turn = sorted({reader for node, _ in found for reader in readers[node]})
-            level += 1
-        return None if any(waiting) else levels
-
-    def _reads_within(self, node: int, members: set[int]) -> list[tuple[_Read, int]]:
-        """What a node reads in its loop, and for which of its rows.
-
-        Offsets are given as (node, shift to the left, shift to the right).
-        """
-        masks = self._used[node] or [-1] * len(self._reads[node])
-        found: list[tuple[_Read, int]] = []
-        for read, used in zip(self._reads[node], masks, strict=True):
-            if isinstance(read, _Jump):
-                found.append((read, used))
-            elif read[0] in members:
-                found.append(((read[0], max(-read[1], 0), max(read[1], 0)), used))
+    def _read_through_jumps(self, unit: int, sets: list[int]) -> int:
+        """For which rows of a unit a candidate that they use is in `sets`."""
+        masks, found = self._used[unit], 0
+        for number, there in enumerate(self._present(unit, sets)):
+            found |= there if masks is None else there & masks[number]
         return found
 
     def _keys(self, sets: Iterable[int]) -> dict[int, np.ndarray]:

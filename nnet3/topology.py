@@ -29,6 +29,7 @@ from .descriptor import (
     SumDescriptor,
 )
 from .epochs import compute_epochs
+from .units import Units
 
 Place = tuple[Any, Any, Any]
 # Plain integers, for `TopologyNode.properties`: an IntFlag makes an object for every operation.
@@ -165,6 +166,11 @@ class Topology:
             (members, len(members) > 1 or members[0] in self.inputs_of[members[0]])
             for _, members in sorted(self.epoch_members.items())
         ]
+
+    @cached_property
+    def units(self) -> Units:
+        """The nodes as the search for rows sees them."""
+        return Units(self)
 
     @cached_property
     def in_loop(self) -> list[bool]:
