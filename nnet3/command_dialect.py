@@ -44,6 +44,7 @@ from .computation import Command, Computation, MatrixInfo, SubMatrix, numbered_s
 from .compute.dropout import MaskRows, SequenceRows
 from .compute.pooling import RowRanges
 from .compute.time_grid import AttentionRows, OffsetRows
+from .indexes import Columns
 from .topology import Topology
 
 DIALECT: Final = "nnet3.commands"
@@ -255,11 +256,11 @@ class _Reader:
             raise FormatError(f"{name!r} is no matrix with known rows and columns")
         info = MatrixInfo(*var.dims, "contiguous" in op.attrs, "derivative" in op.attrs)
         if "node" in op.attrs:
-            info.node = self.node(_attr(op, "node", "string"))
-            info.indexes = _attr(op, "rows", "tensor")
-            if info.indexes.shape != (info.rows, 3):
-                shape = list(info.indexes.shape)
+            node, indexes = self.node(_attr(op, "node", "string")), _attr(op, "rows", "tensor")
+            if indexes.shape != (info.rows, 3):
+                shape = list(indexes.shape)
                 raise FormatError(f"indexes {shape} for the {info.rows} rows of {name!r}")
+            info = info._replace(node=node, listed=Columns.of(indexes))
         self.computation.matrices.append(info)
 
     def _submatrices(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,13 +25,15 @@ from .compile_locations import (
 from .computation import Command, Computation, MatrixInfo, SubMatrix, inputs_first
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
+from .indexes import Columns
 from .parts import Part, find_reverse, locate
 from .request import ComputationRequest
 from .steps import Steps
 from .topology import FLAGS, Topology, TopologyNode
 
-# From a tuple: what SubMatrix(...) does in twice the time, and there are thousands of them.
+# From tuples: what SubMatrix(...) does in twice the time, and there are thousands of them.
 _submatrix = cast(Callable[[tuple[int, ...]], SubMatrix], partial(tuple.__new__, SubMatrix))
+_matrix = cast(Callable[[tuple[Any, ...]], MatrixInfo], partial(tuple.__new__, MatrixInfo))
 
 
 class Compiler:
@@ -121,7 +123,7 @@ class Compiler:
                 if has_deriv:
                     deriv = self._new_range(self._derivs[step.source], node)
             else:
-                described = contiguous[step.node], step.node, columns.indexes
+                described = contiguous[step.node], step.node, columns
                 value = self._new_matrix(rows, node.dim, False, *described)
                 if has_deriv:
                     deriv = self._new_matrix(rows, node.dim, True, *described)
@@ -141,12 +143,12 @@ class Compiler:
                 offset += dim
 
     def _new_matrix(
-        self, rows: int, cols: int, is_deriv: bool, contiguous: bool, node: int, indexes: np.ndarray
+        self, rows: int, cols: int, is_deriv: bool, contiguous: bool, node: int, listed: Columns
     ) -> int:
         matrices, submatrices = self.computation.matrices, self.computation.submatrices
         self._whole.append(len(submatrices))
         submatrices.append(_submatrix((len(matrices), 0, rows, 0, cols)))
-        matrices.append(MatrixInfo(rows, cols, contiguous, is_deriv, node, indexes))
+        matrices.append(_matrix((rows, cols, contiguous, is_deriv, node, listed)))
         return self._whole[-1]
 
     def _new_range(self, source: int, node: TopologyNode) -> int:
@@ -170,21 +172,19 @@ class Compiler:
     def _precompute(self) -> None:
         """The numbers of the precomputed indexes of steps, and the indexes themselves."""
         self._precomputed: dict[int, int] = {}
-        steps, computation = self.steps.steps, self.computation
-        wanted = [
-            node.kind == "component" and not node.properties & FLAGS.SIMPLE
-            for node in self.topology.nodes
+        nodes, steps, computation = self.topology.nodes, self.steps.steps, self.computation
+        wanted = [node.kind == "component" and not node.properties & FLAGS.SIMPLE for node in nodes]
+        listed = [
+            (number, (step.node, steps[number - 1].columns, step.columns))
+            for number, step in enumerate(steps)
+            if wanted[step.node] and not step.is_input
         ]
-        for number, step in enumerate(steps):
-            if not wanted[step.node] or step.is_input:
-                continue
-            component = self.topology.nodes[step.node].component
-            inputs, outputs = steps[number - 1].columns, step.columns
-            indexes = precompute_indexes(component, inputs, outputs)
+        found = precompute_indexes([(nodes[node].component, *rows) for _, (node, *rows) in listed])
+        for (number, of), indexes in zip(listed, found, strict=True):
             if indexes is not None:
                 self._precomputed[number] = len(computation.precomputed)
-                computation.step_indexes[number] = inputs.indexes, outputs.indexes
                 computation.precomputed.append(indexes)
+                computation.precomputed_from.append(of)
 
     def _with_memory(self, commands: list[Command]) -> list[Command]:
         """The commands with memory: taken behind the first inputs, given up before the outputs."""

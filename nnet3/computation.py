@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .indexes import format_indexes, format_integers, shorten
+from .indexes import Columns, IndexList, format_indexes, format_integers, shorten
 
 _DEBUG_HEADER = """\
 # The following show how matrices correspond to network-nodes and
@@ -37,7 +37,7 @@ class SubMatrix(NamedTuple):
 
 def submatrices_of(rows: Iterable[Sequence[int]]) -> list[SubMatrix]:
     """Sub-matrices from sequences of their five numbers."""
-    return list(map(partial(tuple.__new__, SubMatrix), rows))  # a third of the time of calls
+    return list(map(tuple.__new__, repeat(SubMatrix), rows))  # in half the time of calls
 
 
 @dataclass(slots=True)
@@ -91,8 +91,7 @@ class Command:
 _fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
 
 
-@dataclass
-class MatrixInfo:
+class MatrixInfo(NamedTuple):
     """A matrix: its size, whether rows must follow each other without gap, and what it holds."""
 
     rows: int
@@ -100,7 +99,17 @@ class MatrixInfo:
     contiguous: bool = False
     is_deriv: bool = False
     node: int = -1
-    indexes: np.ndarray | None = None
+    listed: IndexList | None = None
+
+    @property
+    def indexes(self) -> np.ndarray | None:
+        """The indexes of its rows, where they are known."""
+        return None if self.listed is None else self.listed.indexes
+
+
+def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
+    """Matrices from sequences of their six values."""
+    return list(map(tuple.__new__, repeat(MatrixInfo), rows))
 
 
 @dataclass
@@ -115,8 +124,8 @@ class Computation:
     Attributes:
         topology: the network's nodes.
         precomputed: precomputed indexes of components by number; number 0 is None.
-        step_indexes: for the steps of components with precomputed indexes, what these come from:
-            the indexes of input and output.
+        precomputed_from: what precomputed indexes come from: node, rows of input and of output;
+            empty where that is not known.
         analysis: what a pass hands on to the next; see `analyze.analysed`.
     """
 
@@ -125,7 +134,7 @@ class Computation:
     submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
     commands: list[Command] = field(default_factory=list)
     precomputed: list[Any] = field(default_factory=lambda: [None])
-    step_indexes: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    precomputed_from: list[tuple[int, Columns, Columns]] = field(default_factory=list)
     need_model_derivative: bool = False
     analysis: Any = field(default=None, init=False, repr=False, compare=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -59,11 +60,63 @@ def distinct(values: np.ndarray) -> np.ndarray:
     return np.flatnonzero(there) + low
 
 
+class IndexList(Protocol):
+    """A list of indexes, of which only the size need be known before it is read.
+
+    Attributes:
+        size: how many rows.
+        sequences: N where it is known that each (t, x) stands for n = 0 .. N - 1 in turn; else 0.
+    """
+
+    size: int
+    sequences: int
+
+    @property
+    def indexes(self) -> np.ndarray:
+        """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+
+    @property
+    def times(self) -> np.ndarray:
+        """The different times of rows that are no padding, sorted, int64."""
+
+    @property
+    def images(self) -> np.ndarray:
+        """The different pairs (n, x), sorted, int32 [I, 2]."""
+
+
+class LazyIndexes:
+    """An `IndexList` that a function makes when it is read."""
+
+    def __init__(self, size: int, sequences: int, make: Callable[[], np.ndarray]) -> None:
+        self.size, self.sequences, self._make = size, sequences, make
+
+    @cached_property
+    def indexes(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._make()
+
+    @property
+    def times(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._columns.times
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._columns.images
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self.indexes)
+
+
 class Columns:
     """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
 
-    Not to be changed: steps of one list share it.
+    Not to be changed: steps of one list share it. It is an `IndexList`.
     """
+
+    sequences = 0
 
     def __init__(
         self, n: np.ndarray, t: np.ndarray, x: np.ndarray, within: tuple[Columns, int] | None = None
@@ -71,7 +124,7 @@ class Columns:
         """`within`: a list of which this is a part, and where it begins there."""
         self.n, self.t, self.x = n, t, x
         self.size = len(t)
-        self._within = within
+        self.within = within
         self._base: tuple[tuple[int, int], np.ndarray] | None = None
 
     def __len__(self) -> int:
@@ -93,11 +146,12 @@ class Columns:
         whole = cls(np.tile(ns, len(together)), t, x)
         low_n, high_n = int(ns[0]), int(ns[-1])
         low_x, high_x = int(x.min()), int(x.max())
+        sequences = len(ns) if low_n == 0 and high_n == len(ns) - 1 else 0
         parts, end = [], 0
         for keys in lists:
             begin, end = end, end + len(keys) * len(ns)
             columns = cls(whole.n[begin:end], t[begin:end], x[begin:end], (whole, begin))
-            columns.real = None
+            columns.real, columns.sequences = None, sequences
             columns.low = low_n, int(keys[0]) >> X_BITS, low_x
             columns.high = high_n, int(keys[-1]) >> X_BITS, high_x
             parts.append(columns)
@@ -106,8 +160,8 @@ class Columns:
     @cached_property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
-        if self._within is not None:
-            whole, begin = self._within
+        if self.within is not None:
+            whole, begin = self.within
             return whole.indexes[begin : begin + self.size]
         indexes = np.empty((len(self.t), 3), np.int32)
         indexes[:, 0], indexes[:, 1], indexes[:, 2] = self.n, self.t, self.x
@@ -138,13 +192,13 @@ class Columns:
     @cached_property
     def regular(self) -> bool:
         """Whether it is known that all sequences have the same times, and x is one number."""
-        return self._within is not None and self.low[2] == self.high[2]
+        return self.within is not None and self.low[2] == self.high[2]
 
     @cached_property
     def images(self) -> np.ndarray:
         """The different pairs (n, x), sorted, int32 [I, 2]."""
         if self.regular:
-            return self._within[0].images  # type: ignore[index]
+            return self.within[0].images  # type: ignore[index]
         if self.size and self.x.min() == self.x.max():
             ns = distinct(self.n)
             return np.stack((ns, np.full_like(ns, self.x[0])), axis=1).astype(np.int32)
@@ -159,8 +213,8 @@ class Columns:
 
     def base(self, counts: tuple[int, int]) -> np.ndarray:
         """Places in a table of `counts` values of n and x, all lower bounds being 0."""
-        if self._within is not None:
-            whole, begin = self._within
+        if self.within is not None:
+            whole, begin = self.within
             return whole.base(counts)[begin : begin + self.size]
         if self._base is None or self._base[0] != counts:
             of_n, of_x = counts

@@ -13,7 +13,7 @@ from ...framework.shape import ShapeArgs, same_as
 from ...operators._calls import copying, in_order
 from .lowering import OUT, Recipe, X, lowers
 from .step import of_indexes
-from .time_grid import precomputes
+from .time_grid import precomputes_by_row
 
 _UNLIMITED = 1e10
 """What a threshold of 0 or less stands for in a BackpropTruncationComponent."""
@@ -56,8 +56,8 @@ def _(component: Any, recipe: Recipe) -> None:
     recipe.op("nnet3.truncate_gradient", OUT, attrs=attrs, x=source)
 
 
-@precomputes("BackpropTruncationComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+@precomputes_by_row("BackpropTruncationComponent")
+def _(component: Any, outputs: np.ndarray) -> np.ndarray:
     """Which rows lie on a boundary where the gradient may be cut; these differ among sequences."""
     shifted = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.int64)
     # With `recurrence_interval` steps back one is on the other side of a multiple.

@@ -11,20 +11,24 @@ an offset is a range of rows with a stride.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...framework.errors import ShapeError
-from ..indexes import N_BITS, NO_TIME, Columns, pack_tx
+from ..indexes import N_BITS, NO_TIME, Columns, IndexList, pack_tx
 
 Rule = Callable[[Any, np.ndarray, np.ndarray], Any]
+RowRule = Callable[[Any, np.ndarray], np.ndarray]
+
+AnyRule = TypeVar("AnyRule", Rule, RowRule)
 
 _reorders: dict[str, Rule] = {}
 _precomputes: dict[str, Rule] = {}
+_precomputes_by_row: dict[str, RowRule] = {}
 
 
 def reorders(*types: str) -> Callable[[Rule], Rule]:
@@ -37,8 +41,16 @@ def precomputes(*types: str) -> Callable[[Rule], Rule]:
     return _registering(_precomputes, types)
 
 
-def _registering(table: dict[str, Rule], types: tuple[str, ...]) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
+def precomputes_by_row(*types: str) -> Callable[[RowRule], RowRule]:
+    """Decorator: function (component, outputs) -> an array that has an entry for each output row.
+
+    It looks at each row alone, so the rows of several steps are given to it at once.
+    """
+    return _registering(_precomputes_by_row, types)
+
+
+def _registering(table: dict[str, AnyRule], types: tuple[str, ...]) -> Callable[[AnyRule], AnyRule]:
+    def register(rule: AnyRule) -> AnyRule:
         table.update(dict.fromkeys(types, rule))
         return rule
 
@@ -56,28 +68,34 @@ def reorder_indexes(component: Any, inputs: Columns, outputs: Columns) -> tuple[
     return Columns.of(before), Columns.of(after)
 
 
-def precompute_indexes(
-    component: Any, inputs: Columns | np.ndarray, outputs: Columns | np.ndarray
-) -> Any:
-    """What the component's operators must know of its rows; None for simple components.
+def precompute_indexes(steps: Sequence[tuple[Any, IndexList, IndexList]]) -> list[Any]:
+    """What the operators of components must know of their rows; None for simple components.
 
     Args:
-        inputs, outputs: rows, or their indexes int32 [N, 3], in the order of `reorder_indexes`.
+        steps: component, rows of its input and of its output in the order of `reorder_indexes`.
 
     Raises:
         ShapeError: an input that the outputs depend on is not there.
     """
-    if component.type in _GRIDS:
-        before, after = (
-            Columns.of(side) if isinstance(side, np.ndarray) else side for side in (inputs, outputs)
-        )
-        make, locate = _GRIDS[component.type]
-        return locate(component, make(component, before, after), len(after))
-    rule = _precomputes.get(component.type)
-    if rule is None:
-        return None
-    sides = (side if isinstance(side, np.ndarray) else side.indexes for side in (inputs, outputs))
-    return rule(component, *sides)
+    found: list[Any] = []
+    by_row: dict[int, list[int]] = {}  # by the id of the component
+    for number, (component, inputs, outputs) in enumerate(steps):
+        kind, indexes = component.type, None
+        if kind in _GRIDS:
+            make, locate = _GRIDS[kind]
+            indexes = locate(component, make(component, inputs, outputs), outputs.size)
+        elif kind in _precomputes:
+            indexes = _precomputes[kind](component, inputs.indexes, outputs.indexes)
+        elif kind in _precomputes_by_row:
+            by_row.setdefault(id(component), []).append(number)
+        found.append(indexes)
+    for numbers in by_row.values():
+        component, listed = steps[numbers[0]][0], [steps[number][2].indexes for number in numbers]
+        together, end = _precomputes_by_row[component.type](component, np.concatenate(listed)), 0
+        for number, rows in zip(numbers, listed, strict=True):
+            begin, end = end, end + len(rows)
+            found[number] = together[begin:end]
+    return found
 
 
 def sort_keys(indexes: np.ndarray) -> np.ndarray:
@@ -100,7 +118,7 @@ class TimeGrid:
     reorder: int = 1
 
     @classmethod
-    def of(cls, inputs: Columns, outputs: Columns) -> TimeGrid:
+    def of(cls, inputs: IndexList, outputs: IndexList) -> TimeGrid:
         """The smallest grid that holds the times of some rows."""
         return cls(inputs.images, *_series(inputs.times), *_series(outputs.times))
 
@@ -172,7 +190,7 @@ class OffsetRows:
     rows: int  # of the output
 
 
-def tdnn_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
+def tdnn_grid(component: Any, inputs: IndexList, outputs: IndexList) -> TimeGrid:
     """The grid of a TdnnComponent."""
     grid = TimeGrid.of(inputs, outputs)
     if grid.step_out == 0:
@@ -186,7 +204,7 @@ def _tdnn_rows(component: Any, grid: TimeGrid, rows: int) -> OffsetRows:
     return OffsetRows(first, grid.reorder, rows)
 
 
-def convolution_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
+def convolution_grid(component: Any, inputs: IndexList, outputs: IndexList) -> TimeGrid:
     """The grid of a TimeHeightConvolutionComponent; inputs cover all offsets, some by padding."""
     grid = TimeGrid.of(inputs, outputs)
     offsets, modulus = component.all_time_offsets, component.time_offsets_modulus
@@ -216,7 +234,7 @@ class AttentionRows:
     rows: int  # of the output
 
 
-def attention_grid(component: Any, inputs: Columns, outputs: Columns) -> TimeGrid:
+def attention_grid(component: Any, inputs: IndexList, outputs: IndexList) -> TimeGrid:
     """The grid of a RestrictedAttentionComponent: one step for inputs and outputs."""
     grid, stride = TimeGrid.of(inputs, outputs), int(component.time_stride)
     step_in, step_out = grid.step_in or stride, grid.step_out or stride

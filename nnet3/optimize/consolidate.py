@@ -13,6 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from ..computation import Command, Computation, MatrixInfo, SubMatrix, insert, submatrices_of
+from ..indexes import LazyIndexes
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
@@ -76,16 +77,14 @@ class _Consolidator:
         submatrices = [computation.submatrices[s] for s in parts]
         infos = [computation.matrices[s.matrix] for s in submatrices]
         counts, cols = [s.rows for s in submatrices], submatrices[0].cols
-        whole = computation.new_matrix(
-            sum(counts),
-            cols,
-            any(
-                info.contiguous and computation.is_whole(s)
-                for info, s in zip(infos, parts, strict=True)
-            ),
+        whole = computation.new_matrix(sum(counts), cols)
+        contiguous = any(
+            info.contiguous and computation.is_whole(s)
+            for info, s in zip(infos, parts, strict=True)
         )
         matrix = len(computation.matrices) - 1
-        _describe(computation.matrices[matrix], infos, submatrices)
+        joined = computation.matrices[matrix]._replace(contiguous=contiguous)
+        computation.matrices[matrix] = _described(joined, infos, submatrices)
         self.joined.append(whole)
         first = len(computation.submatrices)
         each = zip(accumulate(counts, initial=0), counts, strict=False)
@@ -95,13 +94,20 @@ class _Consolidator:
         return whole
 
 
-def _describe(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> None:
-    """What a matrix of rows of others holds."""
-    rows = [
-        info.indexes if s.rows == info.rows else info.indexes[s.row : s.row + s.rows]
-        for info, s in zip(infos, parts, strict=True)
-        if info.indexes is not None
-    ]
-    if len(rows) == len(infos):
-        joined.indexes = np.concatenate(rows)
-        joined.node, joined.is_deriv = infos[0].node, infos[0].is_deriv
+def _described(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> MatrixInfo:
+    """A matrix of rows of others, and what it holds."""
+    listed = [info.listed for info in infos]
+    if None in listed:
+        return joined
+    counts = {rows.sequences for rows in listed}
+    sequences = counts.pop() if len(counts) == 1 else 0
+    if sequences and any(s.row % sequences or s.rows % sequences for s in parts):
+        sequences = 0
+    spans = [(s.row, s.row + s.rows) for s in parts]
+
+    def indexes() -> np.ndarray:
+        each = zip(listed, spans, strict=True)
+        return np.concatenate([rows.indexes[begin:end] for rows, (begin, end) in each])
+
+    lazily = LazyIndexes(joined.rows, sequences, indexes)
+    return joined._replace(node=infos[0].node, is_deriv=infos[0].is_deriv, listed=lazily)

@@ -7,14 +7,13 @@ DerivativeTimeLimiter in Kaldi's nnet-optimize-utils.cc.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ...framework.errors import OpscopeError
 from ..analyze import BACKPROPS, Analysis, Cover
 from ..components.base import Properties
 from ..computation import Command, Computation, SubMatrix, without_memory
+from ..indexes import LazyIndexes
 from .options import LEAST, MOST, OptimizeOptions
 
 
@@ -245,7 +244,8 @@ class _Limiter:
         computation = self.result
         info = computation.matrices[number]
         indexes = info.indexes[begin:end]  # type: ignore[index]
-        computation.matrices[number] = replace(info, rows=end - begin, indexes=indexes)
+        listed = LazyIndexes(end - begin, 0, lambda: indexes)
+        computation.matrices[number] = info._replace(rows=end - begin, listed=listed)
         for s, part in enumerate(computation.submatrices):
             if part.matrix != number:
                 continue

@@ -7,13 +7,12 @@ as happens where a TDNN layer reads its input at several offsets.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
 from ..analyze import BOUNDS, SIZING
 from ..computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
-from ..indexes import NO_TIME
+from ..indexes import NO_TIME, LazyIndexes
 from .options import OptimizeOptions
 
 LEAST_SHARE = 0.8
@@ -60,11 +59,19 @@ def _bound(computation: Computation) -> set[int]:
 
 def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
     """A matrix with more rows. They say of themselves what those before them say, but no time."""
-    indexes, extra = matrix.indexes, rows - matrix.rows
-    if indexes is not None:
-        indexes = np.concatenate((indexes, indexes[-extra:]))
-        indexes[-extra:, 1] = NO_TIME
-    return replace(matrix, rows=rows, indexes=indexes)
+    listed, extra = matrix.listed, rows - matrix.rows
+    if listed is None:
+        return matrix._replace(rows=rows)
+
+    def indexes() -> np.ndarray:
+        grown = np.concatenate((listed.indexes, listed.indexes[-extra:]))
+        grown[-extra:, 1] = NO_TIME
+        return grown
+
+    sequences = listed.sequences
+    if sequences and extra % sequences:
+        sequences = 0
+    return matrix._replace(rows=rows, listed=LazyIndexes(rows, sequences, indexes))
 
 
 def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:

@@ -9,7 +9,6 @@ rest of it, so that nothing has to move before its end.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
 from operator import itemgetter
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
@@ -178,7 +177,7 @@ class _Merger:
             analysis.taken.add(home)
             self.released.pop(home, None)
         if matrices[old].contiguous and not matrices[home].contiguous:
-            matrices[home] = replace(matrices[home], contiguous=True)
+            matrices[home] = matrices[home]._replace(contiguous=True)
         self.dirty.setdefault(home, []).append(kept)
         self.dirty[old] = [whole]
         self.gone.add(old)

@@ -234,12 +234,16 @@ def reordered(component, *sides):
     return [side.indexes for side in reorder_indexes(component, *map(Columns.of, sides))]
 
 
+def precomputed(component, *sides):
+    return precompute_indexes([(component, *map(Columns.of, sides))])[0]
+
+
 def test_tdnn_rows():
     inputs, outputs = indexes(*range(-1, 9)), indexes(0, 3, 6)
     inputs, outputs = reordered(TDNN, inputs, outputs)
     assert len(inputs) == 12, "whole blocks of three"
     assert inputs[10:, 1].tolist() == [-(1 << 31)] * 2, "padding"
-    where = precompute_indexes(TDNN, inputs, outputs)
+    where = precomputed(TDNN, inputs, outputs)
     assert (where.first, where.stride, where.rows) == ((0, 3), 3, 3)
 
 
@@ -248,19 +252,19 @@ def test_tdnn_rows_of_two_sequences():
     outputs = np.concatenate([indexes(1, 2, 3, n=n) for n in (0, 1)])
     inputs, outputs = reordered(TDNN, inputs, outputs)
     assert outputs.tolist() == [[n, t, 0] for t in (1, 2, 3) for n in (0, 1)]
-    where = precompute_indexes(TDNN, inputs, outputs)
+    where = precomputed(TDNN, inputs, outputs)
     assert (where.first, where.stride) == ((0, 6), 1)
 
 
 def test_missing_inputs_are_refused():
     with pytest.raises(ShapeError, match="time offset 2"):
-        precompute_indexes(TDNN, indexes(0, 1, 2), indexes(1, 2))
+        precomputed(TDNN, indexes(0, 1, 2), indexes(1, 2))
     extraction = SimpleNamespace(type="StatisticsExtractionComponent", output_period=4)
     with pytest.raises(ShapeError, match=r"\(0, 9, 0\) have no input"):
-        precompute_indexes(extraction, indexes(0, 1, 2), indexes(1, 9))
+        precomputed(extraction, indexes(0, 1, 2), indexes(1, 9))
     distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
     with pytest.raises(ShapeError, match=r"lacks its input .* \(0, 1, 2\)"):
-        precompute_indexes(distribute, indexes(1), indexes(1, x=5))
+        precomputed(distribute, indexes(1), indexes(1, x=5))
     with pytest.raises(ShapeError, match="without any time"):
         reordered(TDNN, indexes(), indexes())
 
@@ -271,7 +275,7 @@ def test_statistics_rows():
     outputs = np.concatenate([indexes(1, -4, n=n) for n in (1, 0)])
     inputs, outputs = reordered(extraction, inputs, outputs)
     assert outputs.tolist() == [[0, -4, 0], [0, 1, 0], [1, -4, 0], [1, 1, 0]]
-    where = precompute_indexes(extraction, inputs, outputs)
+    where = precomputed(extraction, inputs, outputs)
     assert (where.begin.tolist(), where.end.tolist()) == ([0, 2, 4, 6], [2, 4, 6, 8])
 
 
@@ -279,7 +283,7 @@ def test_distribute_rows():
     distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
     inputs = np.array([(0, 1, 0), (0, 1, -1)], np.int32)
     outputs = np.array([(0, 1, -1), (0, 1, -2), (0, 1, 1), (0, 1, 0)], np.int32)
-    assert precompute_indexes(distribute, inputs, outputs).tolist() == [3, 2, 1, 0]
+    assert precomputed(distribute, inputs, outputs).tolist() == [3, 2, 1, 0]
 
 
 def test_truncation_boundaries():
@@ -287,14 +291,14 @@ def test_truncation_boundaries():
         type="BackpropTruncationComponent", zeroing_interval=4, recurrence_interval=1
     )
     rows = np.concatenate((indexes(0, 1, 4), indexes(0, 1, 5, n=1)))
-    got = precompute_indexes(truncation, rows, rows)
+    got = precomputed(truncation, rows, rows)
     assert got.tolist() == [True, False, True, False, True, True]
 
 
 def test_masks_by_sequence_and_period():
     dropout = SimpleNamespace(type="GeneralDropoutComponent", time_period=3)
     rows = np.concatenate((indexes(0, 2, 3, n=0), indexes(-1, 1, n=1)))
-    where = precompute_indexes(dropout, rows, rows)
+    where = precomputed(dropout, rows, rows)
     assert where.count == 4 and where.rows.tolist() == [0, 0, 1, 2, 3]
     dropout.time_period = 0
-    assert precompute_indexes(dropout, rows, rows).count == 2
+    assert precomputed(dropout, rows, rows).count == 2

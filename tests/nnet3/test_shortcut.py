@@ -9,11 +9,13 @@ from opscope.framework.errors import OpscopeError
 from opscope.nnet3.caching import CachingCompiler, RecentCache
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.computer import NnetComputer
+from opscope.nnet3.indexes import Columns
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions
 from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.shortcut import decompose, expand, n_stride
+from opscope.nnet3.sequences import n_stride
+from opscope.nnet3.shortcut import decompose, expand
 
 NET = """\
 input-node name=input dim=3
@@ -113,7 +115,8 @@ def test_irregular_computations_are_not_expanded():
     computation = Compiler(net().topology(), request(range(2))).compile().explicit()
     assert expand(computation, 4) is not None
     matrices = list(computation.matrices)
-    matrices[1] = replace(matrices[1], indexes=matrices[1].indexes[::-1])
+    backwards = Columns.of(matrices[1].indexes[::-1])
+    matrices[1] = matrices[1]._replace(listed=backwards)
     assert expand(replace(computation, matrices=matrices), 4) is None
     cut = computation.submatrices[1]._replace(rows=3)
     submatrices = [*computation.submatrices, cut]
