@@ -115,8 +115,13 @@ class ConfigLine:
             raise self.error(f"{key}={text} is neither true nor false")
         return text[0] in "tT"
 
-    def get_ints(self, key: str, separators: str = ":,") -> list[int] | None:
+    def get_ints(self, key: str, separators: str = ":,", gaps: bool = True) -> list[int] | None:
         """The value of `key` as integers with any of `separators` between them, or None.
+
+        Args:
+            key: of the pair.
+            separators: characters that may stand between integers.
+            gaps: whether two separators may follow each other, or one begin or end the list.
 
         Raises:
             FormatError: it is no such list.
@@ -125,7 +130,7 @@ class ConfigLine:
         if text is None:
             return None
         parts = [part.strip() for part in re.split(f"[{re.escape(separators)}]", text)]
-        parts = [part for part in parts if part]
+        parts = [part for part in parts if part or not gaps]
         if not all(_INTEGER.match(part) and -_INT32 <= int(part) < _INT32 for part in parts):
             raise self.error(f"{key}={text} is no list of integers")
         return [int(part) for part in parts]

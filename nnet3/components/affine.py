@@ -15,6 +15,7 @@ from .base import (
     normal,
     optional,
     read_matrix_file,
+    refuse_beside,
     required,
     split_bias,
 )
@@ -81,20 +82,23 @@ class AffineComponent(_Affine):
     own_keys = (
         *optional(str, matrix=None),
         *optional(int, input_dim=None, output_dim=None),
-        *optional(float, param_stddev=None, bias_stddev=1.0, orthonormal_constraint=0.0),
+        *optional(float, param_stddev=None, bias_stddev=None, orthonormal_constraint=0.0),
     )
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         if o.matrix is not None:
+            refuse_beside("matrix", o, "param_stddev", "bias_stddev", "bias_mean")
             self.linear_params, self.bias_params = split_bias(read_matrix_file(o.matrix))
             check_dims(self, o)
         else:
             self.demand(None not in (o.input_dim, o.output_dim), "wants input-dim= and output-dim=")
             self.demand(o.input_dim > 0, "input-dim must be positive")
             stddev = o.input_dim**-0.5 if o.param_stddev is None else o.param_stddev
-            mean = getattr(o, "bias_mean", 0.0)
             self.linear_params = normal(rng, (o.output_dim, o.input_dim), stddev)
-            self.bias_params = normal(rng, o.output_dim, o.bias_stddev, mean)
+            stddev = 1.0 if o.bias_stddev is None else o.bias_stddev
+            self.bias_params = normal(
+                rng, o.output_dim, stddev, getattr(o, "bias_mean", None) or 0.0
+            )
         self.orthonormal_constraint = o.orthonormal_constraint
 
     def info(self) -> str:
@@ -133,7 +137,7 @@ class NaturalGradientAffineComponent(AffineComponent):
     )
     own_keys = (
         *AffineComponent.own_keys,
-        *optional(float, bias_mean=0.0),
+        *optional(float, bias_mean=None),
         *NATURAL_GRADIENT_KEYS,
     )
 
@@ -194,6 +198,7 @@ class LinearComponent(UpdatableComponent):
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         if o.matrix is not None:
+            refuse_beside("matrix", o, "param_stddev")
             self.params = read_matrix_file(o.matrix)
             check_dims(self, o)
         else:

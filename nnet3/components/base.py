@@ -58,12 +58,13 @@ class Key:
     """A `key=value` of a config line; `default` None stands for "not given"."""
 
     name: str
-    type: str  # int, float, bool, str, ints
+    type: str  # int, float, bool, str, ints, columns, offsets
     default: Any = REQUIRED
 
 
 def key(name: str, type: type | str, default: Any = REQUIRED) -> Key:
-    """A key; `type` is int, float, bool, str or "ints"."""
+    """A key; `type` is int, float, bool, str, or lists of integers as Kaldi splits them: "ints" at
+    colons and commas, "columns" at commas, "offsets" at commas and without gaps."""
     return Key(name, type if isinstance(type, str) else type.__name__, default)
 
 
@@ -83,6 +84,8 @@ _GETTERS: Final = {
     "bool": ConfigLine.get_bool,
     "str": ConfigLine.get,
     "ints": ConfigLine.get_ints,
+    "columns": lambda line, name: line.get_ints(name, ","),
+    "offsets": lambda line, name: line.get_ints(name, ",", gaps=False),
 }
 
 COMPONENTS: Final[dict[str, type[Component]]] = {}
@@ -145,8 +148,10 @@ class Component:
         try:
             self.configure(SimpleNamespace(**values), rng)
             self.check()
-        except (ValueError, ShapeError) as error:
-            raise line.error(f"{self.type}: {error}") from error
+            self.check_settings()
+        except (ValueError, ShapeError, FormatError) as error:
+            told = line.text in str(error)  # else it may be about a file that the line names
+            raise error if told else line.error(f"{self.type}: {error}") from error
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         """Set attributes from the values of `keys`; by default each becomes an attribute.
@@ -160,6 +165,9 @@ class Component:
     def check(self) -> None:
         """Raises ValueError where attributes contradict one another."""
         self.demand(self.input_dim > 0 and self.output_dim > 0, "dimensions must be positive")
+
+    def check_settings(self) -> None:
+        """Raises ValueError where a setting of training is out of range."""
 
     @staticmethod
     def demand(condition: bool, message: str) -> None:
@@ -197,6 +205,7 @@ class Component:
         try:
             self.after_read()
             self.check()
+            self.check_settings()
         except (ValueError, ShapeError) as error:
             raise reader.error(f"{self.type}: {error}", start) from error
 
@@ -297,6 +306,13 @@ UPDATABLE_FIELDS: Final = (
 UPDATABLE_KEYS: Final = optional(
     float, learning_rate=0.001, learning_rate_factor=1.0, max_change=0.0, l2_regularize=0.0
 )
+# Settings of the natural gradient by attribute: the least value, whether that is allowed, the most.
+_SETTINGS: Final = {
+    **dict.fromkeys(("rank", "rank_in", "rank_out", "update_period"), (0, False, np.inf)),
+    **dict.fromkeys(("alpha", "alpha_in", "alpha_out"), (0, True, np.inf)),
+    "num_samples_history": (0, False, 1e6),
+    "num_minibatches_history": (1, False, np.inf),
+}
 OLD_IS_GRADIENT: Final = Field("<IsGradient>", BOOL, "is_gradient", old=True)
 
 
@@ -324,12 +340,20 @@ def normal(
     Raises:
         ValueError: a size that is not positive, or a negative deviation.
     """
+    stddev = abs(stddev) if stddev == 0 else stddev  # NumPy refuses -0.0
     sizes = (shape,) if isinstance(shape, int) else shape
     if min(sizes) <= 0:
         raise ValueError(f"dimensions must be positive, not {' x '.join(map(str, sizes))}")
     if not stddev >= 0:
         raise ValueError("a standard deviation must not be negative")
     return rng.normal(mean, stddev, sizes).astype(np.float32)
+
+
+def refuse_beside(name: str, o: SimpleNamespace, *others: str) -> None:
+    """Refuse keys of a config line that the file under `name` makes useless."""
+    for other in others:
+        if getattr(o, other, None) is not None:
+            raise ValueError(f"{other.replace('_', '-')}= does not go with {name}=")
 
 
 def read_matrix_file(path: str) -> np.ndarray:
@@ -381,6 +405,13 @@ class UpdatableComponent(Component):
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         """As `configure`, for the component's own keys."""
         super().configure(o, rng)
+
+    def check_settings(self) -> None:
+        for name, (least, included, most) in _SETTINGS.items():
+            value = getattr(self, name, None)
+            if value is not None:
+                fits = least < value < most or (included and value == least)
+                self.demand(fits, f"{name.replace('_', '-')}={number(value)} is out of range")
 
     def copy_configs(self, other: UpdatableComponent) -> None:
         """Take learning rate and the like from another component."""

@@ -193,7 +193,7 @@ class TdnnComponent(UpdatableComponent):
         Field("<RankInOut>", INT, "rank_in", "rank_out"),
     )
     own_keys = (
-        key("time-offsets", "ints"),
+        key("time-offsets", "offsets"),
         *required(int, "input-dim", "output-dim"),
         *optional(float, param_stddev=-1.0, bias_mean=0.0, bias_stddev=1.0),
         *optional(float, orthonormal_constraint=0.0, num_samples_history=2000.0),

@@ -16,6 +16,7 @@ from .base import (
     normal,
     optional,
     read_vector_file,
+    refuse_beside,
     required,
 )
 from .fields import BOOL, FLOAT, INT, VECTOR, Field
@@ -40,7 +41,7 @@ class PerElementScaleComponent(KeepsDim, UpdatableComponent):
     own_keys = (
         *optional(str, vector=None),
         *optional(int, dim=None),
-        *optional(float, param_mean=1.0, param_stddev=0.0),
+        *optional(float, param_mean=None, param_stddev=None),
     )
     trained = ("scales",)
     flags = _IN_PLACE | _P.UPDATABLE | _P.BACKPROP_NEEDS_INPUT
@@ -52,11 +53,14 @@ class PerElementScaleComponent(KeepsDim, UpdatableComponent):
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         if o.vector is not None:
+            name = "scales" if hasattr(o, "scales") else "vector"
+            refuse_beside(name, o, "param_mean", "param_stddev")
             self.scales = read_vector_file(o.vector)
             self.demand(o.dim in (None, self.dim), f"dim={o.dim}, but the file has {self.dim}")
         else:
             self.demand(o.dim is not None, "wants dim=")
-            self.scales = normal(rng, o.dim, o.param_stddev, o.param_mean)
+            mean = 1.0 if o.param_mean is None else o.param_mean
+            self.scales = normal(rng, o.dim, o.param_stddev or 0.0, mean)
 
     def info(self) -> str:
         return (
@@ -82,7 +86,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
         *optional(str, scales=None),
         *optional(int, dim=None, rank=8, update_period=10),
         *optional(float, num_samples_history=2000.0, alpha=4.0),
-        *optional(float, param_mean=1.0, param_stddev=0.0),
+        *optional(float, param_mean=None, param_stddev=None),
     )
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
@@ -111,7 +115,7 @@ class PerElementOffsetComponent(KeepsDim, UpdatableComponent):
     own_keys = (
         *optional(str, vector=None),
         *optional(int, dim=None, block_dim=None),
-        *optional(float, param_mean=0.0, param_stddev=0.0),
+        *optional(float, param_mean=None, param_stddev=None),
         *optional(bool, use_natural_gradient=True),
     )
     trained = ("offsets",)
@@ -124,7 +128,7 @@ class PerElementOffsetComponent(KeepsDim, UpdatableComponent):
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         if o.vector is not None:
-            self.demand(o.block_dim is None, "block-dim= does not go with vector=")
+            refuse_beside("vector", o, "block_dim", "param_mean", "param_stddev")
             self.offsets = read_vector_file(o.vector)
             self.dim = self.offsets.size if o.dim is None else o.dim
         else:
@@ -132,7 +136,7 @@ class PerElementOffsetComponent(KeepsDim, UpdatableComponent):
             self.dim = o.dim
             block = o.dim if o.block_dim is None else o.block_dim
             check_block(o.dim, block)
-            self.offsets = normal(rng, block, o.param_stddev, o.param_mean)
+            self.offsets = normal(rng, block, o.param_stddev or 0.0, o.param_mean or 0.0)
         self.use_natural_gradient = o.use_natural_gradient
 
     def check(self) -> None:

@@ -135,7 +135,7 @@ class PermuteComponent(KeepsDim, Component):
     """Output column i is input column `column_map[i]`."""
 
     fields = (Field("<ColumnMap>", Kind("ints", _read_map, INTS.write), "column_map"),)
-    keys = (key("column-map", "ints"),)
+    keys = (key("column-map", "columns"),)
     flags = _P.SIMPLE
 
     @property

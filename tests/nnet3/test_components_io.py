@@ -175,8 +175,18 @@ def test_parameters_from_files(tmp_path):
     np.testing.assert_array_equal(convolution.filter_params, matrix[:, :3])
     with pytest.raises(FormatError, match="input-dim=9, but the file has 3"):
         from_config("AffineComponent", f"matrix={path} input-dim=9")
-    with pytest.raises(FormatError, match="absent"):
+    with pytest.raises(FormatError, match="absent: No such file.*: 'component matrix=absent'"):
         from_config("AffineComponent", "matrix=absent")
+    for type, line in (
+        ("AffineComponent", f"matrix={path} bias-stddev=0"),
+        ("NaturalGradientAffineComponent", f"matrix={path} bias-mean=0"),
+        ("LinearComponent", f"matrix={path} param-stddev=0.1"),
+        ("PerElementScaleComponent", f"vector={tmp_path / 'vector'} param-mean=1"),
+        ("NaturalGradientPerElementScaleComponent", f"scales={tmp_path / 'vector'} param-stddev=0"),
+        ("PerElementOffsetComponent", f"vector={tmp_path / 'vector'} param-stddev=0"),
+    ):
+        with pytest.raises(FormatError, match=f"= does not go with {line.partition('=')[0]}="):
+            from_config(type, line)
     narrow = Writer()
     narrow.write_matrix(matrix[:, :1])
     narrow.save(path)
@@ -192,13 +202,21 @@ REFUSED = {
         "input-dim=0 output-dim=3",
         "input-dim=3 output-dim=-1",
     ],
-    "LinearComponent": ["output-dim=3", "input-dim=-3 output-dim=3"],
+    "LinearComponent": [
+        "output-dim=3",
+        "input-dim=-3 output-dim=3",
+        "input-dim=3 output-dim=3 alpha=-1",
+        "input-dim=3 output-dim=3 rank-in=0",
+        "input-dim=3 output-dim=3 update-period=0",
+        "input-dim=3 output-dim=3 num-samples-history=0",
+        "input-dim=3 output-dim=3 num-samples-history=1e6",
+    ],
     "BlockAffineComponent": ["input-dim=4 output-dim=4 num-blocks=3"],
     "RepeatedAffineComponent": ["input-dim=4 output-dim=4 num-repeats=0"],
     "SigmoidComponent": ["", "dim=-1", "dim=x", "dim=4 block-dim=3", "dim=4 block-dim=0"],
     "ElementwiseProductComponent": ["input-dim=4 output-dim=3", "input-dim=3 output-dim=3"],
     "PnormComponent": ["input-dim=4 output-dim=0"],
-    "PermuteComponent": ["column-map=0,0", "column-map=1,2", "column-map="],
+    "PermuteComponent": ["column-map=0,0", "column-map=1,2", "column-map=", "column-map=0:1"],
     "SumGroupComponent": ["sizes=0,1", "sizes=1 input-dim=2", "input-dim=3 output-dim=2", "sizes="],
     "ClipGradientComponent": ["dim=2 clipping-threshold=-1"],
     "BackpropTruncationComponent": ["dim=2 scale=0", "dim=2 zeroing-interval=0"],
@@ -221,6 +239,7 @@ REFUSED = {
     "TdnnComponent": [
         "input-dim=3 output-dim=2 time-offsets=0,0",
         "input-dim=3 output-dim=2 time-offsets=",
+        "input-dim=3 output-dim=2 time-offsets=0,1,",
         "input-dim=0 output-dim=2 time-offsets=0",
     ],
     "TimeHeightConvolutionComponent": [
@@ -234,6 +253,8 @@ REFUSED = {
         " height-offsets=0",
         "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0"
         " required-time-offsets=3",
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 offsets=0,0"
+        " num-minibatches-history=1",
     ],
     "LstmNonlinearityComponent": ["", "cell-dim=0", "cell-dim=3 sigmoid-self-repair-threshold=0.5"],
     "GruNonlinearityComponent": ["cell-dim=3 recurrent-dim=4", "cell-dim=0"],
@@ -272,6 +293,11 @@ def test_refused_lines(type, text):
     with pytest.raises(FormatError) as caught:
         from_config(type, text)
     assert "component" in str(caught.value)
+
+
+def test_a_deviation_of_minus_zero():
+    component = from_config("AffineComponent", "input-dim=3 output-dim=2 param-stddev=-0.0")
+    assert not component.linear_params.any()
 
 
 def test_unknown_types():
