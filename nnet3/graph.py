@@ -44,6 +44,7 @@ class Segment:
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node; those of a descriptor
             whose component is one unit with it (units.py) stand one level before the component's.
+        times: the same as sets of times, where it was found so.
     """
 
     inputs: Asked
@@ -52,6 +53,7 @@ class Segment:
     given: Keys = field(default_factory=dict)
     rows: Keys = field(default_factory=dict)
     loops: dict[int, list[Level]] = field(default_factory=dict)
+    times: TimeRows | None = None
     explorer: Explorer | None = None
     num_candidates: int | None = None
 
@@ -266,7 +268,7 @@ def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
     """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
     found = TimeRows(topology, _given(segment), _sorted(segment.outputs))
     if found.state:
-        segment.rows, segment.loops = found.rows, found.loops
+        segment.times, segment.rows, segment.loops = found, found.rows, found.loops
         if found.all_computable and not topology.is_recurrent:
             segment.num_candidates = found.num_reached + sum(map(len, segment.given.values()))
     return found.state

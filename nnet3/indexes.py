@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ..framework.errors import ShapeError
+
+if TYPE_CHECKING:
+    from .aligned import Aligned
 
 NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
 
@@ -114,18 +117,22 @@ class Columns:
     """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
 
     Not to be changed: steps of one list share it. It is an `IndexList`.
+
+    Attributes:
+        size, sequences: see `IndexList`.
+        within: a list of which this is a part, and where it begins there.
+        aligned: how the rows lie, where they are the same times of some sequences.
     """
 
     sequences = 0
+    within: tuple[Columns, int] | None = None
+    aligned: Aligned | None = None
+    _factors: tuple[np.ndarray, np.ndarray] | None = None  # values of n, and keys
+    _base: tuple[tuple[int, int], np.ndarray] | None = None
 
-    def __init__(
-        self, n: np.ndarray, t: np.ndarray, x: np.ndarray, within: tuple[Columns, int] | None = None
-    ) -> None:
-        """`within`: a list of which this is a part, and where it begins there."""
+    def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
         self.n, self.t, self.x = n, t, x
         self.size = len(t)
-        self.within = within
-        self._base: tuple[tuple[int, int], np.ndarray] | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -133,29 +140,50 @@ class Columns:
     @classmethod
     def of(cls, indexes: np.ndarray) -> Columns:
         """The columns of indexes [rows, 3]."""
-        columns = cls(*np.ascontiguousarray(indexes.T, np.int64))
-        if indexes.dtype == np.int32:
-            columns.indexes = indexes
+        if indexes.dtype != np.int32:
+            return cls(*np.ascontiguousarray(indexes.T, np.int64))
+        columns = cls.__new__(cls)
+        columns.indexes, columns.size = indexes, len(indexes)
         return columns
 
     @classmethod
     def product(cls, ns: np.ndarray, lists: Sequence[np.ndarray]) -> list[Columns]:
         """For each list of sorted keys (see `pack_tx`): its rows for every n, n innermost."""
+        whole = cls.__new__(cls)
         together = np.concatenate(lists) if len(lists) > 1 else lists[0]
-        t, x = unpack_tx(np.repeat(together, len(ns)))
-        whole = cls(np.tile(ns, len(together)), t, x)
-        low_n, high_n = int(ns[0]), int(ns[-1])
-        low_x, high_x = int(x.min()), int(x.max())
-        sequences = len(ns) if low_n == 0 and high_n == len(ns) - 1 else 0
+        whole.size, whole._factors = len(together) * len(ns), (ns, together)
+        x = together & X_MASK
+        low_x, high_x = int(x.min()) - MAX_X, int(x.max()) - MAX_X
+        low_n, high_n, count = int(ns[0]), int(ns[-1]), len(ns)
+        sequences = count if low_n == 0 and high_n == count - 1 else 0
         parts, end = [], 0
         for keys in lists:
-            begin, end = end, end + len(keys) * len(ns)
-            columns = cls(whole.n[begin:end], t[begin:end], x[begin:end], (whole, begin))
-            columns.real, columns.sequences = None, sequences
+            columns = cls.__new__(cls)
+            columns.size, columns.sequences = len(keys) * count, sequences
+            columns.within, columns.real = (whole, end), None
             columns.low = low_n, int(keys[0]) >> X_BITS, low_x
             columns.high = high_n, int(keys[-1]) >> X_BITS, high_x
+            end += columns.size
             parts.append(columns)
         return parts
+
+    @cached_property
+    def n(self) -> np.ndarray:
+        """The sequences."""
+        return self._column(0)
+
+    @cached_property
+    def t(self) -> np.ndarray:
+        """The times."""
+        return self._column(1)
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """The further numbers."""
+        return self._column(2)
+
+    def _column(self, number: int) -> np.ndarray:
+        return np.ascontiguousarray(self.indexes[:, number], np.int64)
 
     @cached_property
     def indexes(self) -> np.ndarray:
@@ -163,14 +191,19 @@ class Columns:
         if self.within is not None:
             whole, begin = self.within
             return whole.indexes[begin : begin + self.size]
-        indexes = np.empty((len(self.t), 3), np.int32)
-        indexes[:, 0], indexes[:, 1], indexes[:, 2] = self.n, self.t, self.x
-        return indexes
+        if self._factors is None:
+            n, t, x = self.n, self.t, self.x
+        else:
+            n, keys = self._factors
+            t, x = (part[:, None] for part in unpack_tx(keys))
+        indexes = np.empty((*np.broadcast_shapes(n.shape, t.shape), 3), np.int32)
+        indexes[..., 0], indexes[..., 1], indexes[..., 2] = n, t, x
+        return indexes.reshape(-1, 3)
 
     @cached_property
     def real(self) -> np.ndarray | None:
         """Which rows are no padding; None: all."""
-        if not len(self.t) or self.t.min() != NO_TIME:
+        if not self.size or self.t.min() != NO_TIME:
             return None
         return self.t != NO_TIME
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..framework.errors import OpscopeError
+from .aligned import Aligned, later, rows_among
 from .compile_locations import pack_left
 from .indexes import Columns, distinct, pack_tx
 from .row_table import Query, RowTable
@@ -76,43 +77,77 @@ def locate(steps: Steps) -> list[list[Part]]:
     Raises:
         OpscopeError: a row that is needed is computed by no step.
     """
-    topology = steps.topology
+    topology, at = steps.topology, steps.at
     located: list[list[Part]] = []
     searched: list[_Searched] = []
     queries: list[Query] = []
     table: RowTable | None = None  # for what is more than an offset of a node
+    sums_of, nothing = topology.sums, list[Part]()
     for number, step in enumerate(steps.steps):
+        sums, columns = sums_of[step.node], step.columns
+        if not sums or not columns.size:
+            located.append(nothing)
+            continue
         parts: list[Part] = []
         located.append(parts)
-        columns = step.columns
-        if not topology.sums[step.node] or not columns.size:
-            continue
-        fixed = topology.steps[step.node]
-        for facts in topology.sums[step.node]:
-            part = Part(facts)
+        for facts in sums:
+            part = Part(facts, [])
             parts.append(part)
+            for alpha, node, t in facts.singles or ():
+                # In a loop, rows that are shifted in time are often just those of another step.
+                same = later(columns, t) if t else columns
+                source = at[node].get(id(same))
+                if source is not None:
+                    terms: Terms | None = Terms(alpha, source, None, None, True)
+                else:
+                    terms = _aligned_terms(steps, columns, alpha, node, t, facts.needs_all)
+                    if terms is None:
+                        break
+                part.terms.append(terms)
+            else:
+                if facts.singles:
+                    continue
+            fixed = topology.steps[step.node]
             if fixed is None:
                 table = table or steps.table(_jumped_to(topology))
                 part.terms = _jumping_terms(steps, table, number, facts)
                 continue
-            single = -1
-            if facts.alone is not None:
-                node, t, x = facts.alone
-                # In a loop, rows that are shifted in time are often just those of another step.
-                if not (t or x):
-                    single = steps.whole(node, columns)
-                elif topology.in_loop[node]:
-                    single = steps.whole(node, steps.shifted(columns, t, x))
-            if single >= 0:
-                part.terms = [Terms(facts.groups[0][0], single, None, whole=True)]  # type: ignore[index]
-                continue
             searched.append(_Searched(number, part, len(queries)))
             for leaf in facts.leaves:
-                node, t, x = fixed[leaf]
-                queries.append(Query(node, columns, t, x))
+                queries.append(Query(fixed[leaf][0], columns, *fixed[leaf][1:]))
     if queries:
         _Search(steps, queries).fill(searched)
     return located
+
+
+def _aligned_terms(
+    steps: Steps, columns: Columns, alpha: float, node: int, t: int, needs_all: bool
+) -> Terms | None:
+    """The terms of rows that each read the row of a node at a time later by t.
+
+    None where that cannot be said from the sets of times.
+    """
+    reader = columns.aligned
+    if reader is None:
+        return None
+    wanted, sources = reader.moved(t), dict[int, Aligned]()
+    for number in reversed(steps.at[node].values()):
+        source = steps.steps[number].columns.aligned
+        if source is None or source.family is not reader.family:
+            return None
+        if wanted & source.bits:
+            sources[number] = source
+            wanted &= ~source.bits
+            if not wanted:
+                break
+    if wanted and needs_all:
+        return None
+    if len(sources) == 1 and not wanted:
+        rows = source.rows_of(reader, t)
+        if source.bits == reader.moved(t) and (rows == np.arange(len(rows))).all():
+            return Terms(alpha, number, None, None, True)
+        return Terms(alpha, number, rows)
+    return Terms(alpha, -1, *rows_among(sources, reader, t))
 
 
 @dataclass(slots=True)
@@ -167,7 +202,7 @@ class _Search:
         highest = np.maximum.reduceat(self.rows, self.begins)
         step = self.steps.step_of_row[lowest]
         single = (lowest >= 0) & (step == self.steps.step_of_row[highest])
-        starts = self.steps.start_array
+        starts = self.steps.starts
         first = np.where(single, starts[step], 0).astype(np.int32)
         self._within = self.rows - np.repeat(first, self.sizes)
         place = np.arange(len(self.rows), dtype=np.int32)
@@ -243,7 +278,7 @@ def find_reverse(terms: Iterable[Terms], sizes: list[int]) -> None:
 def _located(steps: Steps, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Row and step of every term, packed, from rows that are numbered throughout."""
     numbers = np.where(rows >= 0, steps.step_of_row[rows], -1)
-    step, row = pack_left(numbers, np.where(rows >= 0, rows - steps.start_array[numbers], -1))
+    step, row = pack_left(numbers, np.where(rows >= 0, rows - steps.starts[numbers], -1))
     return row, step
 
 

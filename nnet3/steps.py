@@ -16,10 +16,11 @@ from functools import cached_property
 import numpy as np
 
 from ..framework.errors import ShapeError
+from .aligned import Family, align, align_listed
 from .compute.time_grid import reorder_indexes
 from .dependence import SAME
 from .graph import Graph, Segment
-from .indexes import X_BITS, Columns, pack_tx, unpack_tx
+from .indexes import Columns, pack_tx, unpack_tx
 from .request import ComputationRequest
 from .row_table import Query, RowTable
 from .time_graph import Level
@@ -57,54 +58,40 @@ class Steps:
 
     Attributes:
         steps: the steps in order.
-        starts: the number of the first row of each step when rows are numbered throughout.
+        at: for every node its steps: their numbers by the id of their columns, in order.
         num_phases: how many phases (sets of rows that become computable together) there were.
     """
 
     def __init__(self, graph: Graph):
         self.topology: Topology = graph.topology
         self.steps: list[Step] = []
-        self.starts: list[int] = [0]
+        self.at: list[dict[int, int]] = [{} for _ in graph.topology.nodes]
         self.num_phases = 0
         self._graph = graph
-        self._ranges: dict[tuple[int, int], int] = {}
-        self._expanded: dict[tuple[int, bytes], Columns] = {}  # group, keys -> rows
-        self._keys_of: dict[int, tuple[int, np.ndarray]] = {}  # id of rows -> group, keys
-        self._shifted: dict[tuple[int, int, int], Columns | None] = {}
-        self._of_columns: dict[tuple[int, int], int] = {}  # node, id of the columns -> step
+        self._ranges: set[tuple[int, int]] = set()
+        self._family: Family | None = None  # of the one group of the one request, if that is known
+        self._of_keys: dict[int, Columns] = {}  # id of a list of keys of the graph -> its rows
+        self._of_content: dict[tuple[int, bytes], Columns] = {}  # group, other lists -> rows
         self._segment = 0
         for self._segment, request in enumerate(graph.requests):
             self._add_phases(request)
 
     @cached_property
-    def start_array(self) -> np.ndarray:
-        """`starts` as an array."""
-        return np.array(self.starts)
+    def starts(self) -> np.ndarray:
+        """The number of the first row of each step when rows are numbered throughout."""
+        return np.cumsum([0, *[step.columns.size for step in self.steps]])
 
     @cached_property
     def step_of_row(self) -> np.ndarray:
         """The step of every row, when rows are numbered throughout."""
-        return np.repeat(np.arange(len(self.steps)), np.diff(self.start_array))
+        return np.repeat(np.arange(len(self.steps)), np.diff(self.starts))
 
     def table(self, nodes: set[int]) -> RowTable:
-        """The rows of some nodes."""
-        starts = zip(self.steps, self.starts, strict=False)
-        return RowTable(
-            [(step.node, step.columns, start) for step, start in starts if step.node in nodes]
-        )
-
-    def whole(self, node: int, columns: Columns | None) -> int:
-        """The step of `node` that has just these rows, if that is known at once; else -1."""
-        return self._of_columns.get((node, id(columns)), -1)
-
-    def shifted(self, columns: Columns, t: int, x: int) -> Columns | None:
-        """The rows of `columns`, shifted by t and x, if there is such a list; else None."""
-        key = id(columns), t, x
-        if key not in self._shifted:
-            number, keys = self._keys_of.get(id(columns), (-1, _EMPTY))
-            name = number, (keys + ((t << X_BITS) + x)).tobytes()
-            self._shifted[key] = self._expanded.get(name)
-        return self._shifted[key]
+        """The rows of some nodes, of the steps there are."""
+        numbers = sorted(number for node in nodes for number in self.at[node].values())
+        starts = np.cumsum([0, *[step.columns.size for step in self.steps]]).tolist()
+        chosen = [(self.steps[number], starts[number]) for number in numbers]
+        return RowTable([(step.node, step.columns, start) for step, start in chosen])
 
     def to_text(self) -> str:
         """Epochs, counts and the steps with their indexes, one line each."""
@@ -126,13 +113,13 @@ class Steps:
 
     def _add_phases(self, request: ComputationRequest) -> None:
         topology = self.topology
-        given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
-        self.num_phases += bool(given)
-        for node in sorted(given):
-            self._add(node, Columns.of(given[node].indexes.copy()), is_input=True)
         segments = [group.segments[self._segment] for group in self._graph.groups]
         for number, segment in enumerate(segments):
             self._expand(number, segment)
+        given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
+        self.num_phases += bool(given)
+        for node in sorted(given):
+            self._add(node, self._listed(node, given[node].indexes, False), is_input=True)
         for epoch, (members, is_loop) in enumerate(topology.stages):
             if not is_loop:  # one node, and so one phase
                 self._add_phase(members[0], segments)
@@ -153,34 +140,56 @@ class Steps:
             self.num_phases += 1
             self._add_rows(node, parts)
 
+    # Lists of rows
+
     def _expand(self, number: int, segment: Segment) -> None:
         """The rows of all lists of keys of a segment, for every n of its group, made together."""
+        ns = self._graph.groups[number].ns
+        if segment.times is not None:
+            family = align(ns, segment.times.sets)
+            for keys, columns in zip(segment.times.sets.values(), family.values(), strict=True):
+                self._of_keys[id(keys)] = columns
+            if len(self._graph.groups) == len(self._graph.requests) == 1:
+                self._family = family
+            return
         listed = [keys for loop in segment.loops.values() for _, _, keys in loop]
         kinds = self.topology.nodes
         listed += [keys for node, keys in segment.rows.items() if not kinds[node].is_output]
-        self._add_lists(number, {keys.tobytes(): keys for keys in listed if len(keys)})
-
-    def _add_lists(self, number: int, lists: dict[bytes, np.ndarray]) -> None:
-        new = {name: keys for name, keys in lists.items() if (number, name) not in self._expanded}
-        if new:
-            rows = Columns.product(self._graph.groups[number].ns, list(new.values()))
-            for (name, keys), columns in zip(new.items(), rows, strict=True):
-                self._expanded[number, name] = columns
-                self._keys_of[id(columns)] = number, keys
+        different = {keys.tobytes(): keys for keys in listed if len(keys)}
+        if different:
+            rows = dict(zip(different, Columns.product(ns, list(different.values())), strict=True))
+            self._of_keys.update((id(keys), rows[keys.tobytes()]) for keys in listed if len(keys))
 
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""
-        expanded = []
-        for number, keys in parts:
-            name = keys.tobytes()
-            if (number, name) not in self._expanded:
-                self._add_lists(number, {name: keys})
-            expanded.append(self._expanded[number, name])
+        expanded = [self._rows(*part) for part in parts]
         if len(expanded) == 1:
             return expanded[0]
         n, t, x = (np.concatenate([getattr(c, name) for c in expanded]) for name in "ntx")
         order = np.lexsort((n, x, t))
         return Columns(n[order], t[order], x[order])
+
+    def _rows(self, number: int, keys: np.ndarray) -> Columns:
+        """The rows of a list of keys of a group."""
+        columns = self._of_keys.get(id(keys))
+        if columns is not None:
+            return columns
+        name = number, keys.tobytes()  # the list is not one of the graph's
+        if name not in self._of_content:
+            (self._of_content[name],) = Columns.product(self._graph.groups[number].ns, [keys])
+        return self._of_content[name]
+
+    def _listed(self, node: int, indexes: np.ndarray, output: bool) -> Columns:
+        """The rows of an input or output, in the order of the request."""
+        columns = Columns.of(indexes.copy())
+        if self._family is not None:
+            (group,) = self._graph.groups
+            (segment,) = group.segments
+            times = segment.times
+            sets = times.wanted if output else times.given  # type: ignore[union-attr]
+            keys = dict(segment.outputs if output else segment.inputs)[node]
+            align_listed(columns, self._family, sets[node], keys, len(group.ns))
+        return columns
 
     # Steps
 
@@ -194,13 +203,9 @@ class Steps:
         elif info.kind == "dim-range":
             self._add_dim_range(node, self._merge(parts))
 
-    def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> int:
-        number = len(self.steps)
+    def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> None:
+        self.at[node][id(columns)] = len(self.steps)
         self.steps.append(Step(node, columns, is_input, source, self._segment))
-        self.starts.append(self.starts[-1] + columns.size)
-        if columns.real is None:
-            self._of_columns[node, id(columns)] = number
-        return number
 
     def _add_output(self, node: int, parts: Parts) -> None:
         name = self.topology.nodes[node].name
@@ -210,7 +215,7 @@ class Steps:
             raise ShapeError(
                 f"output '{name}' is computed in parts: it must not be inside a loop of the network"
             )
-        self._add(node, Columns.of(io.indexes.copy()))
+        self._add(node, self._listed(node, io.indexes, True))
 
     def _add_component(self, node: int, parts: Parts) -> None:
         info = self.topology.nodes[node]
@@ -242,16 +247,20 @@ class Steps:
 
     def _add_dim_range(self, node: int, columns: Columns) -> None:
         of = self.topology.nodes[node].source
-        sources = [self.whole(of, columns)]
-        if sources[0] < 0:
-            rows = self.table({of}).find(Query(of, columns))
-            numbers = np.searchsorted(self.starts, rows, side="right") - 1
-            _, first = np.unique(numbers, return_index=True)
-            sources = hash_order(numbers[np.sort(first)].tolist())
+        whole = self.at[of].get(id(columns))
+        sources = [whole] if whole is not None else self._sources(of, columns)
         for source in sources:
             if (source, node) not in self._ranges:
-                added = self._add(node, self.steps[source].columns, source=source)
-                self._ranges[source, node] = added
+                self._ranges.add((source, node))
+                self._add(node, self.steps[source].columns, source=source)
+
+    def _sources(self, node: int, columns: Columns) -> list[int]:
+        """The steps that have some rows of a node, as Kaldi lists them."""
+        rows = self.table({node}).find(Query(node, columns))
+        starts = np.cumsum([0, *[step.columns.size for step in self.steps]])
+        numbers = np.searchsorted(starts, rows, side="right") - 1
+        _, first = np.unique(numbers, return_index=True)
+        return hash_order(numbers[np.sort(first)].tolist())
 
 
 def _one_level(segment: Segment, members: list[int]) -> list[Level]:

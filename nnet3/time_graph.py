@@ -46,6 +46,8 @@ class TimeRows:
 
     Attributes:
         state: whether all outputs can be computed; None where it cannot be said here.
+        given, wanted: for every node the sets of times that are there, and that are asked for.
+        sets: the keys of all sets in `rows` and `loops`.
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node.
         all_computable: every row that the outputs may read can be computed.
@@ -55,13 +57,14 @@ class TimeRows:
     def __init__(self, topology: Topology, given: Keys, outputs: Keys):
         self.topology = topology
         self.units = topology.units
+        self.sets: dict[int, np.ndarray] = {}
         self.rows: Keys = {}
         self.loops: dict[int, list[Level]] = {}
         self.state: bool | None = None
         if self._lay_out(given, outputs):
             self._reached = self._spread([None] * len(topology))
             self._compute()
-            wanted = zip(self._wanted, self._computable, strict=True)
+            wanted = zip(self.wanted, self._computable, strict=True)
             self.state = not any(bits & ~there for bits, there in wanted)
             if self.state and not self._use():
                 self.state = None
@@ -98,7 +101,7 @@ class TimeRows:
                 if jumps is None:
                     return False
                 self._jumps[unit] = jumps
-        self._given, self._wanted = self._sets(given), self._sets(outputs)
+        self.given, self.wanted = self._sets(given), self._sets(outputs)
         return True
 
     def _jumps_of(self, unit: int, times: np.ndarray, outside: int) -> list[_Jump] | None:
@@ -156,8 +159,8 @@ class TimeRows:
         Args:
             used: for every unit, for which rows each candidate is followed; None: for all.
         """
-        reached, outside, reads = self._wanted.copy(), ~self._inside, self.units.reads
-        done = [bits | outside for bits in self._given]
+        reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
+        done = [bits | outside for bits in self.given]
         for members, is_loop in reversed(self.units.stages):
             again = True
             while again:
@@ -192,7 +195,7 @@ class TimeRows:
         """Which rows can be computed; `_used` says which candidates they then use."""
         topology, units, outside = self.topology, self.units, ~self._inside
         reached, needs_all, allowed = self._reached, units.needs_all, self._allowed
-        given = [bits | outside for bits in self._given]
+        given = [bits | outside for bits in self.given]
         computable = [a | b for a, b in zip(reached, given, strict=True)]
         self._used: list[list[int] | None] = [None] * len(topology)
         for node in units.inputs:
@@ -221,7 +224,7 @@ class TimeRows:
 
     def _use(self) -> bool:
         """Fills what is found; False where a row uses one outside, or rows wait for each other."""
-        new = [a & ~b for a, b in zip(self._reached, self._given, strict=True)]
+        new = [a & ~b for a, b in zip(self._reached, self.given, strict=True)]
         counts = list(map(int.bit_count, new))
         self.num_reached = sum(counts) + sum([counts[unit] for unit in self.units.joined])
         self.all_computable = not any(a & ~b for a, b in zip(new, self._computable, strict=True))
@@ -232,7 +235,7 @@ class TimeRows:
         )
         if not simple:
             reached = self._spread(self._used)
-            new = [a & ~b for a, b in zip(reached, self._given, strict=True)]
+            new = [a & ~b for a, b in zip(reached, self.given, strict=True)]
         outside = ~self._inside
         if any(bits & outside for bits in new):
             return False
@@ -240,7 +243,7 @@ class TimeRows:
         if None in loops.values():
             return False
         listed = [level for loop in loops.values() for level in loop or ()]
-        keys = self._keys({*new, *(bits for _, _, bits in listed)} - {0})
+        self.sets = keys = self._keys({*new, *(bits for _, _, bits in listed)} - {0})
         for unit in self.units.joined:
             new[unit - 1] = new[unit]
         self.rows = {node: keys[bits] for node, bits in enumerate(new) if bits}

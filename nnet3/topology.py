@@ -51,7 +51,8 @@ class SumFacts:
         scales: scale of every node that is read, by the node's number.
         groups: for every scale, in their order, the leaves with it in the order of node, t and x;
             None where leaves are more than offsets of nodes.
-        alone: the one leaf, as (node, t offset, x offset), if it is no more than that.
+        singles: where rows are sums of one leaf for each scale, these, as (scale, node, t offset);
+            None where that is not all there is to it.
     """
 
     sums: SumDescriptor
@@ -62,7 +63,7 @@ class SumFacts:
     takes_all: bool
     scales: dict[int, float]
     groups: list[tuple[float, list[int]]] | None
-    alone: tuple[int, int, int] | None
+    singles: list[tuple[float, int, int]] | None
 
 
 @dataclass
@@ -249,10 +250,15 @@ class Topology:
                     for scale in sorted(set(scales.values()))
                 ]
             takes_all = _takes_all(part)
-            alone = steps[leaves[0]] if steps and takes_all and len(leaves) == 1 else None
+            singles = None
+            sure = takes_all or part.needs_all()
+            if sure and groups and all(len(listed) == 1 for _, listed in groups):
+                read = [(scale, *steps[listed[0]]) for scale, listed in groups]  # type: ignore[index]
+                singles = [(scale, source, t) for scale, source, t, x in read if not x]
+                singles = singles if len(singles) == len(read) else None
             yield SumFacts(
                 *(part, leaves, part.dim(self.dims), part.constant()),
-                *(part.needs_all(), takes_all, scales, groups, alone),
+                *(part.needs_all(), takes_all, scales, groups, singles),
             )
 
     def combine(

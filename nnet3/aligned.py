@@ -1,0 +1,159 @@
+"""Rows of lists that hold the same sequences at the same times each, found by sets of times.
+
+All n for which a request asks the same have the same times. There a list of rows is a set of times,
+an integer with a bit for each as in time_graph.py, and an order; whether one list holds what
+another reads is seen from the bits, and where it stands follows from the place of a time among the
+times. Lists of one family count their bits from the same time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .indexes import X_BITS, Columns
+
+Family = dict[int, Columns]  # lists by their sets of times, n innermost
+
+
+class Series(NamedTuple):
+    """A set of times at one distance, counted as bits are."""
+
+    start: int
+    step: int
+    count: int
+
+
+class Aligned:
+    """What is known of a list of rows.
+
+    Attributes:
+        family: the lists of the same sequences.
+        bits: the times.
+        keys: the same as keys of (t, x), sorted.
+        grid: the number of each row by time and sequence, both sorted, int32 [times, sequences].
+        in_order: rows are numbered as they stand in the grid.
+    """
+
+    __slots__ = ("_grid", "_series", "bits", "family", "in_order", "keys", "sequences")
+
+    def __init__(
+        self,
+        family: Family,
+        bits: int,
+        keys: np.ndarray,
+        sequences: int,
+        grid: np.ndarray | None = None,
+    ):
+        self.family, self.bits, self.keys, self.sequences = family, bits, keys, sequences
+        self.in_order = grid is None
+        self._grid = grid
+        self._series: Series | None | bool = False  # not looked at
+
+    @property
+    def grid(self) -> np.ndarray:
+        """See the class."""
+        if self._grid is None:
+            size = len(self.keys) * self.sequences
+            self._grid = np.arange(size, dtype=np.int32).reshape(-1, self.sequences)
+        return self._grid
+
+    @property
+    def series(self) -> Series | None:
+        """The times, where they are a series."""
+        if self._series is False:
+            self._series = _series(self.bits)
+        return self._series  # type: ignore[return-value]
+
+    def moved(self, t: int) -> int:
+        """The times that are later by t."""
+        return self.bits << t if t >= 0 else self.bits >> -t
+
+    def rows_of(self, reader: Aligned, t: int) -> np.ndarray:
+        """Which rows of this list those of `reader` are, at times later by t; all are there."""
+        asked, there = reader.series, self.series
+        if asked is not None and there is not None:
+            first = (asked.start + t - there.start) // there.step
+            every = max(asked.step // there.step, 1)
+            found = self.grid[first : first + (asked.count - 1) * every + 1 : every]
+        else:
+            found = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]
+        return reader.listed(found)
+
+    def listed(self, grid: np.ndarray) -> np.ndarray:
+        """What is given by time and sequence, in the order of the rows."""
+        if self.in_order:
+            return grid.reshape(-1)
+        rows = np.empty(grid.size, grid.dtype)
+        rows[self.grid] = grid
+        return rows
+
+
+def align(ns: np.ndarray, sets: dict[int, np.ndarray]) -> Family:
+    """The rows of sets of times, which are given with their keys, for every n."""
+    family: Family = dict(zip(sets, Columns.product(ns, list(sets.values())), strict=True))
+    for (bits, keys), columns in zip(sets.items(), family.values(), strict=True):
+        columns.aligned = Aligned(family, bits, keys, len(ns))
+    return family
+
+
+def align_listed(columns: Columns, family: Family, bits: int, keys: np.ndarray, count: int) -> None:
+    """Says of rows in any order, with the same order of times for each n, how they lie.
+
+    Args:
+        bits: the times.
+        keys: of one sequence, as they are listed.
+        count: how many sequences there are.
+    """
+    of_sequence = np.argsort(columns.indexes[:, 0], kind="stable").reshape(count, -1)
+    order = np.argsort(keys)
+    grid = of_sequence[:, order].T.astype(np.int32)
+    in_order = bool((grid.ravel() == np.arange(grid.size)).all())
+    columns.aligned = Aligned(family, bits, keys[order], count, None if in_order else grid)
+
+
+def later(columns: Columns, t: int) -> Columns | None:
+    """The rows that are later by t, in the same order, if there is such a list."""
+    aligned = columns.aligned
+    if aligned is None or not aligned.in_order:
+        return None
+    return aligned.family.get(aligned.moved(t))
+
+
+def rows_among(
+    sources: dict[int, Aligned], reader: Aligned, t: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the rows of `reader`, at times later by t, stand among those of several lists.
+
+    Args:
+        sources: lists by number; of several rows with one index that of the first list counts.
+
+    Returns:
+        Row in its list and number of the list, int64 [rows, 1]; -1 where there is none, and
+        [rows, 0] where there are none at all.
+    """
+    if not sources:
+        return (np.zeros((len(reader.keys) * reader.sequences, 0), np.int64),) * 2
+    keys = np.concatenate([source.keys for source in sources.values()])
+    counts = [len(source.keys) for source in sources.values()]
+    order = np.argsort(keys, kind="stable")
+    asked = reader.keys + (t << X_BITS)
+    place = np.minimum(np.searchsorted(keys, asked, sorter=order), len(keys) - 1)
+    chosen = order[place]
+    there = (keys[chosen] == asked)[:, None]
+    number = np.repeat(list(sources), counts)[chosen][:, None]
+    grid = np.concatenate([source.grid for source in sources.values()])[chosen]
+    rows = np.where(there, grid, -1)
+    numbers = np.where(there, np.broadcast_to(number, grid.shape), -1)
+    return reader.listed(rows).astype(np.int64)[:, None], reader.listed(numbers)[:, None]
+
+
+def _series(bits: int) -> Series | None:
+    start = (bits & -bits).bit_length() - 1
+    bits >>= start
+    count, rest = bits.bit_count(), bits ^ 1
+    step = (rest & -rest).bit_length() - 1 if rest else 1
+    if bits != ((1 << count * step) - 1) // ((1 << step) - 1):
+        return None
+    return Series(start, step, count)
