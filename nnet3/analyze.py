@@ -20,6 +20,7 @@ BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
 ROWS_MULTI = frozenset({"AddRowsMulti", "CopyRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"})
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
 BOUNDS = frozenset({"AcceptInput", "ProvideOutput"})
+_NOTED = BOUNDS | {"AllocMatrix", "SwapMatrix", "SetConst"}
 _SETTING = BACKPROPS | {"Propagate", "CopyRows"}
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
 Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
@@ -119,6 +120,11 @@ def _setting(pairs: Accesses) -> Accesses:
     return pairs
 
 
+def takes_memory(command: Command, s: int) -> bool:
+    """Whether a command gives memory to a matrix of which `s` is the whole."""
+    return command.target == s and (command.type == "AllocMatrix" or command.type == "SwapMatrix")
+
+
 class Analysis:
     """The accesses of a computation, by command and by matrix.
 
@@ -151,33 +157,33 @@ class Analysis:
         self.zeroed: dict[int, int] = {}
         self.given: set[int] = set()
         self.taken: set[int] = set()
-        nodes, new = computation.topology.nodes, 0  # the sub-matrix that was just given memory
+        nodes = computation.topology.nodes
         add, matrix_of = self.of_command.append, [s[0] for s in computation.submatrices]
         listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
         for number, command in enumerate(computation.commands):
             kind = command.type
-            if kind == "AllocMatrix" or kind == "SwapMatrix":
-                new = command.target
-                self.sized |= {matrix_of[new], matrix_of[command.source]}
-                add(_NONE)
-            elif kind == "SetConst" and command.target == new and command.alpha == 0:
-                self.zeroed[matrix_of[new]] = number
-                new = 0
-                add(_NONE)
-            else:
-                pairs = command.accesses
-                if pairs is None:
-                    pairs = accesses(command, nodes)
-                if sets and kind in _SETTING:
-                    pairs = _setting(pairs)
-                for s, mode in pairs:
-                    listed[s].append((number, s, mode))
-                add(pairs)
-                new = 0
+            if kind in _NOTED:
+                matrix = matrix_of[command.target]
                 if kind == "AcceptInput":
-                    self.given.add(matrix_of[command.target])
+                    self.given.add(matrix)
                 elif kind == "ProvideOutput":
-                    self.taken.add(matrix_of[command.target])
+                    self.taken.add(matrix)
+                elif kind != "SetConst":
+                    self.sized |= {matrix, matrix_of[command.source]}
+                elif command.alpha == 0 and takes_memory(
+                    computation.commands[number - 1], command.target
+                ):
+                    self.zeroed[matrix] = number
+                    add(_NONE)
+                    continue
+            pairs = command.accesses
+            if pairs is None:
+                pairs = accesses(command, nodes)
+            if sets and kind in _SETTING:
+                pairs = _setting(pairs)
+            for s, mode in pairs:
+                listed[s].append((number, s, mode))
+            add(pairs)
 
     def left(self) -> list[Command]:
         """The commands but for those that were left out."""

@@ -23,14 +23,16 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
     """See above; only copies to the end of their matrix can be extended."""
     result = computation.copy()
     submatrices, matrices = result.submatrices, result.matrices
-    bound = None
+    bound = None  # not asked for yet
     before: dict[int, int] = {}  # of the matrices that have grown, the rows that they had
     for number, command in enumerate(computation.commands):
         if command.type != "MatrixCopy" or command.alpha != 1:
             continue
         home, row, rows, col, cols = submatrices[command.source]
+        if row or col:
+            continue
         whole = matrices[home]
-        if rows == whole.rows or row or col or cols != whole.cols:
+        if rows == whole.rows or cols != whole.cols:
             continue
         if rows < LEAST_SHARE * before.get(home, whole.rows):
             continue
@@ -42,12 +44,13 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
         if row + whole.rows > matrices[matrix].rows:
             before[matrix] = end
             matrices[matrix] = _grown(matrices[matrix], row + whole.rows)
-        result.commands[number] = Command("MatrixCopy", len(submatrices), len(submatrices) + 1)
+        last = len(submatrices)
+        result.commands[number] = Command("MatrixCopy", last, last + 1)
         submatrices.append(SubMatrix(matrix, row, whole.rows, col, width))
         submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
     if before:
         _of_whole_matrices(result, before)
-    return result
+    return result if len(submatrices) > len(computation.submatrices) else computation
 
 
 def _bound(computation: Computation) -> set[int]:

@@ -9,13 +9,21 @@ rest of it, so that nothing has to move before its end.
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from operator import itemgetter
 
 from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
-from ..computation import Command, Computation, SubMatrix, submatrices_of, without_memory
+from ..computation import (
+    OF_MANY,
+    Command,
+    Computation,
+    SubMatrix,
+    without_memory,
+)
 from ..topology import FLAGS
 from .options import OptimizeOptions
 
+Candidate = tuple[int, int, int, bool]
 _IN_PLACE = BACKPROPS | {"Propagate"}
 _NUMBER_AND_MODE = itemgetter(0, 2)  # of an access: a command reads before it writes
 
@@ -40,8 +48,8 @@ class _Merger:
         released: by matrix the command that gives up its memory.
         gone: matrices that became parts of others.
         dirty: matrix -> the parts of it that were merged in this round.
-        moves: matrix -> the part of another that it becomes by this round, and whether that is all
-            of the other.
+        moves: matrix -> the other that it becomes a part of by this round, the row and column where
+            it begins there, and whether it is all of the other.
         changed: the matrices that were merged in the round before.
     """
 
@@ -53,23 +61,34 @@ class _Merger:
         self.submatrices, self.matrices = computation.submatrices, computation.matrices
         self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
         self.whole = computation.wholes()
-        self.candidates: list[tuple[int, int, int, bool]] = []
+        self.candidates = self._find_candidates()
+        commands = computation.commands
+        self.of_many = [number for number, c in enumerate(commands) if c.type in OF_MANY]
         self.released: dict[int, int] = {}
-        for number, c in enumerate(computation.commands):
-            if c.type == "MatrixCopy":
-                if options.remove_assignments:
-                    self.candidates.append((number, c.source, c.target, c.alpha == 1))
-            elif c.type in _IN_PLACE:
-                pair = self._in_place(c)
-                if pair is not None:
-                    self.candidates.append((number, *pair, False))
-            elif c.type == "DeallocMatrices":
-                freed = [self.submatrices[s][0] for s in c.rows.tolist()]  # type: ignore[union-attr]
-                self.released.update(dict.fromkeys(freed, number))
+        for number in self.of_many:
+            if commands[number].type == "DeallocMatrices":
+                freed = commands[number].rows.tolist()  # type: ignore[union-attr]
+                self.released.update([(self.submatrices[s][0], number) for s in freed])
         self.gone: set[int] = set()
         self.dirty: dict[int, list[SubMatrix]] = {}
-        self.moves: dict[int, tuple[SubMatrix, bool]] = {}
+        self.moves: dict[int, tuple[int, int, int, bool]] = {}
         self.changed = set(range(len(computation.matrices)))
+
+    def _find_candidates(self) -> list[Candidate]:
+        submatrices, sized = self.submatrices, self.analysis.sized
+        found: list[Candidate] = []
+        for number, c in enumerate(self.computation.commands):
+            kind = c.type
+            if kind == "MatrixCopy":
+                if self.options.remove_assignments:
+                    found.append((number, c.source, c.target, c.alpha == 1))
+            elif kind in _IN_PLACE:
+                pair = self._in_place(c)
+                if pair is not None:
+                    found.append((number, *pair, False))
+        if sized:
+            found = [c for c in found if sized.isdisjoint(submatrices[s][0] for s in c[1:3])]
+        return found
 
     def _in_place(self, command: Command) -> tuple[int, int] | None:
         """What a component's command reads and writes that could be one."""
@@ -90,15 +109,15 @@ class _Merger:
         What was refused stays so until one of its matrices is merged with another.
         """
         submatrices, whole = self.submatrices, self.whole
-        changed, dirty, sized = self.changed, self.dirty, self.analysis.sized
+        changed, dirty, allowed = self.changed, self.dirty, self.allowed
         left = []
         for candidate in self.candidates:
             number, source, target, falls_away = candidate
             a, b = submatrices[source][0], submatrices[target][0]
-            if a == b or not (whole[source] or whole[target]) or a in sized or b in sized:
+            if a == b or not (whole[source] or whole[target]):
                 continue  # nor will it ever be possible
             if a in changed or b in changed or a in dirty or b in dirty:
-                into_source, into_target = self.allowed(number, source, target, falls_away)
+                into_source, into_target = allowed(number, source, target, falls_away)
                 if into_source or into_target:
                     keep, drop = (source, target) if into_source else (target, source)
                     self._merge(keep, drop)
@@ -112,22 +131,22 @@ class _Merger:
 
     def allowed(self, number: int, source: int, target: int, is_copy: bool) -> tuple[bool, bool]:
         """Whether the target may become part of the source's matrix, and the other way round."""
-        options, matrices, never = self.options, self.matrices, (False, False)
+        options, matrices, dirty, never = self.options, self.matrices, self.dirty, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
         a, b = self.submatrices[source][0], self.submatrices[target][0]
+        if a in dirty and (whole_a or self._is_dirty(source)):
+            return never
+        if b in dirty and (whole_b or self._is_dirty(target)):
+            return never
         for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
             if a in bound or b in bound:
                 if not (whole_a and whole_b) or (a in bound and b in bound):
                     return never
-        left = options.allow_left_merge and whole_b
+        left = whole_b and options.allow_left_merge
         left = left and (whole_a or not matrices[b].contiguous)
-        right = options.allow_right_merge and whole_a
+        right = whole_a and options.allow_right_merge
         right = right and (whole_b or not matrices[a].contiguous)
         if not (left or right):
-            return never
-        if (a in self.dirty and self._is_dirty(source)) or (
-            b in self.dirty and self._is_dirty(target)
-        ):
             return never
         uses = self.uses[b]
         if uses[0][0] < number:
@@ -156,8 +175,14 @@ class _Merger:
         if self.whole[submatrix] or not uses:
             return uses
         submatrices = self.submatrices
-        mine = submatrices[submatrix]
-        return [use for use in uses if overlap(submatrices[use[1]], mine)]
+        _, row, rows, col, cols = submatrices[submatrix]
+        end, col_end = row + rows, col + cols
+        return [  # written out, as `overlap` would be called thousands of times
+            use
+            for use in uses
+            for _, r, n, c, m in (submatrices[use[1]],)
+            if r < end and row < r + n and c < col_end and col < c + m
+        ]
 
     def _is_dirty(self, submatrix: int) -> bool:
         """Whether something of a sub-matrix was merged in this round."""
@@ -181,28 +206,29 @@ class _Merger:
         self.dirty.setdefault(home, []).append(kept)
         self.dirty[old] = [whole]
         self.gone.add(old)
-        self.moves[old] = kept, self.whole[keep]
+        self.moves[old] = home, kept[1], kept[3], self.whole[keep]
 
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
         submatrices, uses, moves, dropped = self.submatrices, self.uses, self.moves, self.dropped
         if not moves:
             return
-        numbers = [s for s, part in enumerate(submatrices) if part[0] in moves]
-        moved: list[tuple[int, ...]] = []
-        for s in numbers:
-            old, first, rows, begin, cols = submatrices[s]
-            (home, row, _, col, _), is_whole = moves[old]
-            moved.append((home, row + first, rows, col + begin, cols))
-            self.whole[s] &= is_whole
-        for s, part in zip(numbers, submatrices_of(moved), strict=True):
-            submatrices[s] = part
-        for old, ((home, *_), _) in moves.items():
+        whole, new = self.whole, partial(tuple.__new__, SubMatrix)
+        for s, part in enumerate(submatrices):
+            if part[0] in moves:
+                old, first, rows, begin, cols = part
+                home, row, col, is_whole = moves[old]
+                submatrices[s] = new((home, row + first, rows, col + begin, cols))
+                if not is_whole:
+                    whole[s] = False
+        homes = set()
+        for old, (home, _, _, _) in moves.items():
             uses[home] += uses[old]
             uses[old] = []
-        for home in {part[0] for part, _ in moves.values()}:
-            uses[home] = [use for use in uses[home] if use[0] not in dropped]
-            uses[home].sort(key=_NUMBER_AND_MODE)
+            homes.add(home)
+        for home in homes:
+            mine = uses[home] = [use for use in uses[home] if use[0] not in dropped]
+            mine.sort(key=_NUMBER_AND_MODE)
         self.moves = {}
 
     def result(self) -> Computation:
@@ -212,9 +238,9 @@ class _Merger:
             "AllocMatrices": self.gone | self.analysis.given,
             "DeallocMatrices": self.gone | self.analysis.taken,
         }
-        for number, c in enumerate(computation.commands):
-            if c.type in idle:
-                computation.commands[number] = without_memory(c, idle[c.type], self.before)
+        for number in self.of_many:
+            c = computation.commands[number]
+            computation.commands[number] = without_memory(c, idle[c.type], self.before)
         computation.commands = self.analysis.left()
         computation.analysis = self.analysis
         return computation

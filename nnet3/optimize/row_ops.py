@@ -21,7 +21,7 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
 
     Not of copies to all rows, which set the others to 0.
     """
-    result = computation.copy()
+    result = None
     for number, command in enumerate(computation.commands):
         rows = command.rows
         if rows is None:
@@ -37,24 +37,27 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
             continue
         if real[0] and real[-1]:
             continue
+        result = result or computation.copy()
         first = int(real.argmax())
         count = len(real) - int(real[::-1].argmax()) - first
         result.commands[number] = command.changed(
             target=result.new_part(command.target, first, count),
             rows=rows[first : first + count],
         )
-    return result
+    return result or computation
 
 
 def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
     """Rows from, or to, one or two sub-matrices: a command for each."""
+    numbers = [number for number, c in enumerate(computation.commands) if c.type in _SPLIT]
     result = computation.copy()
     parts: dict[int, list[Command]] = {}
-    for number, command in enumerate(computation.commands):
-        if command.type in _SPLIT:
-            split = _split(result, command)
-            if split is not None:
-                parts[number] = split
+    for number in numbers:
+        split = _split(result, computation.commands[number])
+        if split is not None:
+            parts[number] = split
+    if not parts:
+        return computation
     for number in sorted(parts, reverse=True):
         result.commands[number : number + 1] = parts[number]
     return result
