@@ -92,10 +92,15 @@ class CachingCompiler:
             NotComputableError: an output needs rows that the request does not give.
             FormatError, ShapeError: the request does not fit the network.
         """
-        return self._cache.get(request.key(), lambda: (request, self._compile(request)))[1]
+        return self._cache.get(request.key(), lambda: (request, self.compile_anew(request)))[1]
 
     @uncollected()
-    def _compile(self, request: ComputationRequest) -> Computation:
+    def compile_anew(self, request: ComputationRequest) -> Computation:
+        """As `compile`, but neither looked for among those that are held nor held.
+
+        Raises:
+            OpscopeError: as `compile`.
+        """
         parts = decompose(request) if self._shortcut else None
         if parts is not None:
             few, count = parts

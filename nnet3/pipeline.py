@@ -50,7 +50,7 @@ def compile_request(
     Raises:
         OpscopeError: as `compile_computation`.
     """
-    computation = CachingCompiler(nnet, optimize, shortcut, capacity=2).compile(request)
+    computation = CachingCompiler(nnet, optimize, shortcut).compile_anew(request)
     return lower_computation(computation, natural_gradient=natural_gradient)
 
 

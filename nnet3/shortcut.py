@@ -8,7 +8,6 @@ its place among two. Source: Kaldi's ExpandComputation (nnet-optimize-utils.cc).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from .analyze import ROWS_MULTI
-from .computation import Command, Computation, matrices_of, submatrices_of
+from .computation import (
+    Command,
+    Computation,
+    MatrixInfo,
+    SubMatrix,
+    matrices_of,
+    submatrices_of,
+)
 from .compute.time_grid import precompute_indexes
 from .indexes import Columns, IndexList
 from .request import ComputationRequest, IoSpecification
@@ -59,38 +65,41 @@ class _IrregularError(Exception):
 
 
 class _Expander:
-    """Attributes, those of sub-matrices being arrays with an entry for each:
-
-    strides: of the lists of every matrix.
-    matrices: the new ones.
-    stride: of the matrix of a sub-matrix.
-    row: the first, as it was.
-    new_row, new_rows: the first, and how many, as they will be.
+    """Attributes:
+    lists: by the id of a list of indexes of two sequences, that of all.
+    strides: of the lists of all matrices.
+    places: of sub-matrices, by stride, row and number of rows: the new row and number of rows.
+    submatrices: the new ones.
     """
 
     def __init__(self, computation: Computation, count: int):
         self.before = computation
         self.count = count
-        self._lists: dict[int, Widened] = {}  # by the id of the list for two
-        _, cols, contiguous, is_deriv, node, listed = zip(*computation.matrices, strict=True)
-        wide = [self._lists.get(id(few)) or self._widened(few) for few in listed[1:]]
-        self.strides = [1, *(each.stride for each in wide)]
+        self.lists: dict[int, Widened] = {}
+        self.strides = [1]
+        self.places: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def expanded(self) -> Computation:
+        """See `expand`."""
+        before = self.before
+        result = Computation(
+            before.topology,
+            self._matrices(),
+            self._submatrices(),
+            list(before.commands),
+            self._precomputed(),
+            need_model_derivative=before.need_model_derivative,
+        )
+        self.submatrices = result.submatrices
+        self._move_rows(result.commands)
+        return result
+
+    def _matrices(self) -> list[MatrixInfo]:
+        _, cols, contiguous, is_deriv, node, listed = zip(*self.before.matrices, strict=True)
+        wide = [self.lists.get(id(few)) or self._widened(few) for few in listed[1:]]
+        self.strides += [each.stride for each in wide]
         sizes = [0, *(each.size for each in wide)]
-        described = zip(sizes, cols, contiguous, is_deriv, node, [None, *wide], strict=True)
-        self.matrices = matrices_of(described)
-        self.columns = matrix, row, rows, _, _ = list(zip(*computation.submatrices, strict=True))
-        self.row, last = _integers(row), _integers(rows)
-        last += self.row - 1
-        self.stride = np.array(self.strides)[_integers(matrix)]
-        # Rows with n = 0 stay in their block; those with n = 1 go to the last n of theirs.
-        span, more = _FEW * self.stride, (count - _FEW) * self.stride
-        first, end = self.row // span, last // span + 1
-        regular = (self.row - first * span < self.stride) & (last - end * span >= -self.stride)
-        if not regular[1:].all():
-            raise _IrregularError
-        self.new_row = self.row + first * more
-        self.new_rows = last + 1 + end * more - self.new_row
-        self.new_row[0] = self.new_rows[0] = 0
+        return matrices_of(zip(sizes, cols, contiguous, is_deriv, node, [None, *wide], strict=True))
 
     def _widened(self, few: IndexList | None) -> Widened:
         """A list for all sequences."""
@@ -103,57 +112,56 @@ class _Expander:
                 raise _IrregularError
         elif isinstance(few, Columns) and few.within is not None:
             whole, begin = few.within
-            if id(whole) not in self._lists:
-                self._lists[id(whole)] = Widened(whole, 1, self.count)
-            within = self._lists[id(whole)], begin // _FEW * self.count
-        wide = self._lists[id(few)] = Widened(few, stride, self.count, within)
+            if id(whole) not in self.lists:
+                self.lists[id(whole)] = Widened(whole, 1, self.count)
+            within = self.lists[id(whole)], begin // _FEW * self.count
+        wide = self.lists[id(few)] = Widened(few, stride, self.count, within)
         return wide
 
-    def expanded(self) -> Computation:
-        """See `expand`."""
-        before = self.before
-        self.columns[1:3] = self.new_row.tolist(), self.new_rows.tolist()
-        result = replace(
-            before,
-            matrices=self.matrices,
-            submatrices=submatrices_of(zip(*self.columns, strict=True)),
-            commands=list(before.commands),
-            precomputed=[None, *self._precomputed()],
-            precomputed_from=[],
-        )
-        self._move_rows(result)
-        return result
+    def _submatrices(self) -> list[SubMatrix]:
+        strides, places, moved = self.strides, self.places, []
+        for matrix, row, rows, col, cols in self.before.submatrices:
+            key = strides[matrix], row, rows
+            new_row, new_rows = places.get(key) or self._place(*key)
+            moved.append((matrix, new_row, new_rows, col, cols))
+        return submatrices_of(moved)
+
+    def _place(self, stride: int, row: int, rows: int) -> tuple[int, int]:
+        """Rows with n = 0 stay in their block; those with n = 1 go to the last n of theirs."""
+        span, end = _FEW * stride, row + rows
+        if rows and (row % span >= stride or (end - 1) % span < stride):
+            raise _IrregularError
+        more = (self.count - _FEW) * stride
+        new_row = row + row // span * more
+        place = self.places[stride, row, rows] = new_row, end + -(-end // span) * more - new_row
+        return place
 
     def _precomputed(self) -> list[Any]:
-        nodes, computation = self.before.topology.nodes, self.before
-        if len(computation.precomputed) != len(computation.precomputed_from) + 1:
+        nodes, before = self.before.topology.nodes, self.before
+        if len(before.precomputed) != len(before.precomputed_from) + 1:
             raise _IrregularError
         steps = []
-        for node, *sides in computation.precomputed_from:
-            wide = [self._lists.get(id(few)) or self._widened(few) for few in sides]
+        for node, *sides in before.precomputed_from:
+            wide = [self.lists.get(id(few)) or self._widened(few) for few in sides]
             steps.append((nodes[node].component, *wide))
-        return precompute_indexes(steps)
+        return [None, *precompute_indexes(steps)]
 
     # Row numbers
 
-    def _move_rows(self, result: Computation) -> None:
-        """Replaces the commands that have lists of rows; those of one kind are moved together."""
-        commands, submatrices = result.commands, result.submatrices
-        kinds: dict[tuple[str, int, int], list[int]] = {}
-        for number, c in enumerate(commands):
-            if c.rows is not None:
-                kind = c.type if c.type in _PAIRS else "AddRows"
-                target, source = submatrices[c.target].matrix, submatrices[c.source].matrix
-                key = kind, self.strides[target], self.strides[source]
-                kinds.setdefault(key, []).append(number)
-        for (kind, stride, _), numbers in kinds.items():
+    def _move_rows(self, commands: list[Command]) -> None:
+        """Replaces the commands that have lists of rows; those of a kind are moved together."""
+        kinds: dict[tuple[str, int], list[int]] = {}
+        for number in [number for number, c in enumerate(commands) if c.rows is not None]:
+            command = commands[number]
+            kind = command.type if command.type in _PAIRS else "AddRows"
+            stride = self.strides[self.submatrices[command.target].matrix]
+            kinds.setdefault((kind, stride), []).append(number)
+        for (kind, stride), numbers in kinds.items():
             listed = [self._blocks(commands[number], stride) for number in numbers]
-            moved = self._moved(
-                kind, stride, [commands[number].source for number in numbers], listed
-            )
-            begin = 0
+            sources = [commands[number].source for number in numbers]
+            moved, begin = self._moved(kind, stride, listed, sources), 0
             for number, few in zip(numbers, listed, strict=True):
-                _, row, rows, _, _ = submatrices[commands[number].target]
+                _, row, rows, _, _ = self.submatrices[commands[number].target]
                 first = begin + row % (self.count * stride)
                 commands[number] = commands[number].changed(rows=moved[first : first + rows])
                 begin += len(few) // _FEW * self.count
@@ -170,44 +178,46 @@ class _Expander:
         return np.concatenate((nothing[:before], listed, nothing[:behind]))
 
     def _moved(
-        self, kind: str, stride: int, sources: list[int], listed: list[np.ndarray]
+        self, kind: str, stride: int, listed: list[np.ndarray], sources: list[int]
     ) -> np.ndarray:
-        """Lists of one kind, for targets of one stride and sources of one: all one after another.
+        """The lists of commands of one kind, with targets of one stride, one behind the other.
 
         Of the rows in a block those with n = 0 tell where the others are.
         """
         few = np.concatenate(listed)
         few = few.reshape(len(few) // (_FEW * stride), _FEW, stride, -1)[:, 0]
-        shift: Any = 0
+        rows, there, shift = few, few >= 0, np.int32(0)
         if kind in ROWS_MULTI:
-            subs, rows = few[..., :1], few[..., 1:]
-            there = subs >= 0
+            rows, there = few[..., 1:], there[..., :1]
+            numbered, which = np.unique(few[..., 0], return_inverse=True)
+            sources = np.maximum(numbered, 0).tolist()
         else:
-            subs = np.repeat(sources, [len(rows) // _FEW for rows in listed])
-            subs, rows = subs.reshape(-1, stride, 1), few
-            there = rows >= 0
+            counts = [len(each) // _FEW for each in listed]
+            which = np.repeat(np.arange(len(counts)), counts)
             if kind == "AddRowRanges":  # whose ends are those of their last rows
-                there, shift = few[..., 1:] > few[..., :1], np.array((0, 1), few.dtype)
-        strides, rows = self.stride[subs], self.row[subs] + (rows - shift)
-        if (strides == strides[0, 0]).all():
-            strides = strides[:1, :1]
-        block = rows // (_FEW * strides)
-        if (there & (rows - block * (_FEW * strides) >= strides)).any():
+                there, shift = few[..., 1:] > few[..., :1], np.array((0, 1), np.int32)
+        steps, row, new_row = self._facts(sources, which.reshape(-1, stride, 1))
+        block, within = np.divmod(rows + (row - shift), _FEW * steps)
+        if ((within >= steps) & there).any():
             raise _IrregularError
-        rows += block * ((self.count - _FEW) * strides) - self.new_row[subs] + shift
-        wide = np.empty((len(few), self.count, stride, few.shape[-1]), np.int32)
+        first = block * (self.count * steps) + within + (shift - new_row)
+        n = np.arange(self.count, dtype=np.int32)[:, None, None]
+        wide = np.empty((len(few), self.count, *few.shape[1:]), np.int32)
         moved = wide[..., -rows.shape[-1] :]
-        each = (
-            strides.astype(np.int32)[:, None] * np.arange(self.count, dtype=np.int32)[:, None, None]
-        )
-        np.add(rows.astype(np.int32)[:, None], each, out=moved)
+        np.add(first[:, None], n * steps[:, None], out=moved)
         if not there.all():
             np.copyto(moved, -1, where=~there[:, None])
-            subs = np.where(there, subs, -1)
         if kind in ROWS_MULTI:
-            wide[..., :1] = subs[:, None]
-        return wide.ravel() if few.shape[-1] == 1 else wide.reshape(-1, 2)
+            wide[..., :1] = few[:, None, :, :1]
+        return wide.reshape((-1, 2) if kind in _PAIRS else -1)
 
+    def _facts(self, sources: list[int], which: np.ndarray) -> np.ndarray:
+        """Stride, old and new first row of the sources of rows, int32 [3, *which.shape].
 
-def _integers(values: Sequence[int]) -> np.ndarray:
-    return np.fromiter(values, np.int64, len(values))
+        Where these are one for all, as mostly, [3, 1, 1, 1].
+        """
+        before, after, strides = self.before.submatrices, self.submatrices, self.strides
+        facts = [(strides[after[s].matrix], before[s].row, after[s].row) for s in sources]
+        if len(set(facts)) == 1:
+            return np.array(facts[0], np.int32).reshape(3, 1, 1, 1)
+        return np.array(facts, np.int32).T[:, which]

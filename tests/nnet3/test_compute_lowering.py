@@ -293,6 +293,10 @@ def test_truncation_boundaries():
     rows = np.concatenate((indexes(0, 1, 4), indexes(0, 1, 5, n=1)))
     got = precomputed(truncation, rows, rows)
     assert got.tolist() == [True, False, True, False, True, True]
+    steps = [(truncation, Columns.of(part), Columns.of(part)) for part in (rows[:2], rows[2:])]
+    affine = (SimpleNamespace(type="AffineComponent"), *steps[0][1:])
+    first, none, second = precompute_indexes([steps[0], affine, steps[1]])
+    assert none is None and [*first, *second] == got.tolist()
 
 
 def test_masks_by_sequence_and_period():
