@@ -206,7 +206,7 @@ class RandomAccessTable:
 
     Raises:
         FormatError: a specifier is wrong; the table is said to be sorted, and is not; a key comes
-            twice.
+            twice; `utt2spk` lacks a key that is asked for.
     """
 
     def __init__(
@@ -247,8 +247,6 @@ class RandomAccessTable:
 
     def _find(self, key: str) -> bool:
         """Whether `key` is there; its value is then in `_last`."""
-        if self._map is not None and key not in self._map:
-            return False
         key = self._mapped(key)
         if key == self._last[0]:
             return True

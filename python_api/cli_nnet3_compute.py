@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from ..framework.errors import FormatError, OpscopeError, ShapeError
+from ..nnet3.adjust import without_statistics
 from ..nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from ..nnet3.collapse import prepare_for_test
 from ..nnet3.compile_cache import ComputerCache
@@ -203,6 +204,12 @@ def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:
     else:
         nnet = Nnet.read_from(reader)
     prepare_for_test(nnet)
+    untrained = without_statistics(nnet)
+    if untrained:
+        raise FormatError(
+            f"{reader.name}: no statistics for batch normalisation in {', '.join(untrained)}; the"
+            " network was not trained"
+        )
     return nnet, priors
 
 

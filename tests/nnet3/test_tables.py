@@ -185,7 +185,9 @@ def test_values_by_speaker(feats):
     (folder / "utt2spk").write_text("a-1 utt0\na-2 utt0\nb-1 utt7\n")
     table = RandomAccessTable(f"scp:{folder}/f.scp", "matrix", utt2spk=f"ark:{folder}/utt2spk")
     np.testing.assert_array_equal(table["a-2"], values["utt0"])
-    assert "b-1" not in table and "c-1" not in table
+    assert "b-1" not in table
+    with pytest.raises(FormatError, match="utt2spk: there is no entry 'c-1'"):
+        table.get("c-1")
 
 
 def test_a_sorted_archive_is_not_read_further_than_needed(tmp_path):

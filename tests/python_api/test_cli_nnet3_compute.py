@@ -50,6 +50,7 @@ def call(tmp_path, monkeypatch):
     normalize.stats_sum = np.array([1.0, 2.0, 3.0, 4.0])
     normalize.stats_sumsq = np.array([9.0, 9.0, 9.0, 16.0])
     nnet.write("net.raw")
+    Nnet.from_config_text(PLAIN, 1).write("new.raw")
     Nnet.from_config_text(IVECTOR, 1).write("ivector.raw")
     model = AmNnetSimple(nnet, TRANSITIONS, binary=False)
     model.set_context()
@@ -168,6 +169,7 @@ def test_nothing_could_be_computed(call):
         (("--online-ivectors=ark:x", "net.raw", *FILES), "--online-ivector-period above 0"),
         (("--ivectors=ark:x", "--online-ivectors=ark:y", "net.raw", *FILES), "exclude each other"),
         (("none.raw", *FILES), "none.raw"),
+        (("new.raw", *FILES), "new.raw: no statistics for batch normalisation in n;"),
         (("net.raw", "ark:none.ark", "ark:out.ark"), "none.ark"),
         (("net.raw", *FILES, "--apply-exp=true"), "must stand before the file names"),
     ],
