@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ..proto import net_pb2 as pb
 from .dtypes import to_dtype, to_pb
 from .errors import AttributeTypeError, FormatError
+from .wire import delimited
 
 FORMAT_VERSION = 1
 
@@ -93,6 +95,20 @@ def set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     tensor.data = array.tobytes()
+
+
+def attr_bytes(value: Any) -> bytes:
+    """The wire form of an `Attr` that holds a Python value."""
+    if not isinstance(value, np.ndarray) or sys.byteorder == "big":
+        return encode_attr(value).SerializeToString()
+    data = delimited(pb.Tensor.DATA_FIELD_NUMBER, value.tobytes())
+    return delimited(pb.Attr.TENSOR_FIELD_NUMBER, _tensor_head(value.dtype, value.shape) + data)
+
+
+@lru_cache(maxsize=1024)
+def _tensor_head(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """The wire form of a `Tensor` without its data."""
+    return pb.Tensor(dtype=to_pb(dtype), dims=shape).SerializeToString()
 
 
 def _guess_field(value: Any) -> str:

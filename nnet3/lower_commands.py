@@ -12,7 +12,8 @@ keeps its value: a matrix that is given and then changed is a copy of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,18 +30,17 @@ from ..framework.desc import (
     make_op,
 )
 from ..framework.names import grad_name
+from ..framework.wire import delimited
 from ..proto import net_pb2 as pb
-from .analyze import WRITE, Analysis
 from .composite_rows import split_composites
-from .computation import Command, Computation, numbered_sources
+from .computation import Command, Computation, SubMatrix, numbered_sources
 from .compute import ComponentOps
-from .compute.component_ops import Templates
 from .compute.lowering import FROZEN, OUT, X
 from .compute.marks import GOTO, LABEL, SEGMENT
 from .compute.step import Step, of_indexes
 from .compute.template import Template
+from .lower_matrices import FewMatrices
 from .lower_variables import Declarations
-from .optimize.zeroing import needless_zeroing
 
 MODEL_DERIVATIVE = "model_derivative"
 """The entry in a net's metadata that tells that the parameters' derivatives were asked for. Those
@@ -74,38 +74,33 @@ class Lowering:
     def __init__(self, computation: Computation, name: str, natural_gradient: bool = False):
         self.computation = computation
         self.nodes = computation.topology.nodes
-        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
-        if computation.need_model_derivative:
-            self.net.metadata[MODEL_DERIVATIVE] = "true"
-        self.variables = Declarations(self.net.vars)
-        self.ops = self.net.ops
+        self.variables = Declarations()
+        self.ops: list[bytes] = []  # see `compute.template`
         self.role = FORWARD
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.components: dict[str, _Component] = {}
-        self.shared: dict[Hashable, Templates] = {}  # of components with the same operators
-        self.templates: dict[Hashable, Template] = {}  # of commands, by type and attributes
-        self.forward: dict[int, tuple[str, str, int]] = {}  # step -> its variables x, out; rows
-        self.fills: dict[int, Command] = {}  # matrix -> how it is filled, not done yet
-        self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
-        self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
-        self.names: list[str] = []  # of the variable of each sub-matrix
-        self.matrix_of = [s.matrix for s in computation.submatrices]
+        self.forward: dict[int, tuple[bytes, bytes, int]] = {}  # step -> its variables x, out; rows
+        self.copied: dict[int, bytes] = {}  # matrix -> what the caller gives, where it is copied
+        self.packed: dict[int, tuple[bytes, float]] = {}  # matrix -> compressed variable, range
+        self.names: list[bytes] = []  # of the variable of each sub-matrix
+        self.matrix_of = [s[0] for s in computation.submatrices]
         types = [command.type for command in computation.commands]
-        self.wanted = natural_gradient, any(c.store_stats for c in computation.commands)
+        # Numbers of commands that are looked at beforehand; only these are few.
+        self.marked = [number for number, kind in enumerate(types) if kind in _MARKED]
+        self.wanted = natural_gradient, any([c.store_stats for c in computation.commands])
         self.is_looped = types[-1:] == ["GotoLabel"]
         markers = types.count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
-        self.io_names = self._name_io(types)  # by command
+        self.io_names = self._name_io()  # by command
         self._lower()
+        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
+        if computation.need_model_derivative:
+            self.net.metadata[MODEL_DERIVATIVE] = "true"
+        self.net.MergeFromString(b"".join([*self.variables.pieces, *self.ops]))
 
     def _lower(self) -> None:
-        analysis = Analysis(self.computation, sets=True)
-        self._declare(analysis)
-        # Kaldi's components may add to what they find; the operators here set their results.
-        if self.is_looped:  # what is handed to the next round is read there
-            swaps = [c for c in self.computation.commands if c.type == "SwapMatrix"]
-            analysis.taken |= {self.matrix_of[c.source] for c in swaps}
-        needless = needless_zeroing(analysis)
+        few = FewMatrices(self.computation, self.matrix_of, self._begins(), self.is_looped)
+        self._declare(few.changed)
         methods: dict[str, Callable[[Command], None]] = {
             command_type: getattr(self, name) for command_type, name in _METHODS.items()
         }
@@ -113,46 +108,51 @@ class Lowering:
             del methods["SwapMatrix"]
         for number, command in enumerate(self.computation.commands):
             method = methods.get(command.type)
-            if method is None or number in needless:
-                continue
-            if command.type == "SetConst" and self.computation.is_whole(command.target):
-                self.fills[self.matrix_of[command.target]] = command
-                continue
-            if self.fills:
-                self._fill(command, analysis.of_command[number])
-            method(command)
+            if method is not None:
+                if number in few.fills:
+                    for fill in few.fills[number]:
+                        self._fill(fill)
+                method(command)
 
-    def _fill(self, command: Command, accesses: list[tuple[int, int]]) -> None:
-        """Fill what a command touches, where nothing has done so before.
+    def _begins(self) -> list[int]:
+        """The commands that fill whole matrices, or accept what is given."""
+        marked = [(number, self.computation.commands[number]) for number in self.marked]
+        return [
+            number
+            for number, c in marked
+            if c.type == "AcceptInput"
+            or (c.type == "SetConst" and self.computation.is_whole(c.target))
+        ]
 
-        So a matrix is filled in the same part of the net as its first reader.
-        """
-        touched = {self.matrix_of[s] for s, _ in accesses}
-        if command.type == "SwapMatrix":
-            touched |= {self.matrix_of[command.target], self.matrix_of[command.source]}
-        for matrix in sorted(touched & self.fills.keys()):
-            self._set(self.fills.pop(matrix))
+    @cached_property
+    def parts_of(self) -> dict[int, list[tuple[int, SubMatrix]]]:
+        """For every matrix its sub-matrices, with their numbers."""
+        parts: dict[int, list[tuple[int, SubMatrix]]] = {}
+        for number, s in enumerate(self.computation.submatrices):
+            parts.setdefault(s.matrix, []).append((number, s))
+        return parts
 
     # Variables
 
-    def _name_io(self, types: list[str]) -> dict[int, str]:
+    def _name_io(self) -> dict[int, bytes]:
         """The names of what commands accept and provide."""
         names = {}
         segment = 0
-        for number, command_type in enumerate(types):
-            if command_type == "NoOperationMarker":
+        for number in self.marked:
+            command = self.computation.commands[number]
+            if command.type == "NoOperationMarker":
                 segment = min(segment + 1, self.segments_left)
-            elif command_type in ("AcceptInput", "ProvideOutput"):
-                node = self.nodes[self.computation.commands[number].node]
+            elif command.type != "SetConst":
+                node = self.nodes[command.node]
                 word = "output" if node.is_output else "input"
                 # A matrix may hold a value and then a derivative, so that does not tell which.
-                if (command_type == "AcceptInput") == node.is_output:
+                if (command.type == "AcceptInput") == node.is_output:
                     word += "_deriv"
                 name = f"{word}.{node.name}"
-                names[number] = f"{name}:{segment}" if segment > 0 else name
+                names[number] = (f"{name}:{segment}" if segment > 0 else name).encode()
         return names
 
-    def _io_of_matrices(self) -> dict[int, tuple[str, int]]:
+    def _io_of_matrices(self) -> dict[int, tuple[bytes, int]]:
         """Name and kind of the variables of matrices that the caller gives or takes."""
         kinds = {}
         for number, name in self.io_names.items():
@@ -161,30 +161,25 @@ class Lowering:
             kinds[self.matrix_of[command.target]] = name, kind
         return kinds
 
-    def _declare(self, analysis: Analysis) -> None:
+    def _declare(self, changed: set[int]) -> None:
         """The variables of matrices, and of sub-matrices, which are views of them."""
         matrices = self.computation.matrices
         kinds = self._io_of_matrices()
-        self._declare_given(kinds, analysis)
-        bases = [""]
+        self._declare_given(kinds, changed)
+        bases = [b""]
         for number, matrix in enumerate(matrices[1:], 1):
-            name, kind = kinds.get(number) or (f"m{number}", TEMPORARY)
+            name, kind = kinds.get(number) or (b"m%d" % number, TEMPORARY)
             self.variables.matrix(name, matrix.rows, matrix.cols, kind)
             bases.append(name)
         sizes = [(matrix.rows, matrix.cols) for matrix in matrices]
         self.names = self.variables.parts(enumerate(self.computation.submatrices), bases, sizes)
 
-    def _declare_given(self, kinds: dict[int, tuple[str, int]], analysis: Analysis) -> None:
+    def _declare_given(self, kinds: dict[int, tuple[bytes, int]], changed: set[int]) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
-        commands = self.computation.commands
-        for accepted, name in self.io_names.items():
-            matrix = self.matrix_of[commands[accepted].target]
-            if commands[accepted].type == "AcceptInput" and any(
-                number > accepted
-                and (mode & WRITE or commands[number].type == "ProvideOutput")
-                and commands[number].type != "AcceptInput"
-                for number, _, mode in analysis.of_matrix[matrix]
-            ):
+        for number, name in self.io_names.items():
+            command = self.computation.commands[number]
+            matrix = self.matrix_of[command.target]
+            if command.type == "AcceptInput" and matrix in changed:
                 self.copied[matrix] = name
         for matrix, name in self.copied.items():
             info = self.computation.matrices[matrix]
@@ -195,19 +190,14 @@ class Lowering:
     # Commands
 
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
-        self.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
+        self._append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
-    def _from(self, x: str, op_type: str, out: str, rows: Any = None, **attrs: Any) -> None:
+    def _append(self, op: pb.OpDesc) -> None:
+        self.ops.append(delimited(pb.NetDesc.OPS_FIELD_NUMBER, op.SerializeToString()))
+
+    def _from(self, x: bytes, op_type: str, out: bytes, rows: Any = None, **attrs: Any) -> None:
         """An operator of the table `_FROM_X`, which holds the array `rows` where it has one."""
-        key = (op_type, *attrs.items()) if attrs else op_type
-        template = self.templates.get(key)
-        if template is None:
-            slots, array = _FROM_X[op_type]
-            if array:
-                attrs[array] = of_indexes()
-            step = Step.of(op_type, slots, {"out": OUT}, attrs)
-            template = self.templates[key] = Template([step], self.role)
-        template.append(self.ops, {X: x, OUT: out}, indexes=rows)
+        _from_x(op_type, self.role, *attrs.items()).append(self.ops, (x, out), rows)
 
     def _marker(self, c: Command) -> None:
         if self.segments_left > 0:
@@ -215,11 +205,9 @@ class Lowering:
             self._mark(c)
         else:
             self.role = BACKWARD
-            for template in self.templates.values():
-                template.set_role(BACKWARD)
 
     def _mark(self, c: Command) -> None:
-        self.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
+        self._append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
 
     def _accept(self, c: Command) -> None:
         name = self.copied.get(self.matrix_of[c.target])
@@ -231,7 +219,7 @@ class Lowering:
 
     def _compress(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
-        name = f"{self.names[c.target]}.packed"
+        name = b"%b.packed" % self.names[c.target]
         self.packed[s.matrix] = name, float(c.alpha)
         self.variables.array(name, (s.rows, s.cols), c.storage)
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
@@ -241,25 +229,28 @@ class Lowering:
         """A new variable, so that the memory of the old one is free in between."""
         whole = self.computation.submatrices[c.target]
         packed, limit = self.packed.pop(whole.matrix)
-        name = f"{packed.removesuffix('.packed')}.restored"
+        name = b"%b.restored" % packed.removesuffix(b".packed")
         self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
-        numbers = [number for number, m in enumerate(self.matrix_of) if m == whole.matrix]
-        parts = [(number, self.computation.submatrices[number]) for number in numbers]
+        parts = self.parts_of[whole.matrix]
         size = {whole.matrix: (whole.rows, whole.cols)}
         names = self.variables.parts(parts, {whole.matrix: name}, size)
-        for number, part in zip(numbers, names, strict=True):
+        for (number, _), part in zip(parts, names, strict=True):
             self.names[number] = part
 
     def _set(self, c: Command) -> None:
+        if not self.computation.is_whole(c.target):  # else it is filled where it is touched
+            self._fill(c)
+
+    def _fill(self, c: Command) -> None:
         s = self.computation.submatrices[c.target]
         attrs = {"shape": [s.rows, s.cols], "value": float(c.alpha)}
-        self._op("fill_constant", {}, self.names[c.target], attrs)
+        self._op("fill_constant", {}, self.names[c.target].decode(), attrs)
 
     def _copy(self, c: Command) -> None:
-        target, source = self.names[c.target], self.names[c.source]
+        source, target = self.names[c.source], self.names[c.target]
         if c.alpha == 1:
-            self._from(source, "assign", target)
+            _from_x("assign", self.role).append(self.ops, (source, target))
         else:
             self._from(source, "scale", target, scale=float(c.alpha))
 
@@ -277,8 +268,8 @@ class Lowering:
 
     def _rows_multi(self, c: Command) -> None:
         sources, pairs = numbered_sources(c.rows)
-        names = [self.names[s] for s in sources]
-        target = self.names[c.target]
+        names = [self.names[s].decode() for s in sources]
+        target = self.names[c.target].decode()
         attrs = {"alpha": float(c.alpha), "pairs": int_tensor(pairs)}
         if c.type == "CopyRowsMulti":
             self._op("nnet3.copy_rows_multi", {"x": names}, target, attrs)
@@ -305,12 +296,12 @@ class Lowering:
         rows = self.computation.submatrices[out].rows
         found = self.components.get(node.component_name)
         if found is None:
-            ops = ComponentOps(node.component, node.component_name, *self.wanted, self.shared)
+            ops = ComponentOps(node.component, node.component_name, *self.wanted)
             trained = ops.parameters(indexes, rows)
             found = _Component(ops, {name: array.shape for name, array in trained.items()})
             self.components[node.component_name] = found
             for name, array in trained.items():
-                self.variables.array(name, array.shape, array.dtype, PARAMETER)
+                self.variables.array(name.encode(), array.shape, array.dtype, PARAMETER)
             for name, array in ops.constants(indexes, rows).items():
                 self.variables.state(name, array)
         return found, indexes, rows
@@ -342,7 +333,7 @@ class Lowering:
             self.ops,
             x,
             out,
-            prefix=f"step{c.step}",
+            prefix=b"step%d" % c.step,
             indexes=indexes,
             rows=rows,
             statistics=c.store_stats,
@@ -378,11 +369,11 @@ class Lowering:
         if trained and not component.has_gradient:
             component.has_gradient = True
             for name, shape in component.trained.items():
-                self.variables.array(grad_name(name), shape, _FLOAT, OUTPUT)
+                self.variables.array(grad_name(name).encode(), shape, _FLOAT, OUTPUT)
 
     def _values(
         self, c: Command, ops: ComponentOps, indexes: Any, rows: int
-    ) -> tuple[str, str, str]:
+    ) -> tuple[bytes, bytes, bytes]:
         """The variables of the values that a backprop reads, some only for their shape, and the
         prefix of temporaries.
 
@@ -390,18 +381,19 @@ class Lowering:
         not find what the forward operators have left for it: they run once more.
         """
         value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
-        prefix = f"step{c.step}" if c.step >= 0 else f"update.{self.nodes[c.node].component_name}"
-        x, out, rows_forward = self.forward.get(c.step, ("", "", -1))
+        if c.step >= 0:
+            prefix = b"step%d" % c.step
+        else:
+            prefix = f"update.{self.nodes[c.node].component_name}".encode()
+        x, out, rows_forward = self.forward.get(c.step, (b"", b"", -1))
         if rows_forward != rows:
             x, out = in_deriv or out_deriv, out_deriv
             if ops.keeps_temporaries(indexes, rows):
-                first = len(self.ops)
-                prefix = f"again{first}"
-                out = f"{prefix}.out"
+                prefix = b"again%d" % len(self.ops)
+                out = b"%b.out" % prefix
                 self.variables.matrix(out, rows, self.computation.submatrices[c.deriv[2]].cols)
-                ops.propagate(self.ops, value_in, out, prefix=prefix, indexes=indexes, rows=rows)
-                for op in self.ops[first:]:
-                    op.role = self.role
+                options = {"prefix": prefix, "indexes": indexes, "rows": rows, "role": self.role}
+                ops.propagate(self.ops, value_in, out, **options)
         return prefix, value_in or x, value_out or out
 
 
@@ -424,6 +416,7 @@ _ROWS = {
     "AddRows": "nnet3.add_rows",
     "AddRowRanges": "nnet3.add_row_ranges",
 }
+_MARKED = frozenset({"SetConst", "AcceptInput", "ProvideOutput", "NoOperationMarker"})
 _METHODS = {
     "NoOperationMarker": "_marker",
     "NoOperationLabel": "_mark",
@@ -448,6 +441,13 @@ _METHODS = {
     "BackpropNoModelUpdate": "_backprop",
 }
 _MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": GOTO}
+
+
+@lru_cache(maxsize=1024)
+def _from_x(op_type: str, role: int, *attrs: tuple[str, Any]) -> Template:
+    slots, array = _FROM_X[op_type]
+    known = {array: of_indexes(), **dict(attrs)} if array else dict(attrs)
+    return Template([Step.of(op_type, slots, {"out": OUT}, known)], role)
 
 
 def int_tensor(array: Any) -> pb.Attr:

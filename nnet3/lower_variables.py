@@ -1,85 +1,99 @@
-"""Declarations of the variables of a lowered computation.
-
-There may be thousands. Protobuf copies a message faster than it makes one, so each kind of variable
-has a message that is written to and copied.
-"""
+"""Declarations of the variables of a lowered computation, thousands of them, in their wire form."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..framework.desc import STATE, TEMPORARY, VarDesc, make_op, set_shape, set_tensor
-from ..framework.dtypes import to_pb
+from ..framework.desc import STATE, TEMPORARY, VarDesc, make_op, make_var
+from ..framework.wire import Heads, delimited
+from ..proto import net_pb2 as pb
 from .computation import SubMatrix
+
+_VARS = Heads(pb.NetDesc.VARS_FIELD_NUMBER)
+_NAME = Heads(VarDesc.NAME_FIELD_NUMBER)
 
 
 class Declarations:
-    """Appends variables to those of a net.
+    """Variables of a NetDesc; names are UTF-8.
 
-    Args:
-        variables: of a NetDesc.
+    Attributes:
+        pieces: their wire form, when joined.
     """
 
-    def __init__(self, variables: Any) -> None:
-        self._add = variables.add
-        self._matrix = VarDesc(dtype=to_pb("float32"), dims=(0, 0), has_dims=True)
-        self._matrix_dims = self._matrix.dims
-        self._view = VarDesc(dtype=to_pb("float32"), dims=(0, 0), has_dims=True, view={})
-        self._view_dims, self._rectangle = self._view.dims, self._view.view
-        self._array = VarDesc(has_dims=True)
-        self._array_dims = self._array.dims
-        value = make_op("constant", {}, {"out": "?"}, {"value": np.zeros(0)})
-        self._state = VarDesc(kind=STATE, initializer=value)
-        self._state_out = self._state.initializer.outputs[0].vars
-        self._state_value = self._state.initializer.attrs["value"].tensor
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
 
-    def matrix(self, name: str, rows: int, cols: int, kind: int = TEMPORARY) -> None:
+    def _add(self, name: bytes, fields: bytes) -> None:
+        """A variable from its name and the wire form of the rest of it."""
+        head = _NAME[len(name)]
+        self.pieces += (_VARS[len(head) + len(name) + len(fields)], head, name, fields)
+
+    def matrix(self, name: bytes, rows: int, cols: int, kind: int = TEMPORARY) -> None:
         """A variable [rows, cols], float32."""
-        var, dims = self._matrix, self._matrix_dims
-        var.name, var.kind = name, kind
-        dims[0], dims[1] = rows, cols
-        self._add().CopyFrom(var)
+        self._add(name, _array((rows, cols), _FLOAT, kind))
+
+    def array(self, name: bytes, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
+        """A variable of any shape and dtype."""
+        self._add(name, _array(tuple(shape), np.dtype(dtype), kind))
+
+    def state(self, name: str, array: np.ndarray) -> None:
+        """A state that begins with the values of an array."""
+        value = make_op("constant", {}, {"out": name}, {"value": array})
+        var = make_var(name, array.shape, array.dtype, STATE, initializer=value)
+        self.pieces.append(delimited(pb.NetDesc.VARS_FIELD_NUMBER, var.SerializeToString()))
 
     def parts(
         self,
         numbered: Iterable[tuple[int, SubMatrix]],
-        bases: Sequence[str] | Mapping[int, str],
+        bases: Sequence[bytes] | Mapping[int, bytes],
         sizes: Sequence[tuple[int, int]] | Mapping[int, tuple[int, int]],
-    ) -> list[str]:
+    ) -> list[bytes]:
         """The variables of sub-matrices: views, or the matrix itself where that is the whole.
 
         Args:
             numbered: sub-matrices and their numbers.
             bases, sizes: by matrix its variable, and its rows and columns.
         """
-        var, dims, view, add = self._view, self._view_dims, self._rectangle, self._add
         names = []
+        pieces = self.pieces
+        views: dict[int, bytes] = {}
         for number, (matrix, row, rows, col, cols) in numbered:
             name = base = bases[matrix]
             if (rows, cols) != sizes[matrix]:
-                var.name = name = f"{base}.s{number}"
-                view.base = base
-                dims[0], dims[1] = rows, cols
-                view.row_begin, view.row_end = row, row + rows
-                view.col_begin, view.col_end = col, col + cols
-                add().CopyFrom(var)
+                view = views.get(matrix)
+                if view is None:
+                    view = views[matrix] = _view_of(base)
+                name = b"%b.s%d" % (base, number)
+                fields = _rectangle(row, rows, col, cols)
+                length = len(name)
+                head = _NAME[length]
+                size = len(head) + length + len(view) + len(fields)
+                pieces += (_VARS[size], head, name, view, fields)
             names.append(name)
         return names
 
-    def array(self, name: str, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
-        """A variable of any shape and dtype."""
-        var, dims = self._array, self._array_dims
-        var.name, var.dtype, var.kind = name, to_pb(dtype), kind
-        dims[:] = shape
-        self._add().CopyFrom(var)
 
-    def state(self, name: str, array: np.ndarray) -> None:
-        """A state that begins with the values of an array."""
-        var = self._state
-        var.name, var.dtype, self._state_out[0] = name, to_pb(array.dtype), name
-        set_shape(var, array.shape)
-        set_tensor(self._state_value, array)
-        self._add().CopyFrom(var)
+_FLOAT = np.dtype(np.float32)
+
+
+@lru_cache(maxsize=4096)
+def _array(shape: tuple[int, ...], dtype: np.dtype, kind: int) -> bytes:
+    """All fields of a variable but for its name."""
+    return make_var("", shape, dtype, kind).SerializeToString()
+
+
+@lru_cache(maxsize=4096)
+def _rectangle(row: int, rows: int, col: int, cols: int) -> bytes:
+    """All fields of a view but for its name and base."""
+    view = VarDesc.View(row_begin=row, row_end=row + rows, col_begin=col, col_end=col + cols)
+    return make_var("", (rows, cols), view=view).SerializeToString()
+
+
+def _view_of(base: bytes) -> bytes:
+    """The base of a view. Where a field that holds a message stands twice, both are read as one."""
+    view = delimited(VarDesc.View.BASE_FIELD_NUMBER, base)
+    return delimited(VarDesc.VIEW_FIELD_NUMBER, view)

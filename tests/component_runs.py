@@ -7,16 +7,18 @@ from opscope.proto import net_pb2 as pb
 
 def propagate(ops, *names, **options):
     """See `ComponentOps.propagate`."""
-    net = pb.NetDesc()
-    ops.propagate(net.ops, *names, prefix="c1", **options)
-    return list(net.ops)
+    return _made(ops.propagate, names, options)
 
 
 def backprop(ops, *names, **options):
     """See `ComponentOps.backprop`."""
-    net = pb.NetDesc()
-    ops.backprop(net.ops, *names, prefix="c1", **options)
-    return list(net.ops)
+    return _made(ops.backprop, names, options)
+
+
+def _made(append, names, options):
+    made = []
+    append(made, *[name and name.encode() for name in names], prefix=b"c1", **options)
+    return list(pb.NetDesc.FromString(b"".join(made)).ops)
 
 
 def arrays(ops):

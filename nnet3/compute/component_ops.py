@@ -1,22 +1,22 @@
 """Operators of components for a compiler: recipes with the names of a net's variables.
 
-ops = ComponentOps(component, "tdnn1")
-ops.propagate(net.ops, "m1", "m2", prefix="step7")
-ops.backprop(net.ops, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
+made, ops = [], ComponentOps(component, "tdnn1")
+ops.propagate(made, b"m1", b"m2", prefix=b"step7")
+ops.backprop(made, b"m1", b"m2", b"m2_deriv", b"m1_deriv", prefix=b"step7", trained=True)
+net.MergeFromString(b"".join(made))
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...framework.desc import BACKWARD, FORWARD
-from ...framework.names import grad_name, state_name
 from ...framework.registry import lookup
 from .lowering import (
-    FROZEN,
     IN_DERIV,
     MEMORY,
     OUT,
@@ -31,29 +31,17 @@ from .lowering import (
     lower,
 )
 from .step import Step
-from .template import Template
+from .template import Template, own_field
 
-Templates = dict[tuple[bool, ...], Template]
+Templates = dict[tuple[Any, ...], Template]
 """Operators of one recipe by how they are used: the flags of the functions that make steps."""
 _Use = tuple[Recipe, Templates]
 
 
-class _Names(dict[str, str]):
-    """The variables of symbols: a component's own, and those of the use under way."""
-
-    def __init__(self, component: str) -> None:
-        super().__init__({FROZEN: FROZEN})
-        self._component = component
-
-    def __missing__(self, symbol: str) -> str:
-        kind, slash, field = symbol.partition("/")
-        name = f"{self._component}/{field}"
-        if kind + slash == MEMORY:
-            name = state_name(name, "natural_gradient")
-        elif kind + slash == PARAMETER and field.endswith("@D"):
-            name = grad_name(name.removesuffix("@D"))
-        self[symbol] = name
-        return name
+@lru_cache(maxsize=1024)
+def _kept_templates(key: Hashable) -> Templates:
+    """What all recipes with the same operators share; see `Recipe.key`."""
+    return {}
 
 
 def _apart(steps: list[Step], read: str, write: str) -> list[Step]:
@@ -132,21 +120,14 @@ class ComponentOps:
         name: the component's, for its variables.
         natural_gradient: without, nothing is made for it, and all gradients are plain.
         statistics: without, none are known.
-        shared: by recipe what components have in common; the same for all of a net's.
     """
 
     def __init__(
-        self,
-        component: Any,
-        name: str,
-        natural_gradient: bool = True,
-        statistics: bool = True,
-        shared: dict[Hashable, Templates] | None = None,
+        self, component: Any, name: str, natural_gradient: bool = True, statistics: bool = True
     ) -> None:
         self.component = component
         self._wanted = natural_gradient, statistics
-        self._names = _Names(name)
-        self._shared = {} if shared is None else shared
+        self._name, self._encoded = name, name.encode()
         self._uses: dict[tuple[int, int], _Use] = {}
         self._for_all: _Use | None = None  # where there is one recipe alone
 
@@ -161,53 +142,55 @@ class ComponentOps:
         found = self._uses.get(key)
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
-            found = self._uses[key] = recipe, self._shared.setdefault(recipe.key(), {})
+            # What was made for certain indexes is of use to nobody else, and may be large.
+            templates = _kept_templates(recipe.key()) if recipe.is_general else {}
+            found = self._uses[key] = recipe, templates
             if recipe.is_general:
                 self._for_all = found
         return found
 
     def propagate(
         self,
-        ops: Any,
-        x: str,
-        out: str,
+        ops: list[bytes],
+        x: bytes,
+        out: bytes,
         *,
-        prefix: str,
+        prefix: bytes,
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
         statistics: bool = False,
+        role: int = FORWARD,
     ) -> None:
         """Append operators that compute `out` from `x` (the same name: in place).
 
         Args:
-            ops: the operators of a NetDesc.
+            ops: wire forms of operators; see `template`.
             prefix: of the names of temporaries; those that the backward operators read again are
                 found there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to what `out` holds.
             statistics: add to the component's statistics; see `states`.
+            role: of the operators.
         """
-        recipe, templates = self._use(indexes, rows)
+        recipe, templates = self._for_all or self._use(indexes, rows)
         how = x == out, add, statistics
-        template = templates.get(how)
+        template = templates.get((role, how))
         if template is None:
             steps = _forward_steps(recipe, *how)
-            template = templates[how] = Template(steps, FORWARD)
-        names = self._names
-        names[X], names[OUT] = x, out
-        template.append(ops, names, prefix, indexes)
+            template = templates[role, how] = Template(steps, role)
+        template.append(ops, (x, out, prefix, self._encoded), indexes)
 
     def backprop(
         self,
-        ops: Any,
-        x: str,
-        out: str,
-        out_deriv: str,
-        in_deriv: str | None,
+        ops: list[bytes],
+        x: bytes,
+        out: bytes,
+        out_deriv: bytes,
+        in_deriv: bytes | None,
         *,
-        prefix: str,
+        prefix: bytes,
         trained: bool = False,
         indexes: Any = None,
         rows: int = -1,
@@ -228,16 +211,15 @@ class ComponentOps:
             natural: natural gradient makes the gradients of components that have it; see `memory`.
                 Without, all are plain gradients.
         """
-        recipe, templates = self._use(indexes, rows)
+        recipe, templates = self._for_all or self._use(indexes, rows)
         given, same = in_deriv is not None, in_deriv == out_deriv
         how = given, same, trained, add, accumulate, statistics, natural
         template = templates.get(how)
         if template is None:
             steps = _backward_steps(recipe, *how)
             template = templates[how] = Template(steps, BACKWARD)
-        names = self._names
-        names[X], names[OUT], names[OUT_DERIV], names[IN_DERIV] = x, out, out_deriv, in_deriv or ""
-        template.append(ops, names, prefix, indexes)
+        strings = x, out, prefix, self._encoded, out_deriv, in_deriv or b""
+        template.append(ops, strings, indexes)
 
     def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables that may be trained, with their values."""
@@ -260,7 +242,8 @@ class ComponentOps:
         return self._variables(MEMORY, found)
 
     def _variables(self, kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {self._names[kind + field]: array for field, array in arrays.items()}
+        name = self._name
+        return {name + own_field(kind + field): array for field, array in arrays.items()}
 
     def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
         """Whether the backward operators read the values of `x` and of `out`."""
