@@ -7,9 +7,8 @@ descriptor is a sum of rows of earlier steps: its input locations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property, partial
-from typing import Any, cast
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +21,13 @@ from .compile_locations import (
     split_locations,
     split_locations_backward,
 )
-from .computation import Command, Computation, MatrixInfo, SubMatrix, inputs_first
+from .computation import Command, Computation, matrices_of, submatrices_of
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
-from .indexes import Columns
 from .parts import Part, find_reverse, locate
 from .request import ComputationRequest
-from .steps import Steps
+from .steps import Step, Steps
 from .topology import FLAGS, Topology, TopologyNode
-
-# From tuples: what SubMatrix(...) does in twice the time, and there are thousands of them.
-_submatrix = cast(Callable[[tuple[int, ...]], SubMatrix], partial(tuple.__new__, SubMatrix))
-_matrix = cast(Callable[[tuple[Any, ...]], MatrixInfo], partial(tuple.__new__, MatrixInfo))
 
 
 class Compiler:
@@ -53,8 +47,16 @@ class Compiler:
         self.graph = Graph(topology, *requests)
         self.steps = Steps(self.graph)
         self.computation = Computation(topology)
+        self._values: list[int] = []  # the sub-matrix of every step's values
+        self._derivs: list[int] = []
+        self._whole = [0]  # for every matrix the last sub-matrix that is the whole of it
+        self._accepted: set[int] = set()
+        self._provided: set[int] = set()
         self._commands: list[Command] = []
-        self._add = self._commands.append
+        self._first: list[Command] = []  # of a part that is not ended yet, as the next two
+        self._rest: list[Command] = []
+        self._last: list[Command] = []
+        self._add = self._rest.append
 
     def _check(self) -> None:
         for request in self.requests:
@@ -65,70 +67,50 @@ class Compiler:
 
     def compile(self) -> Computation:
         """Runs all stages."""
-        computation = self.computation
-        computation.need_model_derivative = self.requests[0].need_model_derivative
+        self.computation.need_model_derivative = self.requests[0].need_model_derivative
         self.parts = locate(self.steps)
-        self._make_matrices(self._derivatives_needed())
+        self._make_matrices()
         self._precompute()
         self._forward()
-        self._add(Command("NoOperationMarker"))
+        self._end_part(Command("NoOperationMarker"))
         self._backward()
-        computation.commands = self._with_memory(inputs_first(self._commands))
-        return computation
-
-    def _derivatives_needed(self) -> list[bool]:
-        topology = self.topology
-        updated = [
-            bool(node.properties & FLAGS.UPDATABLE) and node.component.learning_rate != 0
-            for node in topology.nodes
-        ]
-        needed: list[bool] = []
-        for number, step in enumerate(self.steps.steps):
-            request = self.requests[step.segment]
-            node = topology.nodes[step.node]
-            if not step.columns.size:
-                wanted = False
-            elif step.is_input:
-                io = request.find(node.name, output=False)
-                wanted = bool(io and io.has_deriv)
-            elif node.kind == "component":
-                wanted = needed[number - 1]
-                wanted = wanted or (request.need_model_derivative and updated[step.node])
-            elif node.kind == "dim-range":
-                wanted = needed[step.source]
-            else:
-                wanted = any(part.any_source(needed) for part in self.parts[number])
-                if node.is_output:
-                    io = request.find(node.name, output=True)
-                    wanted = wanted or bool(io and io.has_deriv)
-            needed.append(wanted)
-        return needed
+        self._take_memory()
+        return self.computation
 
     # Matrices
 
-    def _make_matrices(self, needed: list[bool]) -> None:
+    def _make_matrices(self) -> None:
         """The sub-matrices of every step and part; 0 where there is none."""
-        nodes, submatrices = self.topology.nodes, self.computation.submatrices
+        nodes, computation = self.topology.nodes, self.computation
         contiguous = [self._is_contiguous(node) for node in range(len(nodes))]
-        self._values: list[int] = []
-        self._derivs: list[int] = []
-        self._whole = [0]  # for every matrix the last sub-matrix that is the whole of it
-        for step, parts, has_deriv in zip(self.steps.steps, self.parts, needed, strict=True):
+        updated = [self._is_updated(node) for node in nodes]
+        values, derivs = self._values, self._derivs
+        submatrices: list[tuple[int, ...]] = list(computation.submatrices)
+        matrices: list[tuple[Any, ...]] = list(computation.matrices)
+        for number, step in enumerate(self.steps.steps):
             node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
-            rows = columns.size
+            rows, parts, dim = columns.size, self.parts[number], node.dim
             if not rows:
                 pass
             elif node.kind == "dim-range":
-                value = self._new_range(self._values[step.source], node)
-                if has_deriv:
-                    deriv = self._new_range(self._derivs[step.source], node)
+                sources = values[step.source], derivs[step.source]
+                value, deriv = (self._new_range(submatrices, s, node) for s in sources)
             else:
-                described = contiguous[step.node], step.node, columns
-                value = self._new_matrix(rows, node.dim, False, *described)
+                value = len(submatrices)
+                self._whole.append(value)
+                submatrices.append((len(matrices), 0, rows, 0, dim))
+                matrices.append((rows, dim, contiguous[step.node], False, step.node, columns))
+                if node.kind == "component" and not step.is_input:
+                    has_deriv = derivs[-1] or updated[step.node]
+                else:
+                    has_deriv = self._has_deriv(step, parts)
                 if has_deriv:
-                    deriv = self._new_matrix(rows, node.dim, True, *described)
-            self._values.append(value)
-            self._derivs.append(deriv)
+                    deriv = value + 1
+                    self._whole.append(deriv)
+                    submatrices.append((len(matrices), 0, rows, 0, dim))
+                    matrices.append((rows, dim, contiguous[step.node], True, step.node, columns))
+            values.append(value)
+            derivs.append(deriv)
             if len(parts) == 1:
                 parts[0].value, parts[0].deriv = value, deriv
                 continue
@@ -136,29 +118,39 @@ class Compiler:
             for part in parts:
                 dim = part.facts.dim
                 part.value = len(submatrices)
-                submatrices.append(_submatrix((submatrices[value][0], 0, rows, offset, dim)))
+                submatrices.append((submatrices[value][0], 0, rows, offset, dim))
                 if deriv:
                     part.deriv = part.value + 1
-                    submatrices.append(_submatrix((submatrices[deriv][0], 0, rows, offset, dim)))
+                    submatrices.append((submatrices[deriv][0], 0, rows, offset, dim))
                 offset += dim
+        computation.submatrices = submatrices_of(submatrices)
+        computation.matrices = matrices_of(matrices)
 
-    def _new_matrix(
-        self, rows: int, cols: int, is_deriv: bool, contiguous: bool, node: int, listed: Columns
+    def _is_updated(self, node: TopologyNode) -> bool:
+        wanted = self.requests[0].need_model_derivative and node.properties & FLAGS.UPDATABLE
+        return bool(wanted) and node.component.learning_rate != 0
+
+    def _has_deriv(self, step: Step, parts: list[Part]) -> bool:
+        """Whether a step that is no component's has derivatives."""
+        node = self.topology.nodes[step.node]
+        if any([part.any_source(self._derivs) for part in parts]):
+            return True
+        if not step.is_input and not node.is_output:
+            return False
+        io = self.requests[step.segment].find(node.name, output=not step.is_input)
+        return io is not None and io.has_deriv
+
+    def _new_range(
+        self, submatrices: list[tuple[int, ...]], source: int, node: TopologyNode
     ) -> int:
-        matrices, submatrices = self.computation.matrices, self.computation.submatrices
-        self._whole.append(len(submatrices))
-        submatrices.append(_submatrix((len(matrices), 0, rows, 0, cols)))
-        matrices.append(_matrix((rows, cols, contiguous, is_deriv, node, listed)))
-        return self._whole[-1]
-
-    def _new_range(self, source: int, node: TopologyNode) -> int:
-        submatrices = self.computation.submatrices
-        submatrix = len(submatrices)
+        """Columns of a sub-matrix; 0 where that is 0."""
+        if not source:
+            return 0
         matrix, _, rows, _, cols = submatrices[source]
         if node.dim == cols:
-            self._whole[matrix] = submatrix
-        submatrices.append(_submatrix((matrix, 0, rows, node.dim_offset, node.dim)))
-        return submatrix
+            self._whole[matrix] = len(submatrices)
+        submatrices.append((matrix, 0, rows, node.dim_offset, node.dim))
+        return len(submatrices) - 1
 
     def _is_contiguous(self, node: int) -> bool:
         info = self.topology.nodes[node]
@@ -186,36 +178,38 @@ class Compiler:
                 computation.precomputed.append(indexes)
                 computation.precomputed_from.append(of)
 
-    def _with_memory(self, commands: list[Command]) -> list[Command]:
-        """The commands with memory: taken behind the first inputs, given up before the outputs."""
-        accepted, provided = {0}, {0}
-        for number, step in enumerate(self.steps.steps):
-            node, value = self.topology.nodes[step.node], self._values[number]
-            deriv = self._derivs[number]
-            if step.is_input:
-                accepted.add(value)
-                io = self.requests[step.segment].find(node.name, output=False)
-                if io is not None and io.has_deriv:
-                    provided.add(deriv)
-            elif node.is_output:
-                accepted.add(deriv)
-                provided.add(value)
-        begin, end = 0, len(commands)
+    # Order
+
+    def _accept(self, submatrix: int, node: int) -> None:
+        self._accepted.add(submatrix)
+        self._first.append(Command("AcceptInput", submatrix, node=node))
+
+    def _provide(self, submatrix: int, node: int) -> None:
+        self._provided.add(submatrix)
+        self._last.append(Command("ProvideOutput", submatrix, node=node))
+
+    def _end_part(self, *marker: Command) -> None:
+        """Ends a segment or the backward part: what it accepts comes first, its outputs last."""
+        self._commands += *self._first, *self._rest, *self._last, *marker
+        for commands in (self._first, self._rest, self._last):
+            commands.clear()
+
+    def _take_memory(self) -> None:
+        """Ends the last part.
+
+        Memory is taken behind the first inputs and given up before the last outputs.
+        """
+        self._last.insert(0, Command("DeallocMatrices", rows=self._without(self._provided)))
+        self._end_part()
+        commands, begin = self._commands, 0
         while commands[begin].type == "AcceptInput":
             begin += 1
-        while commands[end - 1].type == "ProvideOutput":
-            end -= 1
-        return [
-            *commands[:begin],
-            Command("AllocMatrices", rows=self._without(accepted)),
-            *commands[begin:end],
-            Command("DeallocMatrices", rows=self._without(provided)),
-            *commands[end:],
-        ]
+        commands.insert(begin, Command("AllocMatrices", rows=self._without(self._accepted)))
+        self.computation.commands = commands
 
     def _without(self, submatrices: set[int]) -> np.ndarray:
         """What is the whole of a matrix, but for the matrices of these."""
-        left_out = {self.computation.submatrices[number].matrix for number in submatrices}
+        left_out = {0, *[self.computation.submatrices[number].matrix for number in submatrices]}
         return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
 
     # Forward
@@ -225,10 +219,10 @@ class Compiler:
         for number, step in enumerate(self.steps.steps):
             if step.segment != before:
                 before = step.segment
-                self._add(Command("NoOperationMarker"))
+                self._end_part(Command("NoOperationMarker"))
             node, value = nodes[step.node], self._values[number]
             if step.is_input:
-                self._add(Command("AcceptInput", value, node=step.node))
+                self._accept(value, step.node)
                 if not self._is_input(number + 1):
                     self._add(Command("NoOperationPermanent"))
             elif node.kind == "component":
@@ -237,7 +231,7 @@ class Compiler:
                 for part in self.parts[number]:
                     self._forward_part(part)
                 if node.is_output:
-                    self._add(Command("ProvideOutput", value, node=step.node))
+                    self._provide(value, step.node)
 
     def _is_input(self, number: int) -> bool:
         return number < len(self.steps.steps) and self.steps.steps[number].is_input
@@ -246,15 +240,18 @@ class Compiler:
         properties = self.topology.nodes[node].properties
         stores = self.requests[0].store_component_stats
         self._add(
-            Command(
+            Command(  # without keywords, which take twice the time
                 "Propagate",
                 self._values[number],
                 self._values[number - 1],
-                node=node,
-                step=number,
-                precomputed=self._precomputed.get(number, 0),
-                store_stats=bool(stores and properties & FLAGS.STORES_STATS),
-                use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
+                1.0,
+                None,
+                node,
+                number,
+                self._precomputed.get(number, 0),
+                (0, 0, 0, 0),
+                bool(stores and properties & FLAGS.STORES_STATS),
+                bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
         )
 
@@ -308,35 +305,38 @@ class Compiler:
                 continue
             node = nodes[step.node]
             if step.is_input:
-                self._add(Command("ProvideOutput", deriv, node=step.node))
+                self._provide(deriv, step.node)
                 if not self._is_input(number + 1):
                     self._add(Command("NoOperationPermanent"))
             elif node.kind == "component":
                 self._backprop(number, step.node)
             elif node.kind == "descriptor":
                 if node.is_output:
-                    self._add(Command("AcceptInput", deriv, node=step.node))
+                    self._accept(deriv, step.node)
                 for part in self.parts[number]:
                     self._backward_part(part)
 
     def _backprop(self, number: int, node: int) -> None:
         properties = self.topology.nodes[node].properties
         values, derivs, request = self._values, self._derivs, self.requests[0]
+        value_in = values[number - 1] if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0
+        value_out = values[number] if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0
+        stores = request.store_component_stats and (
+            request.need_model_derivative or not properties & FLAGS.UPDATABLE
+        )
         self._add(
             Command(
                 "Backprop",
-                node=node,
-                step=number,
-                precomputed=self._precomputed.get(number, 0),
-                deriv=(
-                    values[number - 1] if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0,
-                    values[number] if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0,
-                    derivs[number],
-                    derivs[number - 1],
-                ),
-                store_stats=request.store_component_stats
-                and bool(request.need_model_derivative or not properties & FLAGS.UPDATABLE),
-                use_memo=bool(properties & FLAGS.USES_MEMO),
+                0,
+                0,
+                1.0,
+                None,
+                node,
+                number,
+                self._precomputed.get(number, 0),
+                (value_in, value_out, derivs[number], derivs[number - 1]),
+                bool(stores),
+                bool(properties & FLAGS.USES_MEMO),
             )
         )
 
