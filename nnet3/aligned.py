@@ -8,21 +8,12 @@ times. Lists of one family count their bits from the same time.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .indexes import X_BITS, Columns
+from .time_sets import Series, series
 
 Family = dict[int, Columns]  # lists by their sets of times, n innermost
-
-
-class Series(NamedTuple):
-    """A set of times at one distance, counted as bits are."""
-
-    start: int
-    step: int
-    count: int
 
 
 class Aligned:
@@ -63,7 +54,7 @@ class Aligned:
     def series(self) -> Series | None:
         """The times, where they are a series."""
         if self._series is False:
-            self._series = _series(self.bits)
+            self._series = series(self.bits)
         return self._series  # type: ignore[return-value]
 
     def moved(self, t: int) -> int:
@@ -106,11 +97,13 @@ def align_listed(columns: Columns, family: Family, bits: int, keys: np.ndarray, 
         keys: of one sequence, as they are listed.
         count: how many sequences there are.
     """
-    of_sequence = np.argsort(columns.indexes[:, 0], kind="stable").reshape(count, -1)
-    order = np.argsort(keys)
-    grid = of_sequence[:, order].T.astype(np.int32)
-    in_order = bool((grid.ravel() == np.arange(grid.size)).all())
-    columns.aligned = Aligned(family, bits, keys[order], count, None if in_order else grid)
+    grid = np.argsort(columns.indexes[:, 0], kind="stable").reshape(count, -1).T
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys)
+        grid, keys = grid[order], keys[order]
+    grid = grid.astype(np.int32, order="C")
+    in_order = grid[0, -1] == count - 1 and bool((grid.ravel() == np.arange(grid.size)).all())
+    columns.aligned = Aligned(family, bits, keys, count, None if in_order else grid)
 
 
 def later(columns: Columns, t: int) -> Columns | None:
@@ -147,13 +140,3 @@ def rows_among(
     rows = np.where(there, grid, -1)
     numbers = np.where(there, np.broadcast_to(number, grid.shape), -1)
     return reader.listed(rows).astype(np.int64)[:, None], reader.listed(numbers)[:, None]
-
-
-def _series(bits: int) -> Series | None:
-    start = (bits & -bits).bit_length() - 1
-    bits >>= start
-    count, rest = bits.bit_count(), bits ^ 1
-    step = (rest & -rest).bit_length() - 1 if rest else 1
-    if bits != ((1 << count * step) - 1) // ((1 << step) - 1):
-        return None
-    return Series(start, step, count)

@@ -40,7 +40,7 @@ class Segment:
     Attributes:
         inputs, outputs: the given rows and the output rows, in the order of the request.
         known: for every node the keys that earlier segments computed or were given.
-        given: for every node the keys that this request gives.
+        given, wanted: for every node the keys that this request gives and asks for, sorted.
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node; those of a descriptor
             whose component is one unit with it (units.py) stand one level before the component's.
@@ -50,7 +50,8 @@ class Segment:
     inputs: Asked
     outputs: Asked
     known: Keys = field(default_factory=dict)
-    given: Keys = field(default_factory=dict)
+    given: Keys = field(init=False)
+    wanted: Keys = field(init=False)
     rows: Keys = field(default_factory=dict)
     loops: dict[int, list[Level]] = field(default_factory=dict)
     times: TimeRows | None = None
@@ -58,7 +59,7 @@ class Segment:
     num_candidates: int | None = None
 
     def __post_init__(self) -> None:
-        self.given = _sorted(self.inputs)
+        self.given, self.wanted = _sorted(self.inputs), _sorted(self.outputs)
 
     def explore(self, topology: Topology) -> Explorer:
         """The row-by-row exploration, done once."""
@@ -69,6 +70,9 @@ class Segment:
 
     def count_candidates(self, topology: Topology) -> int:
         """How many rows Kaldi's builder looks at, those of earlier segments left out."""
+        times = self.times
+        if times is not None and times.all_computable and not topology.is_recurrent:
+            return times.num_reached + sum(map(len, self.given.values()))
         if self.num_candidates is None:
             known = sum(map(len, self.known.values()))
             self.num_candidates = len(self.explore(topology).rows) - known
@@ -198,23 +202,26 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
         grouped.setdefault(tuple(map(tuple, pattern)), []).append(value)
     groups = []
     for parts, ns in grouped.items():
-        rows = [_asked(topology, part) for part in parts]  # type: ignore[arg-type]
+        rows = [[(node, np.frombuffer(data, np.int64)) for node, data in part] for part in parts]  # type: ignore[attr-defined]
         segments = [Segment(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
+        for segment in segments:
+            _check_different(topology, segment)
         groups.append(Group(np.array(sorted(ns), np.int64), segments))
     return groups
 
 
 def _by_sequence(indexes: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """The values of n in order, with the keys of their rows."""
-    n, t, x = indexes.T
-    keys = pack_tx(t, x)
-    if (n[1:] < n[:-1]).any():
+    n, keys = indexes[:, 0], pack_tx(indexes[:, 1], indexes[:, 2])
+    for _ in range(2):
+        starts = [0, *((n[1:] != n[:-1]).nonzero()[0] + 1).tolist()][: len(n)]
+        values = [int(n[start]) for start in starts]
+        if sorted(set(values)) == values:
+            break
         order = np.argsort(n, kind="stable")
         n, keys = n[order], keys[order]
-    starts = [0, *(np.flatnonzero(n[1:] != n[:-1]) + 1).tolist(), len(n)]
-    for begin, end in zip(starts, starts[1:], strict=False):
-        if end > begin:
-            yield int(n[begin]), keys[begin:end].tobytes()
+    for value, begin, end in zip(values, starts, [*starts[1:], len(n)], strict=True):
+        yield value, keys[begin:end].tobytes()
 
 
 def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> int:
@@ -230,17 +237,19 @@ def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> in
     return node
 
 
-def _asked(topology: Topology, part: tuple[tuple[int, bytes], ...]) -> Asked:
-    asked = [(node, np.frombuffer(data, np.int64)) for node, data in part]
-    for node, keys in _sorted(asked).items():
+def _check_different(topology: Topology, segment: Segment) -> None:
+    for node, keys in (*segment.given.items(), *segment.wanted.items()):
         if (keys[1:] == keys[:-1]).any():
             name = topology.nodes[node].name
             raise ShapeError(f"the request lists an index of '{name}' more than once")
-    return asked
 
 
 def _sorted(asked: Asked) -> Keys:
-    return {node: np.sort(keys) for node, keys in asked}
+    keys = dict(asked)
+    for node, listed in asked:
+        if not (listed[1:] >= listed[:-1]).all():
+            keys[node] = np.sort(listed)
+    return keys
 
 
 def _listed(asked: Asked) -> list[Row]:
@@ -261,16 +270,16 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
 
 def _given(segment: Segment) -> Keys:
     """The keys that are there before anything is computed."""
+    if not segment.known:
+        return segment.given
     return {node: segment.there(node) for node in {*segment.known, *segment.given}}
 
 
 def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
     """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
-    found = TimeRows(topology, _given(segment), _sorted(segment.outputs))
+    found = TimeRows(topology, _given(segment), segment.wanted)
     if found.state:
         segment.times, segment.rows, segment.loops = found, found.rows, found.loops
-        if found.all_computable and not topology.is_recurrent:
-            segment.num_candidates = found.num_reached + sum(map(len, segment.given.values()))
     return found.state
 
 
@@ -303,7 +312,7 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
 def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     """Fills `rows`, for a network without loops; False where an output is missing."""
     order = np.argsort(topology.epochs, kind="stable").tolist()
-    given, outputs = _given(segment), _sorted(segment.outputs)
+    given, outputs = _given(segment), segment.wanted
     found = _closure(topology, order, outputs, given)
     all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in found.items()}
     computable: dict[int, np.ndarray | bool] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .units import Loop, Units
 
@@ -13,7 +13,7 @@ def levels(
     units: Units,
     loop: Loop,
     needed: Sequence[int],
-    used: Sequence[list[int] | None],
+    used: Mapping[int, list[int]],
     jumps: Callable[[int, list[int]], int],
 ) -> list[Found] | None:
     """The rows of a loop as (level, unit, bits), sorted; None where rows wait for each other.
@@ -23,47 +23,45 @@ def levels(
 
     Args:
         needed: the rows of every unit.
-        used: for every unit, for which rows each candidate is used; None: for all.
+        used: for a unit, for which rows each candidate is used; if not there, for all.
         jumps: of a unit with candidates that are more than offsets, and sets of rows: which rows
             of the unit read one of these.
     """
-    members, readers = loop.members, loop.readers
-    joined, jumping = set(units.joined), set(units.jumping)
-    reads = {unit: _reads(loop.reads[unit], needed[unit], used[unit]) for unit in members}
+    readers, joined, jumping = loop.readers, set(units.joined), set(units.jumping)
+    reads = {unit: _reads(loop.reads[unit], needed[unit], used.get(unit)) for unit in loop.members}
     waiting = [0] * len(needed)  # rows that are not computed yet
-    for unit in members:
+    for unit in loop.members:
         waiting[unit] = needed[unit]
-    begun = {unit: 0 for unit in members}  # rows of components whose descriptors are computed
+    left = waiting.copy()  # those of components whose descriptors are not computed either
     found: list[Found] = []
     landing: list[tuple[int, int]] = []
-    level, turn = 0, members
+    level, turn = 0, loop.members
     while turn or landing:
         done, landing = landing, []
         for unit in turn:
-            ready = waiting[unit] & ~begun[unit]
+            ready = left[unit]
+            for source, up, down, mask in reads[unit]:
+                ready &= ~(waiting[source] << up >> down & mask)
             if not ready:
                 continue
-            for source, left, right, mask in reads[unit]:
-                if waiting[source]:
-                    ready &= ~(waiting[source] << left >> right & mask)
             if unit in jumping:
                 ready &= ~jumps(unit, waiting)
-            if not ready:
-                continue
-            if unit in joined:
-                begun[unit] |= ready
-                landing.append((unit, ready))
-            else:
-                done.append((unit, ready))
-        if len(done) > 1:
-            done.sort()
-        for unit, ready in done:
+                if not ready:
+                    continue
+            left[unit] ^= ready
+            (landing if unit in joined else done).append((unit, ready))
+        if len(done) == 1:
+            ((unit, ready),) = done
             waiting[unit] ^= ready
             found.append((level, unit, ready))
-        if len(done) == 1:
-            turn = readers[done[0][0]]
+            turn = readers[unit]
         else:
-            turn = sorted({reader for unit, _ in done for reader in readers[unit]})
+            turns = set[int]()
+            for unit, ready in sorted(done):
+                waiting[unit] ^= ready
+                found.append((level, unit, ready))
+                turns.update(readers[unit])
+            turn = sorted(turns)
         level += 1
     return None if any(waiting) else found
 

@@ -10,8 +10,9 @@ they read stands in earlier steps. Besides:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -30,8 +31,7 @@ Parts = list[tuple[int, np.ndarray]]  # numbers of groups with keys
 _EMPTY = np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
-class Step:
+class Step(NamedTuple):
     """One batch: a node, its rows, and whether they are given by the caller.
 
     `source` is for a dim-range the number of the step whose columns it takes; `segment` is the
@@ -44,13 +44,14 @@ class Step:
     source: int = -1
     segment: int = 0
 
-    def __len__(self) -> int:
-        return self.columns.size
-
     @property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
         return self.columns.indexes
+
+
+# From a tuple: what Step(...) does in twice the time.
+_step = cast(Callable[[tuple[Any, ...]], Step], partial(tuple.__new__, Step))
 
 
 class Steps:
@@ -59,16 +60,13 @@ class Steps:
     Attributes:
         steps: the steps in order.
         at: for every node its steps: their numbers by the id of their columns, in order.
-        num_phases: how many phases (sets of rows that become computable together) there were.
     """
 
     def __init__(self, graph: Graph):
         self.topology: Topology = graph.topology
         self.steps: list[Step] = []
         self.at: list[dict[int, int]] = [{} for _ in graph.topology.nodes]
-        self.num_phases = 0
         self._graph = graph
-        self._ranges: set[tuple[int, int]] = set()
         self._family: Family | None = None  # of the one group of the one request, if that is known
         self._of_keys: dict[int, Columns] = {}  # id of a list of keys of the graph -> its rows
         self._of_content: dict[tuple[int, bytes], Columns] = {}  # group, other lists -> rows
@@ -92,6 +90,23 @@ class Steps:
         starts = np.cumsum([0, *[step.columns.size for step in self.steps]]).tolist()
         chosen = [(self.steps[number], starts[number]) for number in numbers]
         return RowTable([(step.node, step.columns, start) for step, start in chosen])
+
+    @property
+    def num_phases(self) -> int:
+        """How many phases (sets of rows that become computable together) there were."""
+        count = 0
+        for number, request in enumerate(self._graph.requests):
+            count += any(len(io.indexes) for io in request.inputs)
+            levels: dict[int, int] = {}  # by epoch
+            for group in self._graph.groups:
+                segment = group.segments[number]
+                there = [node for node, keys in segment.rows.items() if len(keys)]
+                levels.update((self.topology.epochs[node], 1) for node in there)
+            for group in self._graph.groups:
+                for epoch, loop in group.segments[number].loops.items():
+                    levels[epoch] = max(levels[epoch], 1 + loop[-1][0])
+            count += sum(levels.values())
+        return count
 
     def to_text(self) -> str:
         """Epochs, counts and the steps with their indexes, one line each."""
@@ -117,28 +132,21 @@ class Steps:
         for number, segment in enumerate(segments):
             self._expand(number, segment)
         given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
-        self.num_phases += bool(given)
         for node in sorted(given):
             self._add(node, self._listed(node, given[node].indexes, False), is_input=True)
-        for epoch, (members, is_loop) in enumerate(topology.stages):
-            if not is_loop:  # one node, and so one phase
-                self._add_phase(members[0], segments)
+        for members, is_loop in topology.units.stages:
+            epoch = topology.epochs[members[0]]
+            if len(segments) == 1:
+                levels = segments[0].loops.get(epoch) if is_loop else None
+                for _, node, keys in levels or _one_level(segments[0], members):
+                    self._add_rows(node, [(0, keys)])
                 continue
             phases: dict[tuple[int, int], Parts] = {}  # by level and node
             for number, segment in enumerate(segments):
                 for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
                     phases.setdefault((level, node), []).append((number, keys))
-            self.num_phases += 1 + max([level for level, _ in phases], default=-1)
-            for place in sorted(phases) if len(segments) > 1 else phases:
+            for place in sorted(phases):
                 self._add_rows(place[1], phases[place])
-
-    def _add_phase(self, node: int, segments: list[Segment]) -> None:
-        """All rows of a node at once."""
-        listed = [segment.rows.get(node, _EMPTY) for segment in segments]
-        parts = [(number, keys) for number, keys in enumerate(listed) if len(keys)]
-        if parts:
-            self.num_phases += 1
-            self._add_rows(node, parts)
 
     # Lists of rows
 
@@ -162,9 +170,9 @@ class Steps:
 
     def _merge(self, parts: Parts) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""
+        if len(parts) == 1:
+            return self._rows(*parts[0])
         expanded = [self._rows(*part) for part in parts]
-        if len(expanded) == 1:
-            return expanded[0]
         n, t, x = (np.concatenate([getattr(c, name) for c in expanded]) for name in "ntx")
         order = np.lexsort((n, x, t))
         return Columns(n[order], t[order], x[order])
@@ -198,14 +206,14 @@ class Steps:
         info = self.topology.nodes[node]
         if info.kind == "component":
             self._add_component(node, parts)
-        elif info.is_output:
-            self._add_output(node, parts)
         elif info.kind == "dim-range":
             self._add_dim_range(node, self._merge(parts))
+        elif info.is_output:
+            self._add_output(node, parts)
 
     def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> None:
         self.at[node][id(columns)] = len(self.steps)
-        self.steps.append(Step(node, columns, is_input, source, self._segment))
+        self.steps.append(_step((node, columns, is_input, source, self._segment)))
 
     def _add_output(self, node: int, parts: Parts) -> None:
         name = self.topology.nodes[node].name
@@ -250,9 +258,9 @@ class Steps:
         whole = self.at[of].get(id(columns))
         sources = [whole] if whole is not None else self._sources(of, columns)
         for source in sources:
-            if (source, node) not in self._ranges:
-                self._ranges.add((source, node))
-                self._add(node, self.steps[source].columns, source=source)
+            columns = self.steps[source].columns
+            if id(columns) not in self.at[node]:
+                self._add(node, columns, False, source)
 
     def _sources(self, node: int, columns: Columns) -> list[int]:
         """The steps that have some rows of a node, as Kaldi lists them."""
@@ -264,7 +272,8 @@ class Steps:
 
 
 def _one_level(segment: Segment, members: list[int]) -> list[Level]:
-    return [(0, node, segment.rows[node]) for node in members if len(segment.rows.get(node, ()))]
+    rows = segment.rows
+    return [(0, node, rows[node]) for node in members if node in rows and len(rows[node])]
 
 
 _BUCKETS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043)

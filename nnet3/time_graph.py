@@ -10,20 +10,20 @@ before the first input nothing can be computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .indexes import MAX_X, X_BITS, X_MASK
 from .levels import Found, levels
+from .time_sets import flags_of, series, set_of
 from .topology import Topology
 from .units import Loop
 
 Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
+Masks = dict[int, list[int]]  # unit -> for which rows each candidate is used
 Level = tuple[int, int, np.ndarray]  # level within the epoch, node, keys of (t, x), sorted
 _MOST_TIMES = 1 << 16
-_TOGETHER = 512  # sets that are turned into keys at once
 
 
 @dataclass
@@ -51,7 +51,6 @@ class TimeRows:
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node.
         all_computable: every row that the outputs may read can be computed.
-        num_reached: how many rows those are, without the given ones.
     """
 
     def __init__(self, topology: Topology, given: Keys, outputs: Keys):
@@ -62,7 +61,7 @@ class TimeRows:
         self.loops: dict[int, list[Level]] = {}
         self.state: bool | None = None
         if self._lay_out(given, outputs):
-            self._reached = self._spread([None] * len(topology))
+            self._reached = self._spread({})
             self._compute()
             wanted = zip(self.wanted, self._computable, strict=True)
             self.state = not any(bits & ~there for bits, there in wanted)
@@ -95,7 +94,7 @@ class TimeRows:
             for unit in units.limited:
                 allowed = np.zeros(self._size, bool)
                 allowed[outside : outside + count] = topology.allowed(unit, times)
-                self._allowed[unit] = _bits(allowed)
+                self._allowed[unit] = set_of(allowed)
             for unit in units.jumping:
                 jumps = self._jumps_of(unit, times, outside)
                 if jumps is None:
@@ -131,15 +130,15 @@ class TimeRows:
                 continue
             flags = np.zeros(self._size, bool)
             flags[(listed >> X_BITS) - self._first] = True
-            sets[node] = _bits(flags)
+            sets[node] = set_of(flags)
         return sets
 
     def _read(self, jump: _Jump, sets: list[int]) -> int:
         """For which rows what they read is in `sets`."""
         found = np.zeros(self._size, bool)
         for source, at, to in jump.sources:
-            found[at] = self._flags(sets[source])[to]
-        return _bits(found)
+            found[at] = flags_of(sets[source], self._size)[to]
+        return set_of(found)
 
     def _present(self, unit: int, sets: list[int]) -> list[int]:
         """For every candidate of a unit, for which rows it is in `sets`."""
@@ -147,17 +146,11 @@ class TimeRows:
             return [self._read(jump, sets) for jump in self._jumps[unit]]
         return [sets[node] << left >> right for node, left, right in self.units.reads[unit]]
 
-    def _flags(self, bits: int) -> np.ndarray:
-        """The bits as an array."""
-        data = (bits & ((1 << self._size) - 1)).to_bytes((self._size + 7) // 8, "little")
-        flags = np.unpackbits(np.frombuffer(data, np.uint8), count=self._size, bitorder="little")
-        return flags.view(bool)
-
-    def _spread(self, used: Sequence[list[int] | None]) -> list[int]:
+    def _spread(self, used: Masks) -> list[int]:
         """The rows that the outputs reach; given rows and those outside are not followed.
 
         Args:
-            used: for every unit, for which rows each candidate is followed; None: for all.
+            used: for a unit, for which rows each candidate is followed; if not there, for all.
         """
         reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
         done = [bits | outside for bits in self.given]
@@ -171,7 +164,7 @@ class TimeRows:
                         continue
                     done[unit] |= new
                     again = is_loop
-                    masks = used[unit]
+                    masks = used.get(unit)
                     if unit in self._jumps:
                         self._follow(unit, new, masks, reached)
                     elif masks is None:
@@ -185,11 +178,11 @@ class TimeRows:
     def _follow(self, unit: int, new: int, masks: list[int] | None, reached: list[int]) -> None:
         """Adds what new rows of a unit with jumps reach."""
         for number, jump in enumerate(self._jumps[unit]):
-            flags = self._flags(new if masks is None else new & masks[number])
+            flags = flags_of(new if masks is None else new & masks[number], self._size)
             for node, at, to in jump.sources:
                 there = np.zeros(self._size, bool)
                 there[to[flags[at]]] = True
-                reached[node] |= _bits(there)
+                reached[node] |= set_of(there)
 
     def _compute(self) -> None:
         """Which rows can be computed; `_used` says which candidates they then use."""
@@ -197,7 +190,7 @@ class TimeRows:
         reached, needs_all, allowed = self._reached, units.needs_all, self._allowed
         given = [bits | outside for bits in self.given]
         computable = [a | b for a, b in zip(reached, given, strict=True)]
-        self._used: list[list[int] | None] = [None] * len(topology)
+        self._used: Masks = {}
         for node in units.inputs:
             computable[node] = given[node]
         for members, is_loop in units.stages:
@@ -225,13 +218,11 @@ class TimeRows:
     def _use(self) -> bool:
         """Fills what is found; False where a row uses one outside, or rows wait for each other."""
         new = [a & ~b for a, b in zip(self._reached, self.given, strict=True)]
-        counts = list(map(int.bit_count, new))
-        self.num_reached = sum(counts) + sum([counts[unit] for unit in self.units.joined])
-        self.all_computable = not any(a & ~b for a, b in zip(new, self._computable, strict=True))
+        missing = [a & ~b for a, b in zip(new, self._computable, strict=True)]
+        self.all_computable = not any(missing)
+        used = self._used.items()
         simple = self.all_computable and not any(
-            rows & ~mask
-            for rows, masks in zip(new, self._used, strict=True)
-            for mask in masks or ()
+            new[unit] & ~mask for unit, masks in used for mask in masks
         )
         if not simple:
             reached = self._spread(self._used)
@@ -243,7 +234,8 @@ class TimeRows:
         if None in loops.values():
             return False
         listed = [level for loop in loops.values() for level in loop or ()]
-        self.sets = keys = self._keys({*new, *(bits for _, _, bits in listed)} - {0})
+        sets = {*new, *[bits for _, _, bits in listed]} - {0}
+        self.sets = keys = {bits: self._keys(bits) for bits in sets}
         for unit in self.units.joined:
             new[unit - 1] = new[unit]
         self.rows = {node: keys[bits] for node, bits in enumerate(new) if bits}
@@ -260,32 +252,24 @@ class TimeRows:
 
     def _read_through_jumps(self, unit: int, sets: list[int]) -> int:
         """For which rows of a unit a candidate that they use is in `sets`."""
-        masks, found = self._used[unit], 0
+        masks, found = self._used.get(unit), 0
         for number, there in enumerate(self._present(unit, sets)):
             found |= there if masks is None else there & masks[number]
         return found
 
-    def _keys(self, sets: Iterable[int]) -> dict[int, np.ndarray]:
-        """The keys of sets that are not empty."""
-        keys: dict[int, np.ndarray] = {}
-        listed = list(sets)
-        for begin in range(0, len(listed), _TOGETHER):
-            chunk = listed[begin : begin + _TOGETHER]
-            lowest = [(bits & -bits).bit_length() - 1 for bits in chunk]
-            # Most sets hold a few neighbouring times, so little is left without the zeros below.
-            short = [bits >> low for bits, low in zip(chunk, lowest, strict=True)]
-            width = (max(map(int.bit_length, short)) + 7) // 8
-            data = b"".join([bits.to_bytes(width, "little") for bits in short])
-            table = np.frombuffer(data, np.uint8).reshape(-1, width)
-            number, place = np.nonzero(np.unpackbits(table, axis=1, bitorder="little"))
-            times = place + (np.array(lowest) + self._first)[number]
-            found = (times << X_BITS) + (self._x + MAX_X)
-            ends = np.searchsorted(number, np.arange(1, len(chunk) + 1)).tolist()
-            starts = [0, *ends]
-            for bits, start, end in zip(chunk, starts, ends, strict=False):
-                keys[bits] = found[start:end]
-        return keys
+    @property
+    def num_reached(self) -> int:
+        """How many rows the outputs may read, without the given ones."""
+        pairs = zip(self._reached, self.given, strict=True)
+        counts = [(reached & ~given).bit_count() for reached, given in pairs]
+        return sum(counts) + sum([counts[unit] for unit in self.units.joined])
 
-
-def _bits(flags: np.ndarray) -> int:
-    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+    def _keys(self, bits: int) -> np.ndarray:
+        """The keys of a set that is not empty."""
+        found = series(bits)
+        if found is None:
+            times = flags_of(bits, self._size).nonzero()[0]
+            return (times + self._first << X_BITS) + (self._x + MAX_X)
+        start, step, count = found
+        start = (start + self._first << X_BITS) + self._x + MAX_X
+        return np.arange(start, start + (count * step << X_BITS), step << X_BITS)
