@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -183,7 +184,8 @@ class UtteranceComputer(ABC):
         Raises:
             ShapeError: features or iVectors are not as wide as the network wants them, or too few.
         """
-        utterance = Utterance("utterance", features, ivector, online_ivectors, ivector_period)
+        given = (None if v is None else _floats(v) for v in (features, ivector, online_ivectors))
+        utterance = Utterance("utterance", *given, ivector_period)  # type: ignore[arg-type]
         return next(self.compute_all([utterance]))[1]
 
     @abstractmethod
@@ -362,6 +364,13 @@ class ChunkComputer(UtteranceComputer):
             inputs.append(IoSpecification("ivector", _indexes(count, np.zeros(1, np.int64))))
         outputs = np.arange(shape.output_frames) * self.options.frame_subsampling_factor
         return ComputationRequest(inputs, [IoSpecification("output", _indexes(count, outputs))])
+
+
+def _floats(values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"no array of numbers: {error}") from error
 
 
 def _indexes(count: int, times: np.ndarray) -> np.ndarray:

@@ -100,7 +100,10 @@ class NnetComputer:
             raise VariableError(
                 f"the computation takes no '{name}'; it takes {self._listed(INPUT)}"
             )
-        array = np.asarray(matrix, np.float32)
+        try:
+            array = np.asarray(matrix, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
         rows, cols = self._vars[variable].dims
         if array.shape != (rows, cols):
             raise ShapeError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -61,16 +62,22 @@ class Nnet:
         self._as_read: tuple[str, list[str]] | None = None  # text of the nodes, its lines as ours
         self._topology: tuple[list[Any], Topology] | None = None  # what it was made from, and it
 
+    def __repr__(self) -> str:
+        return (
+            f"<Nnet: {len(self.nodes)} nodes, {len(self.components)} components,"
+            f" {self.num_parameters} parameters>"
+        )
+
     # Building
 
     @classmethod
     def from_configs(
-        cls, paths: Iterable[PathLike], rng: np.random.Generator | int | None = None
+        cls, paths: PathLike | Iterable[PathLike], rng: np.random.Generator | int | None = None
     ) -> Nnet:
         """The network that config files describe, read one after the other.
 
         Args:
-            paths: of the files.
+            paths: of the files, or of the one file.
             rng: where random parameters come from: a generator, or its seed.
 
         Raises:
@@ -79,7 +86,7 @@ class Nnet:
         """
         nnet = cls()
         rng = np.random.default_rng(rng)
-        for path in paths:
+        for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
             nnet.add_config(read_config_lines(path), rng)
         return nnet
 

@@ -67,7 +67,7 @@ def test_chunks_and_batches_do_not_change_the_output(size, batch):
     for x, got in zip(FEATURES, everything(computer), strict=True):
         assert got.dtype == np.float32
         assert np.allclose(got, spliced(nnet, x), atol=1e-5)
-        assert np.allclose(computer.compute(x), got, atol=1e-6)
+        assert np.allclose(computer.compute(x.tolist()), got, atol=1e-6)
 
 
 def test_context_is_that_of_the_network():
@@ -178,6 +178,8 @@ def test_refused_utterances():
         plain.compute(np.zeros((0, 3)))
     with pytest.raises(ShapeError, match="at least one row"):
         plain.compute(np.zeros(3))
+    with pytest.raises(ShapeError, match="no array of numbers"):
+        plain.compute([[1, 2, 3], [4]])
     with pytest.raises(ShapeError, match="wants no iVector, you gave one of 2 columns"):
         plain.compute(np.zeros((5, 3)), np.zeros(2))
     computer = ChunkComputer(Nnet.from_config_text(IVECTOR, 1))
