@@ -21,7 +21,6 @@ ROWS_MULTI = frozenset({"AddRowsMulti", "CopyRowsMulti", "AddToRowsMulti", "Copy
 SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
 BOUNDS = frozenset({"AcceptInput", "ProvideOutput"})
 _NOTED = BOUNDS | {"AllocMatrix", "SwapMatrix", "SetConst"}
-_SETTING = BACKPROPS | {"Propagate", "CopyRows"}
 Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
 Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
 
@@ -112,14 +111,6 @@ _FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
 }
 
 
-def _setting(pairs: Accesses) -> Accesses:
-    """The accesses of a command in `_SETTING` once lowered: components set their results, whatever
-    their properties say, and rows that nothing is copied to are set to 0."""
-    if pairs and pairs[-1][1] == READ_WRITE:
-        return *pairs[:-1], (pairs[-1][0], WRITE)
-    return pairs
-
-
 def takes_memory(command: Command, s: int) -> bool:
     """Whether a command gives memory to a matrix of which `s` is the whole."""
     return command.target == s and (command.type == "AllocMatrix" or command.type == "SwapMatrix")
@@ -133,32 +124,29 @@ class Analysis:
 
     Args:
         computation: may be changed later; what was found stays as it is.
-        sets: as lowered operators access: what a component would add to is set.
 
     Attributes:
         commands, submatrices: those that numbers stand for.
         dropped: the numbers of those that were left out since.
-        of_command: for every command its (sub-matrix, mode), see `accesses`.
-        of_matrix: for every matrix its accesses in order.
+        of_matrix: for every matrix its accesses in order, see `accesses`.
         sized: matrices that take or hand on memory by a command of their own.
         zeroed: by matrix, the command that sets it to zero as soon as it has such memory; it is not
             listed among the accesses.
         given, taken: matrices that the caller gives, and takes.
     """
 
-    def __init__(self, computation: Computation, sets: bool = False):
+    def __init__(self, computation: Computation):
         # Not the computation itself, which may hold this: that would be a circle.
         self.commands, self.submatrices = computation.commands, computation.submatrices
         self.dropped: set[int] = set()
         count = len(computation.matrices)
-        self.of_command: list[Accesses] = []
         self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
         self.sized: set[int] = set()
         self.zeroed: dict[int, int] = {}
         self.given: set[int] = set()
         self.taken: set[int] = set()
         nodes = computation.topology.nodes
-        add, matrix_of = self.of_command.append, [s[0] for s in computation.submatrices]
+        matrix_of = [s[0] for s in computation.submatrices]
         listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
         for number, command in enumerate(computation.commands):
             kind = command.type
@@ -174,16 +162,12 @@ class Analysis:
                     computation.commands[number - 1], command.target
                 ):
                     self.zeroed[matrix] = number
-                    add(_NONE)
                     continue
             pairs = command.accesses
             if pairs is None:
                 pairs = accesses(command, nodes)
-            if sets and kind in _SETTING:
-                pairs = _setting(pairs)
             for s, mode in pairs:
                 listed[s].append((number, s, mode))
-            add(pairs)
 
     def left(self) -> list[Command]:
         """The commands but for those that were left out."""
@@ -216,7 +200,9 @@ class Cover:
     def add(self, part: SubMatrix) -> None:
         """Adds a sub-matrix."""
         _, row, rows, col, cols = part
-        begin, end = self._cut(col), self._cut(col + cols)
+        begin = self._cut(col) if col else 0
+        last, end = len(self._rows), col + cols
+        end = last if end == self._edges[last] else self._cut(end)
         for piece in range(begin, end):
             self._rows[piece] |= ((1 << rows) - 1) << row
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..framework.errors import OpscopeError, ShapeError
-from .analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover
+from .analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
 from .components.base import Properties
 from .computation import Command, Computation, SubMatrix
 
@@ -246,7 +246,7 @@ class _Checker:
 
     def life(self) -> None:
         """Memory is taken once, before all use, and given up at most once, behind it."""
-        commands = self.computation.commands
+        commands, nodes = self.computation.commands, self.computation.topology.nodes
         looped = bool(commands) and commands[-1].type == "GotoLabel"
         end = len(commands)
         if looped:  # the last commands hand matrices to the next round
@@ -271,7 +271,7 @@ class _Checker:
                 continue
             if command.type == "AcceptInput":
                 held[target] = True
-            for s, _ in self.analysis.of_command[number]:
+            for s, _ in accesses(command, nodes):
                 matrix = self.submatrices[s].matrix
                 if not held.get(matrix, False):
                     when = "after its memory was given up" if matrix in held else "without memory"

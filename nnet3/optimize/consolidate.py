@@ -57,13 +57,18 @@ class _Consolidator:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
         for number, c in zip(numbers, old, strict=True):
-            commands[number] = Command(
+            commands[number] = Command(  # without keywords, which take twice the time
                 "BackpropNoModelUpdate",
-                node=c.node,
-                step=c.step,
-                precomputed=c.precomputed,
-                deriv=c.deriv,
-                use_memo=c.use_memo,
+                0,
+                0,
+                1.0,
+                None,
+                c.node,
+                c.step,
+                c.precomputed,
+                c.deriv,
+                False,
+                c.use_memo,
             )
         read = [
             self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0

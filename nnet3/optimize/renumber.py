@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..analyze import BACKPROPS, ROWS_MULTI, rows_of
+from ..analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
 from ..computation import Command, Computation, SubMatrix, inputs_first, submatrices_of
 from .options import OptimizeOptions
+
+_PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # say no more than a scale
 
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -39,17 +41,21 @@ def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
     result = []
     array = None
     for c in commands:
+        kind = c.type
+        if kind in _PLAIN:  # most are
+            result.append(Command(kind, numbers[c.target], numbers[c.source], c.alpha))
+            continue
         rows, deriv = c.rows, c.deriv
-        if c.type in BACKPROPS:
+        if kind in BACKPROPS:
             value_in, value_out, out_deriv, in_deriv = deriv
             deriv = numbers[value_in], numbers[value_out], numbers[out_deriv], numbers[in_deriv]
-        elif rows is not None and c.type in ROWS_MULTI:
+        elif rows is not None and kind in ROWS_MULTI:
             rows = rows.copy()
             real = rows[:, 0] > 0
             array = np.array(numbers) if array is None else array
             rows[real, 0] = array[rows[real, 0]]
         changed = Command(  # without keywords, which take twice the time
-            c.type,
+            kind,
             numbers[c.target],
             numbers[c.source],
             c.alpha,

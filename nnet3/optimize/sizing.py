@@ -9,10 +9,9 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ..analyze import SIZING, Analysis, analysed
+from ..analyze import READ, SIZING, Analysis, Cover, analysed
 from ..computation import OF_MANY, Command, Computation
 from .options import OptimizeOptions
-from .zeroing import reads_zeros
 
 _TYPE = attrgetter("type")
 Event = tuple[int, int, bool]  # place, sub-matrix, whether it takes its memory there
@@ -73,7 +72,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
             giver = source.get(s)
             taking = Command("AllocMatrix", s) if giver is None else Command("SwapMatrix", s, giver)
             placed.append(taking)
-            if always_zero or _reads_zeros(analysis, s):
+            if always_zero or _zeros_are_read(analysis, s):
                 placed.append(Command("SetConst", s, 0, 0.0))
         elif s not in givers:
             placed.append(Command("DeallocMatrix", s))
@@ -81,10 +80,24 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
     return replace(computation, commands=[c for c in placed if c is not None])
 
 
-def _reads_zeros(analysis: Analysis, s: int) -> bool:
-    whole = analysis.submatrices[s]
-    uses = analysis.of_matrix[whole[0]]
-    return reads_zeros(uses, analysis.submatrices, whole, whole[0] in analysis.taken)
+def _zeros_are_read(analysis: Analysis, s: int) -> bool:
+    """Whether something reads a part of a matrix that nothing has set.
+
+    Args:
+        s: the whole of it.
+    """
+    submatrices = analysis.submatrices
+    whole, written = submatrices[s], None
+    for _, number, mode in analysis.of_matrix[whole[0]]:
+        part = submatrices[number]
+        if mode & READ and not (written and written.contains(part)):
+            return True
+        if part == whole:
+            return False
+        written = written or Cover(whole[4])
+        if not mode & READ:
+            written.add(part)
+    return whole[0] in analysis.taken and not (written and written.contains(whole))
 
 
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
