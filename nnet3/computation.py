@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .indexes import Columns, IndexList, format_indexes, format_integers, shorten
+from .indexes import Columns, IndexList, distinct, format_indexes, format_integers, shorten
 
 _DEBUG_HEADER = """\
 # The following show how matrices correspond to network-nodes and
@@ -348,11 +348,12 @@ def without_memory(
 def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
     """The sub-matrices in pairs (sub-matrix, row), and the pairs with these counted from 0."""
     assert pairs is not None
-    sources = np.unique(pairs[:, 0])
+    sources = distinct(pairs[:, 0])
     sources = sources[sources >= 0]
+    number = np.full(int(sources[-1]) + 2 if len(sources) else 1, -1)  # the last is that of -1
+    number[sources] = np.arange(len(sources))
     numbered = pairs.copy()
-    real = pairs[:, 0] >= 0
-    numbered[real, 0] = np.searchsorted(sources, pairs[real, 0])
+    numbered[:, 0] = number[pairs[:, 0]]
     return sources.tolist(), numbered
 
 

@@ -59,6 +59,11 @@ def lower_computation(
     return Lowering(split_composites(computation), name, natural_gradient).net
 
 
+_Forward = tuple[bytes, bytes, bytes, int]
+"""What a forward step has used: prefix of temporaries, variables x and out, rows."""
+_NOT_RUN: _Forward = b"", b"", b"", -1
+
+
 class _Component:
     """A component in use: its operators, and what of its variables is declared."""
 
@@ -78,12 +83,14 @@ class Lowering:
         self.ops: list[bytes] = []  # see `compute.template`
         self.role = FORWARD
         self.natural_gradient, self.has_frozen = natural_gradient, False
-        self.components: dict[str, _Component] = {}
-        self.forward: dict[int, tuple[bytes, bytes, int]] = {}  # step -> its variables x, out; rows
+        self.named: dict[str, _Component] = {}
+        self.components: dict[int, _Component] = {}  # by node
+        self.forward: dict[int, _Forward] = {}  # by step
         self.copied: dict[int, bytes] = {}  # matrix -> what the caller gives, where it is copied
         self.packed: dict[int, tuple[bytes, float]] = {}  # matrix -> compressed variable, range
         self.names: list[bytes] = []  # of the variable of each sub-matrix
-        self.matrix_of = [s[0] for s in computation.submatrices]
+        self.submatrices = computation.submatrices
+        self.matrix_of = [s[0] for s in self.submatrices]
         types = [command.type for command in computation.commands]
         # Numbers of commands that are looked at beforehand; only these are few.
         self.marked = [number for number, kind in enumerate(types) if kind in _MARKED]
@@ -128,7 +135,7 @@ class Lowering:
     def parts_of(self) -> dict[int, list[tuple[int, SubMatrix]]]:
         """For every matrix its sub-matrices, with their numbers."""
         parts: dict[int, list[tuple[int, SubMatrix]]] = {}
-        for number, s in enumerate(self.computation.submatrices):
+        for number, s in enumerate(self.submatrices):
             parts.setdefault(s.matrix, []).append((number, s))
         return parts
 
@@ -172,7 +179,7 @@ class Lowering:
             self.variables.matrix(name, matrix.rows, matrix.cols, kind)
             bases.append(name)
         sizes = [(matrix.rows, matrix.cols) for matrix in matrices]
-        self.names = self.variables.parts(enumerate(self.computation.submatrices), bases, sizes)
+        self.names = self.variables.parts(enumerate(self.submatrices), bases, sizes)
 
     def _declare_given(self, kinds: dict[int, tuple[bytes, int]], changed: set[int]) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
@@ -218,7 +225,7 @@ class Lowering:
         """Nothing: the caller reads the variable."""
 
     def _compress(self, c: Command) -> None:
-        s = self.computation.submatrices[c.target]
+        s = self.submatrices[c.target]
         name = b"%b.packed" % self.names[c.target]
         self.packed[s.matrix] = name, float(c.alpha)
         self.variables.array(name, (s.rows, s.cols), c.storage)
@@ -227,7 +234,7 @@ class Lowering:
 
     def _decompress(self, c: Command) -> None:
         """A new variable, so that the memory of the old one is free in between."""
-        whole = self.computation.submatrices[c.target]
+        whole = self.submatrices[c.target]
         packed, limit = self.packed.pop(whole.matrix)
         name = b"%b.restored" % packed.removesuffix(b".packed")
         self.variables.matrix(name, whole.rows, whole.cols)
@@ -243,7 +250,7 @@ class Lowering:
             self._fill(c)
 
     def _fill(self, c: Command) -> None:
-        s = self.computation.submatrices[c.target]
+        s = self.submatrices[c.target]
         attrs = {"shape": [s.rows, s.cols], "value": float(c.alpha)}
         self._op("fill_constant", {}, self.names[c.target].decode(), attrs)
 
@@ -278,33 +285,40 @@ class Lowering:
 
     def _to_rows_multi(self, c: Command) -> None:
         """One operator for each matrix that is added to."""
-        sources, pairs = numbered_sources(c.rows)
-        for number, submatrix in enumerate(sources):
-            mine = np.flatnonzero(pairs[:, 0] == number)
-            rows = np.full(self.computation.submatrices[submatrix].rows, -1, np.int32)
-            rows[pairs[mine, 1]] = mine
+        targets, pairs = numbered_sources(c.rows)
+        sizes = [self.submatrices[s].rows for s in targets]
+        ends = np.cumsum(sizes)
+        rows = np.full(sum(sizes), -1, np.int32)  # those of all, one below the other
+        real = np.flatnonzero(pairs[:, 0] >= 0)
+        number, row = pairs[real].T
+        rows[(ends - sizes)[number] + row] = real
+        for submatrix, mine in zip(targets, np.split(rows, ends[:-1]), strict=True):
             target = self.names[submatrix]
-            self._from(self.names[c.target], "nnet3.add_rows", target, rows, alpha=float(c.alpha))
+            self._from(self.names[c.target], "nnet3.add_rows", target, mine, alpha=float(c.alpha))
 
     def _component(self, c: Command, out: int) -> tuple[_Component, Any, int]:
-        """The component of a command, its precomputed indexes, and the rows of its output `out`.
-
-        At the first use of a component its variables are declared.
-        """
-        node = self.nodes[c.node]
+        """The component of a command, its precomputed indexes, and the rows of its output `out`."""
         indexes = self.computation.precomputed[c.precomputed]
-        rows = self.computation.submatrices[out].rows
-        found = self.components.get(node.component_name)
+        rows = self.submatrices[out][2]
+        found = self.components.get(c.node)
         if found is None:
-            ops = ComponentOps(node.component, node.component_name, *self.wanted)
-            trained = ops.parameters(indexes, rows)
-            found = _Component(ops, {name: array.shape for name, array in trained.items()})
-            self.components[node.component_name] = found
-            for name, array in trained.items():
-                self.variables.array(name.encode(), array.shape, array.dtype, PARAMETER)
-            for name, array in ops.constants(indexes, rows).items():
-                self.variables.state(name, array)
+            name = self.nodes[c.node].component_name
+            found = self.named.get(name)
+            if found is None:
+                found = self.named[name] = self._declare_component(c.node, indexes, rows)
+            self.components[c.node] = found
         return found, indexes, rows
+
+    def _declare_component(self, node: int, indexes: Any, rows: int) -> _Component:
+        """Declare the variables of a component that is used for the first time."""
+        component, name = self.nodes[node].component, self.nodes[node].component_name
+        ops = ComponentOps(component, name, *self.wanted)
+        trained = ops.parameters(indexes, rows)
+        for variable, array in trained.items():
+            self.variables.array(variable.encode(), array.shape, array.dtype, PARAMETER)
+        for variable, array in ops.constants(indexes, rows).items():
+            self.variables.state(variable, array)
+        return _Component(ops, {variable: array.shape for variable, array in trained.items()})
 
     def _declare_statistics(self, component: _Component, indexes: Any) -> None:
         if not component.has_states:
@@ -327,37 +341,40 @@ class Lowering:
     def _propagate(self, c: Command) -> None:
         component, indexes, rows = self._component(c, c.target)
         x, out = self.names[c.source], self.names[c.target]
+        prefix = b"step%d" % c.step
         if c.store_stats:
             self._declare_statistics(component, indexes)
         component.ops.propagate(
             self.ops,
             x,
             out,
-            prefix=b"step%d" % c.step,
+            prefix=prefix,
             indexes=indexes,
             rows=rows,
             statistics=c.store_stats,
         )
-        self.forward[c.step] = x, out, rows
+        self.forward[c.step] = prefix, x, out, rows
 
     def _backprop(self, c: Command) -> None:
         component, indexes, rows = self._component(c, c.deriv[2])
         updates = c.type == "Backprop" and self.computation.need_model_derivative
         trained = updates and bool(component.trained)
-        in_deriv = self.names[c.deriv[3]] or None
+        value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         if c.store_stats:
             self._declare_statistics(component, indexes)
         if not (trained or in_deriv or c.store_stats):
             return
-        prefix, x, out = self._values(c, component.ops, indexes, rows)
+        prefix, x, out, rows_forward = self.forward.get(c.step, _NOT_RUN)
+        if rows_forward != rows:
+            prefix, x, out = self._values_again(c, component.ops, indexes, rows)
         if trained and self.natural_gradient:
             self._declare_memory(component, indexes)
         component.ops.backprop(
             self.ops,
-            x,
-            out,
-            self.names[c.deriv[2]],
-            in_deriv,
+            value_in or x,
+            value_out or out,
+            out_deriv,
+            in_deriv or None,
             prefix=prefix,
             trained=trained,
             indexes=indexes,
@@ -371,30 +388,27 @@ class Lowering:
             for name, shape in component.trained.items():
                 self.variables.array(grad_name(name).encode(), shape, _FLOAT, OUTPUT)
 
-    def _values(
+    def _values_again(
         self, c: Command, ops: ComponentOps, indexes: Any, rows: int
     ) -> tuple[bytes, bytes, bytes]:
-        """The variables of the values that a backprop reads, some only for their shape, and the
-        prefix of temporaries.
+        """The prefix of temporaries, and variables x and out for a backprop that looks back at the
+        rows of several steps, or at some of the rows of its step.
 
-        One that looks back at the rows of several steps, or at some of the rows of its step, does
-        not find what the forward operators have left for it: they run once more.
+        It does not find what the forward operators have left for it: they run once more.
         """
-        value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
+        value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
+        if ops.keeps_temporaries(indexes, rows):
+            prefix = b"again%d" % len(self.ops)
+            out = b"%b.out" % prefix
+            self.variables.matrix(out, rows, self.submatrices[c.deriv[2]].cols)
+            options = {"prefix": prefix, "indexes": indexes, "rows": rows, "role": self.role}
+            ops.propagate(self.ops, value_in, out, **options)
+            return prefix, b"", out
         if c.step >= 0:
             prefix = b"step%d" % c.step
         else:
             prefix = f"update.{self.nodes[c.node].component_name}".encode()
-        x, out, rows_forward = self.forward.get(c.step, (b"", b"", -1))
-        if rows_forward != rows:
-            x, out = in_deriv or out_deriv, out_deriv
-            if ops.keeps_temporaries(indexes, rows):
-                prefix = b"again%d" % len(self.ops)
-                out = b"%b.out" % prefix
-                self.variables.matrix(out, rows, self.computation.submatrices[c.deriv[2]].cols)
-                options = {"prefix": prefix, "indexes": indexes, "rows": rows, "role": self.role}
-                ops.propagate(self.ops, value_in, out, **options)
-        return prefix, value_in or x, value_out or out
+        return prefix, in_deriv or out_deriv, out_deriv
 
 
 _FLOAT = np.dtype(np.float32)

@@ -34,11 +34,11 @@ class Declarations:
 
     def matrix(self, name: bytes, rows: int, cols: int, kind: int = TEMPORARY) -> None:
         """A variable [rows, cols], float32."""
-        self._add(name, _array((rows, cols), _FLOAT, kind))
+        self._add(name, _matrix(rows, cols, kind))
 
     def array(self, name: bytes, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
         """A variable of any shape and dtype."""
-        self._add(name, _array(tuple(shape), np.dtype(dtype), kind))
+        self._add(name, _array(tuple(shape), dtype, kind))
 
     def state(self, name: str, array: np.ndarray) -> None:
         """A state that begins with the values of an array."""
@@ -77,13 +77,15 @@ class Declarations:
         return names
 
 
-_FLOAT = np.dtype(np.float32)
+@lru_cache(maxsize=4096)
+def _array(shape: tuple[int, ...], dtype: Any, kind: int) -> bytes:
+    """All fields of a variable but for its name."""
+    return make_var("", shape, dtype, kind).SerializeToString()
 
 
 @lru_cache(maxsize=4096)
-def _array(shape: tuple[int, ...], dtype: np.dtype, kind: int) -> bytes:
-    """All fields of a variable but for its name."""
-    return make_var("", shape, dtype, kind).SerializeToString()
+def _matrix(rows: int, cols: int, kind: int) -> bytes:
+    return _array((rows, cols), "float32", kind)
 
 
 @lru_cache(maxsize=4096)
