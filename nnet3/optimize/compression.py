@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..analyze import READ, Analysis
+from ..analyze import READ, accesses
 from ..computation import Command, Computation, insert
 from .options import OptimizeOptions
 
+Use = tuple[int, int]  # command, READ | WRITE
+RECTIFIER = "RectifiedLinearComponent"
 RANGE = 10.0
 """Values in 16 bits are cut at this magnitude."""
 
@@ -20,40 +23,52 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     sign: it changes nothing. Level 2 stores all else that is kept in 16 bits, in -10 .. 10.
     """
     commands, level = computation.commands, options.memory_compression_level
-    middle = [i for i, c in enumerate(commands) if c.type == "NoOperationMarker"]
-    if len(middle) != 1 or not level:
+    types = [command.type for command in commands]
+    if types.count("NoOperationMarker") != 1 or not level:
         return computation
-    marker = middle[0]
-    rectifiers = {
+    marker = types.index("NoOperationMarker")
+    nodes, submatrices = computation.topology.nodes, computation.submatrices
+    rectifiers = [
         number
-        for number in range(marker, len(commands))
-        if commands[number].type == "Backprop" and _is_rectifier(computation, commands[number])
-    }
-    if level < 2 and not rectifiers:
-        return computation
-    analysis, whole = Analysis(computation), computation.whole_submatrices()
+        for number, kind in enumerate(types[marker:], marker)
+        if kind == "Backprop" and nodes[commands[number].node].component.type == RECTIFIER
+    ]
+    followed = range(1, len(computation.matrices))
+    if level < 2:
+        followed = sorted({submatrices[commands[number].deriv[1]][0] for number in rectifiers})
     extra: dict[int, list[Command]] = {}  # by the command that they go before
-    for matrix, uses in enumerate(analysis.of_matrix):
-        if not uses or uses[-1][0] < marker:
-            continue
+    for whole, uses in _uses(computation, followed):
         behind = bisect_left(uses, (marker,))
-        before = uses[behind - 1][0] if behind else analysis.zeroed.get(matrix, -1)
-        if matrix in analysis.taken or before < 0 or before > marker:
+        if not 0 < behind < len(uses):
             continue
-        back = uses[behind][0]
-        alone = all(number == back and mode == READ for number, _, mode in uses[behind:])
+        before, back = uses[behind - 1][0], uses[behind][0]
+        alone = all(number == back and mode == READ for number, mode in uses[behind:])
         if alone and back in rectifiers:
             storage, limit = "uint8", 0.0
         elif level >= 2:
             storage, limit = "int16", RANGE
         else:
             continue
-        s = whole[matrix]
-        compress = Command("CompressMatrix", s, alpha=limit, storage=storage)
+        compress = Command("CompressMatrix", whole, alpha=limit, storage=storage)
         extra.setdefault(before + 1, []).append(compress)
-        extra.setdefault(back, []).append(Command("DecompressMatrix", s))
+        extra.setdefault(back, []).append(Command("DecompressMatrix", whole))
     return replace(computation, commands=insert(commands, extra)) if extra else computation
 
 
-def _is_rectifier(computation: Computation, command: Command) -> bool:
-    return computation.topology.nodes[command.node].component.type == "RectifiedLinearComponent"
+def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[int, list[Use]]]:
+    """Of each of these matrices that is no output the whole, and all its accesses in order."""
+    commands, nodes = computation.commands, computation.topology.nodes
+    found: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
+    if not found:
+        return
+    parts = [(s, part) for s, part in enumerate(computation.submatrices) if part[0] in found]
+    uses = {s: found[part[0]] for s, part in parts}
+    for number, command in enumerate(commands):
+        pairs = command.accesses
+        for s, mode in accesses(command, nodes) if pairs is None else pairs:
+            if s in uses:
+                uses[s].append((number, mode))
+    wholes = {part[0]: s for s, part in parts if computation.is_whole(s)}
+    for matrix, listed in found.items():
+        if listed and not any(commands[n].type == "ProvideOutput" for n, _ in listed):
+            yield wholes[matrix], listed
