@@ -247,8 +247,9 @@ def _between(corners: np.ndarray, codes: np.ndarray) -> np.ndarray:
     for part, (low, high) in enumerate(((0, 64), (64, 192), (192, 255))):
         inside = (codes <= high) & (codes > low) if part else codes <= high
         start = corners[:, part]
-        steps = (corners[:, part + 1] - start) * (codes.astype(np.float32) - np.float32(low))
-        line = start + steps * np.float64(1.0 / (high - low))
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = (corners[:, part + 1] - start) * (codes.astype(np.float32) - np.float32(low))
+            line = start + steps * np.float64(1.0 / (high - low))
         np.copyto(values, line, casting="same_kind", where=inside)
     return values
 

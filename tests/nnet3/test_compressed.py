@@ -103,6 +103,14 @@ def test_values_that_fall_together_in_float32():
     np.testing.assert_allclose(found, matrix, rtol=1e-6)
 
 
+def test_steps_beyond_float32_become_infinite_as_in_kaldi():
+    matrix = np.array([[1e37, -1e37], [3e37, 0.0]] * 6, np.float32)
+    with np.errstate(all="raise"):
+        found = CompressedMatrix.compress(matrix, Compression.SPEECH_FEATURE).decompress()
+    np.testing.assert_allclose(found[:, 0], matrix[:, 0], rtol=1e-3)
+    assert np.isinf(found[:, 1]).any()
+
+
 def test_an_empty_matrix_has_four_bytes_more_as_in_kaldi():
     data = bytes_of(CompressedMatrix.compress(np.zeros((0, 0), np.float32)))
     assert data == b"CM " + bytes(20)
