@@ -1,4 +1,9 @@
-"""In which order the rows of a loop of nodes can be computed, on sets of times (time_graph.py)."""
+"""In which order the rows of a loop of nodes can be computed, on sets of times (time_graph.py).
+
+In a recurrent layer the same sets come again and again, a step of the recurrence later. Once a
+period is seen to repeat, the next ones are not gone through but taken from it, as far as all rows
+in them use what those of the period use.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +12,172 @@ from collections.abc import Callable, Mapping, Sequence
 from .units import Loop, Units
 
 Found = tuple[int, int, int]  # level, unit, bits
+_Read = tuple[int, int, int, int]  # a unit, how its bits move left and right, for which rows
+_ATTEMPTS = 4  # to see a period
 
 
-def levels(
-    units: Units,
-    loop: Loop,
-    needed: Sequence[int],
-    used: Mapping[int, list[int]],
-    jumps: Callable[[int, list[int]], int],
-) -> list[Found] | None:
-    """The rows of a loop as (level, unit, bits), sorted; None where rows wait for each other.
-
-    The level of a row is one more than the highest of those that it uses in its epoch. The rows of
-    a joined descriptor are not listed: they stand one level before those of its component.
+class Levels:
+    """The rows of a loop by level: one more than the highest of those that a row uses in its epoch.
 
     Args:
         needed: the rows of every unit.
         used: for a unit, for which rows each candidate is used; if not there, for all.
         jumps: of a unit with candidates that are more than offsets, and sets of rows: which rows
             of the unit read one of these.
+
+    Attributes:
+        found: (level, unit, bits), sorted. The rows of a joined descriptor are not listed: they
+            stand one level before those of its component.
+        complete: no rows wait for each other.
     """
-    readers, joined, jumping = loop.readers, set(units.joined), set(units.jumping)
-    reads = {unit: _reads(loop.reads[unit], needed[unit], used.get(unit)) for unit in loop.members}
-    waiting = [0] * len(needed)  # rows that are not computed yet
-    for unit in loop.members:
-        waiting[unit] = needed[unit]
-    left = waiting.copy()  # those of components whose descriptors are not computed either
-    found: list[Found] = []
-    landing: list[tuple[int, int]] = []
-    level, turn = 0, loop.members
-    while turn or landing:
-        done, landing = landing, []
-        for unit in turn:
-            ready = left[unit]
-            for source, up, down, mask in reads[unit]:
-                ready &= ~(waiting[source] << up >> down & mask)
-            if not ready:
-                continue
-            if unit in jumping:
-                ready &= ~jumps(unit, waiting)
-                if not ready:
-                    continue
-            left[unit] ^= ready
-            (landing if unit in joined else done).append((unit, ready))
-        if len(done) == 1:
-            ((unit, ready),) = done
-            waiting[unit] ^= ready
-            found.append((level, unit, ready))
-            turn = readers[unit]
-        else:
+
+    def __init__(
+        self,
+        units: Units,
+        loop: Loop,
+        needed: Sequence[int],
+        used: Mapping[int, list[int]],
+        jumps: Callable[[int, list[int]], int],
+    ):
+        self._loop, self._jumps = loop, jumps
+        self._joined, self._jumping = set(units.joined), set(units.jumping)
+        self._reads = {
+            unit: _reads(loop.reads[unit], needed[unit], used.get(unit)) for unit in loop.members
+        }
+        self._waiting = [0] * len(needed)  # rows that are not computed yet
+        for unit in loop.members:
+            self._waiting[unit] = needed[unit]
+        self._left = self._waiting.copy()  # those whose descriptors are not computed either
+        self._landing: list[tuple[int, int]] = []  # whose descriptors were computed last
+        self.found: list[Found] = []
+        self._follow()
+        self.complete = not any(self._waiting)
+
+    def _follow(self) -> None:
+        readers, waiting, found = self._loop.readers, self._waiting, self.found
+        level, turn = 0, self._loop.members
+        begins: list[int] = []  # where periods may begin, in `found`
+        attempts = 0 if self._jumping else _ATTEMPTS
+        while turn or self._landing:
+            done = self._ready(turn)
             turns = set[int]()
-            for unit, ready in sorted(done):
+            for unit, ready in sorted(done) if len(done) > 1 else done:
                 waiting[unit] ^= ready
                 found.append((level, unit, ready))
                 turns.update(readers[unit])
             turn = sorted(turns)
-        level += 1
-    return None if any(waiting) else found
+            if attempts and done and done[0][0] == found[0][1]:
+                begins.append(len(found))
+                if len(begins) > 2:
+                    attempts -= 1
+                    skipped = self._repeat(*begins[-3:])
+                    if skipped:
+                        level, attempts = level + skipped, 0
+            level += 1
+
+    def _ready(self, turn: list[int]) -> list[tuple[int, int]]:
+        """The units and rows of the next level; of other units than these nothing has changed."""
+        done, self._landing = self._landing, []
+        for unit in turn:
+            ready = self._left[unit] & ~self._blocked(unit, self._waiting)
+            if ready:
+                self._left[unit] ^= ready
+                (self._landing if unit in self._joined else done).append((unit, ready))
+        return done
+
+    def _blocked(self, unit: int, waiting: list[int]) -> int:
+        """The rows of a unit that use one that waits."""
+        blocked = 0
+        for source, left, right, mask in self._reads[unit]:
+            blocked |= waiting[source] << left >> right & mask
+        return blocked | self._jumps(unit, waiting) if unit in self._jumping else blocked
+
+    # Periods
+
+    def _repeat(self, first: int, second: int, end: int) -> int:
+        """Adds what follows if the second of two periods in `found` equals the first, but for its
+        time, and so do others that follow; returns how many levels those are.
+
+        A row one period later has a level one period higher if it uses the same, one period later,
+        and if that holds for what it uses. So it holds for all rows that use what the last two
+        periods hold, as far as masks and needed rows repeat. All others must wait for later levels.
+        """
+        before, period = self.found[first:second], self.found[second:end]
+        length = period[-1][0] - before[-1][0]
+        shift = period[-1][2].bit_length() - before[-1][2].bit_length()
+        if not shift or period != [
+            (level + length, unit, _moved(bits, shift)) for level, unit, bits in before
+        ]:
+            return 0
+        recent = [0] * len(self._waiting)
+        for _, unit, bits in (*before, *period):
+            recent[unit] |= bits
+        for _, unit, bits in period:
+            for source, left, right, mask in self._reads[unit]:
+                if (bits & mask) << right >> left & ~recent[source]:
+                    return 0
+        count = min([self._most(unit, bits, shift) for _, unit, bits in period])
+        if count < 2 or not all([self._again(*entry[1:], shift, count) for entry in period]):
+            return 0
+        # The last one is only begun: what is to be computed next belongs to it.
+        return self._skip(period, count - 1, length, shift)
+
+    def _most(self, unit: int, bits: int, shift: int) -> int:
+        """How many times later rows may wait, at most."""
+        waiting = self._waiting[unit]
+        if shift > 0:
+            return (waiting.bit_length() - bits.bit_length()) // shift
+        return (_lowest(bits) - _lowest(waiting)) // -shift
+
+    def _again(self, unit: int, bits: int, shift: int, count: int) -> bool:
+        """Whether rows that are later by `shift`, 2 * `shift`, ... wait, and use what these use."""
+        rows = _repeated(bits, shift, count)
+        if rows & ~self._waiting[unit] or rows.bit_count() != bits.bit_count() * count:
+            return False
+        masks = [mask for *_, mask in self._reads[unit] if mask >= 0]
+        return all([mask & rows == _repeated(mask & bits, shift, count) for mask in masks])
+
+    def _skip(self, period: list[Found], count: int, length: int, shift: int) -> int:
+        waiting, added = self._waiting.copy(), list[Found]()
+        for number in range(1, count + 1):
+            up, by = number * length, number * shift
+            added += [(level + up, unit, _moved(bits, by)) for level, unit, bits in period]
+        for _, unit, bits in added:
+            waiting[unit] ^= bits
+        left = waiting.copy()
+        landing = [(unit, _moved(bits, count * shift)) for unit, bits in self._landing]
+        for unit, bits in landing:
+            left[unit] ^= bits
+        last = waiting.copy()  # when the last of these levels was reached
+        for level, unit, bits in reversed(added):
+            if level < added[-1][0]:
+                break
+            last[unit] |= bits
+        if any(left[unit] & ~self._blocked(unit, last) for unit in self._loop.members):
+            return 0
+        self.found += added
+        self._left, self._landing = left, landing
+        self._waiting[:] = waiting
+        return count * length
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _repeated(bits: int, shift: int, count: int) -> int:
+    """The rows that are later by `shift`, 2 * `shift`, ..., if these are all different."""
+    every = ((1 << abs(shift) * count) - 1) // ((1 << abs(shift)) - 1)
+    return (bits << shift if shift > 0 else bits >> -shift * count) * every
+
+
+def _moved(bits: int, shift: int) -> int:
+    return bits << shift if shift >= 0 else bits >> -shift
 
 
 def _reads(
     candidates: list[tuple[int, tuple[int, int, int]]], needed: int, used: list[int] | None
-) -> list[tuple[int, int, int, int]]:
+) -> list[_Read]:
     """The candidates that are used, with the rows that use them; -1: all."""
     reads = []
     for number, read in candidates:

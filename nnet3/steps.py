@@ -28,7 +28,7 @@ from .time_graph import Level
 from .topology import FLAGS, Topology
 
 Parts = list[tuple[int, np.ndarray]]  # numbers of groups with keys
-_EMPTY = np.zeros(0, np.int64)
+_ROWS_DIFFER = FLAGS.SIMPLE | FLAGS.REORDERS_INDEXES
 
 
 class Step(NamedTuple):
@@ -139,14 +139,14 @@ class Steps:
             if len(segments) == 1:
                 levels = segments[0].loops.get(epoch) if is_loop else None
                 for _, node, keys in levels or _one_level(segments[0], members):
-                    self._add_rows(node, [(0, keys)])
+                    self._add_rows(node, self._of_keys[id(keys)], [(0, keys)])
                 continue
             phases: dict[tuple[int, int], Parts] = {}  # by level and node
             for number, segment in enumerate(segments):
                 for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
                     phases.setdefault((level, node), []).append((number, keys))
             for place in sorted(phases):
-                self._add_rows(place[1], phases[place])
+                self._add_rows(place[1], self._merge(phases[place]), phases[place])
 
     # Lists of rows
 
@@ -161,8 +161,7 @@ class Steps:
                 self._family = family
             return
         listed = [keys for loop in segment.loops.values() for _, _, keys in loop]
-        kinds = self.topology.nodes
-        listed += [keys for node, keys in segment.rows.items() if not kinds[node].is_output]
+        listed += segment.rows.values()
         different = {keys.tobytes(): keys for keys in listed if len(keys)}
         if different:
             rows = dict(zip(different, Columns.product(ns, list(different.values())), strict=True))
@@ -201,41 +200,47 @@ class Steps:
 
     # Steps
 
-    def _add_rows(self, node: int, parts: Parts) -> None:
-        """The steps of the rows of a node in one phase."""
+    def _add_rows(self, node: int, columns: Columns, parts: Parts) -> None:
+        """The steps of the rows of a node in one phase; `parts` are the same by groups."""
         info = self.topology.nodes[node]
         if info.kind == "component":
-            self._add_component(node, parts)
+            inputs = columns
+            if info.properties & _ROWS_DIFFER != FLAGS.SIMPLE:
+                inputs, columns = self._component_rows(node, columns, parts)
+            self._add(node - 1, inputs)
+            self._add(node, columns)
         elif info.kind == "dim-range":
-            self._add_dim_range(node, self._merge(parts))
+            source = self.at[info.source].get(id(columns))
+            for number in self._sources(info.source, columns) if source is None else (source,):
+                columns = self.steps[number].columns
+                if id(columns) not in self.at[node]:
+                    self._add(node, columns, False, number)
         elif info.is_output:
-            self._add_output(node, parts)
+            self._add_output(node, columns)
 
     def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> None:
         self.at[node][id(columns)] = len(self.steps)
         self.steps.append(_step((node, columns, is_input, source, self._segment)))
 
-    def _add_output(self, node: int, parts: Parts) -> None:
+    def _add_output(self, node: int, columns: Columns) -> None:
         name = self.topology.nodes[node].name
         io = self._graph.requests[self._segment].find(name, output=True)
-        count = sum(len(self._graph.groups[number].ns) * len(keys) for number, keys in parts)
-        if io is None or len(io.indexes) != count:
+        if io is None or len(io.indexes) != columns.size:
             raise ShapeError(
                 f"output '{name}' is computed in parts: it must not be inside a loop of the network"
             )
         self._add(node, self._listed(node, io.indexes, True))
 
-    def _add_component(self, node: int, parts: Parts) -> None:
-        info = self.topology.nodes[node]
-        columns = inputs = self._merge(parts)
+    def _component_rows(self, node: int, outputs: Columns, parts: Parts) -> tuple[Columns, Columns]:
+        """What a component reads for some rows, and these, both in the order that it wants."""
+        info, inputs = self.topology.nodes[node], outputs
         if not info.properties & FLAGS.SIMPLE:
             read = [(number, self._component_input(node, number, keys)) for number, keys in parts]
             read = [(number, keys) for number, keys in read if len(keys)]
             inputs = self._merge(read) if read else Columns.of(np.zeros((0, 3), np.int32))
         if info.properties & FLAGS.REORDERS_INDEXES:
-            inputs, columns = reorder_indexes(info.component, inputs, columns)
-        self._add(node - 1, inputs)
-        self._add(node, columns)
+            return reorder_indexes(info.component, inputs, outputs)
+        return inputs, outputs
 
     def _component_input(self, node: int, number: int, keys: np.ndarray) -> np.ndarray:
         """The keys of the descriptor node that the rows of a component really use."""
@@ -252,15 +257,6 @@ class Steps:
         wanted = np.unique(np.concatenate([pack_tx(t, x) for _, t, x in places]))
         place = np.minimum(np.searchsorted(there, wanted), len(there) - 1)
         return wanted[there[place] == wanted]
-
-    def _add_dim_range(self, node: int, columns: Columns) -> None:
-        of = self.topology.nodes[node].source
-        whole = self.at[of].get(id(columns))
-        sources = [whole] if whole is not None else self._sources(of, columns)
-        for source in sources:
-            columns = self.steps[source].columns
-            if id(columns) not in self.at[node]:
-                self._add(node, columns, False, source)
 
     def _sources(self, node: int, columns: Columns) -> list[int]:
         """The steps that have some rows of a node, as Kaldi lists them."""

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .indexes import MAX_X, X_BITS, X_MASK
-from .levels import Found, levels
+from .levels import Levels
 from .time_sets import flags_of, series, set_of
 from .topology import Topology
-from .units import Loop
 
 Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
 Masks = dict[int, list[int]]  # unit -> for which rows each candidate is used
@@ -230,25 +229,24 @@ class TimeRows:
         outside = ~self._inside
         if any(bits & outside for bits in new):
             return False
-        loops = {epoch: self._levels(loop, new) for epoch, loop in self.units.loops.items()}
-        if None in loops.values():
+        loops = {
+            epoch: Levels(self.units, loop, new, self._used, self._read_through_jumps)
+            for epoch, loop in self.units.loops.items()
+        }
+        if not all([loop.complete for loop in loops.values()]):
             return False
-        listed = [level for loop in loops.values() for level in loop or ()]
+        listed = [level for loop in loops.values() for level in loop.found]
         sets = {*new, *[bits for _, _, bits in listed]} - {0}
         self.sets = keys = {bits: self._keys(bits) for bits in sets}
         for unit in self.units.joined:
             new[unit - 1] = new[unit]
         self.rows = {node: keys[bits] for node, bits in enumerate(new) if bits}
         self.loops = {
-            epoch: [(level, node, keys[bits]) for level, node, bits in loop]
+            epoch: [(level, node, keys[bits]) for level, node, bits in loop.found]
             for epoch, loop in loops.items()
-            if loop
+            if loop.found
         }
         return True
-
-    def _levels(self, loop: Loop, needed: list[int]) -> list[Found] | None:
-        """The rows of a loop by level; None where rows wait for each other."""
-        return levels(self.units, loop, needed, self._used, self._read_through_jumps)
 
     def _read_through_jumps(self, unit: int, sets: list[int]) -> int:
         """For which rows of a unit a candidate that they use is in `sets`."""
