@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 
 _DELIMITED = 2
-_MOST_KEPT = 1 << 12
+_MOST_KEPT = 1 << 12  # sizes
+_MOST_FORMATS = 256
 
 
 @lru_cache(maxsize=4096)
@@ -61,6 +62,23 @@ class Field:
     parts: tuple[bytes | int | Field, ...]
 
 
+class Formats(dict[tuple[int, ...], bytes]):
+    """Fields by the lengths of the strings in them, as what these are put into by %.
+
+    All bytes between strings depend on how long the strings are, and on nothing else.
+    """
+
+    def __init__(self, fields: tuple[Field, ...]) -> None:
+        super().__init__()
+        self._fields = fields
+
+    def __missing__(self, lengths: tuple[int, ...]) -> bytes:
+        if len(self) >= _MOST_FORMATS:
+            self.clear()
+        found = self[lengths] = _written(self._fields, lengths)[0]
+        return found
+
+
 class Pattern:
     """The wire form of messages that are the same but for strings in them.
 
@@ -68,18 +86,22 @@ class Pattern:
         call = Pattern(Field(5, (Field(1, (0,)), Field(2, (1, b"/bias")))))
         call.fill((b"x", b"tdnn1"))
 
-    Args:
-        fields: at least one string is wanted.
+    Attributes:
+        formats: takes the strings in the order in which they are written.
     """
 
     def __init__(self, *fields: Field) -> None:
-        self._order = itemgetter(*_strings(fields))
-        # With strings of the same lengths all bytes between them are the same.
-        self._format = lru_cache(maxsize=256)(partial(_format, fields))
+        order = tuple(_strings(fields))
+        self._order = itemgetter(*order) if order else _nothing
+        self.formats = Formats(fields)
 
     def fill(self, strings: tuple[bytes, ...]) -> bytes:
         """The wire form with these strings."""
-        return self._format(*map(len, strings)) % self._order(strings)
+        return self.formats[tuple(map(len, strings))] % self._order(strings)
+
+
+def _nothing(strings: tuple[bytes, ...]) -> tuple[()]:
+    return ()
 
 
 def _strings(parts: tuple[bytes | int | Field, ...]) -> Iterator[int]:
@@ -91,13 +113,8 @@ def _strings(parts: tuple[bytes | int | Field, ...]) -> Iterator[int]:
             yield part
 
 
-def _format(parts: tuple[bytes | int | Field, ...], *lengths: int) -> bytes:
-    """What the strings are to be put into by %."""
-    return _written(parts, lengths)[0]
-
-
 def _written(parts: tuple[bytes | int | Field, ...], lengths: tuple[int, ...]) -> tuple[bytes, int]:
-    """As `_format`, and how long it will be."""
+    """What strings are put into by %, and how long it will be then."""
     text, size = b"", 0
     for part in parts:
         if isinstance(part, int):

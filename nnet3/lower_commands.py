@@ -81,8 +81,9 @@ class Lowering:
         self.nodes = computation.topology.nodes
         self.variables = Declarations()
         self.ops: list[bytes] = []  # see `compute.template`
-        self.role = FORWARD
+        self._set_role(FORWARD)
         self.natural_gradient, self.has_frozen = natural_gradient, False
+        self.has_model_derivative = computation.need_model_derivative
         self.named: dict[str, _Component] = {}
         self.components: dict[int, _Component] = {}  # by node
         self.forward: dict[int, _Forward] = {}  # by step
@@ -101,7 +102,7 @@ class Lowering:
         self.io_names = self._name_io()  # by command
         self._lower()
         self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
-        if computation.need_model_derivative:
+        if self.has_model_derivative:
             self.net.metadata[MODEL_DERIVATIVE] = "true"
         self.net.MergeFromString(b"".join([*self.variables.pieces, *self.ops]))
 
@@ -211,7 +212,12 @@ class Lowering:
             self.segments_left -= 1
             self._mark(c)
         else:
-            self.role = BACKWARD
+            self._set_role(BACKWARD)
+
+    def _set_role(self, role: int) -> None:
+        """The role of the operators from here on."""
+        self.role = role
+        self.assign = _from_x("assign", role).formats
 
     def _mark(self, c: Command) -> None:
         self._append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
@@ -257,7 +263,7 @@ class Lowering:
     def _copy(self, c: Command) -> None:
         source, target = self.names[c.source], self.names[c.target]
         if c.alpha == 1:
-            _from_x("assign", self.role).append(self.ops, (source, target))
+            self.ops.append(self.assign[len(source), len(target)] % (source, target))
         else:
             self._from(source, "scale", target, scale=float(c.alpha))
 
@@ -357,9 +363,9 @@ class Lowering:
 
     def _backprop(self, c: Command) -> None:
         component, indexes, rows = self._component(c, c.deriv[2])
-        updates = c.type == "Backprop" and self.computation.need_model_derivative
-        trained = updates and bool(component.trained)
-        value_in, value_out, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
+        trained = c.type == "Backprop" and self.has_model_derivative and component.trained != {}
+        names, (s_in, s_out, s_out_deriv, s_in_deriv) = self.names, c.deriv
+        out_deriv, in_deriv = names[s_out_deriv], names[s_in_deriv]
         if c.store_stats:
             self._declare_statistics(component, indexes)
         if not (trained or in_deriv or c.store_stats):
@@ -371,8 +377,8 @@ class Lowering:
             self._declare_memory(component, indexes)
         component.ops.backprop(
             self.ops,
-            value_in or x,
-            value_out or out,
+            names[s_in] or x,
+            names[s_out] or out,
             out_deriv,
             in_deriv or None,
             prefix=prefix,

@@ -15,7 +15,6 @@ from .analyze import BACKPROPS, READ, READ_WRITE, ROWS_MULTI, WRITE, Accesses, C
 from .computation import Command, Computation, SubMatrix
 
 _GIVING = frozenset({"AcceptInput", "SwapMatrix"})
-_SETTING = BACKPROPS | {"Propagate", "CopyRows"}
 
 
 @dataclass(slots=True)
@@ -71,6 +70,7 @@ class FewMatrices:
     ) -> None:
         self._computation, self._swaps = computation, swaps
         self._watched: dict[int, _Matrix] = {}  # by sub-matrix
+        self._filled: dict[int, _Matrix] = {}  # those where it is open whether `fill` is read
         self.changed: set[int] = set()
         self._read: list[tuple[int, int, Command]] = []  # matrix, its first toucher, fill
         self._follow(begins, matrix_of)
@@ -80,20 +80,26 @@ class FewMatrices:
 
     def _follow(self, begins: Sequence[int], matrix_of: Sequence[int]) -> None:
         """Go through the commands from those on with which something begins."""
-        commands, watched = self._computation.commands, self._watched
+        commands, watched, filled = self._computation.commands, self._watched, self._filled
+        apart = filled.keys().isdisjoint
         parts: dict[int, list[int]] = {matrix_of[commands[n].target]: [] for n in begins}
         for s, matrix in enumerate(matrix_of):
             if matrix in parts:
                 parts[matrix].append(s)
         matrices = {number: _Matrix(number, parts[number]) for number in parts}
         for begin, end in pairwise([*begins, len(commands)]):
-            self._touch(begin, commands[begin])
+            if commands[begin].target in watched:
+                self._touch(begin, commands[begin])
             self._begin(matrices[matrix_of[commands[begin].target]], commands[begin])
             for number, command in enumerate(commands[begin + 1 : end], begin + 1):
+                # Who reads what is given is of no interest.
                 if (
                     command.target in watched
-                    or command.source in watched
-                    or (command.node >= 0 and not watched.keys().isdisjoint(command.deriv))
+                    or command.source in filled
+                    or (
+                        command.type in BACKPROPS
+                        and (command.deriv[3] in watched or not apart(command.deriv))
+                    )
                     or command.type in ROWS_MULTI
                 ):
                     self._touch(number, command)
@@ -104,6 +110,7 @@ class FewMatrices:
             matrix.is_given = True
         else:
             matrix.fill, matrix.first, matrix.written = command, -1, None
+            self._filled.update(dict.fromkeys(matrix.parts, matrix))
         self._watched.update(dict.fromkeys(matrix.parts, matrix))
 
     def _touch(self, number: int, command: Command) -> None:
@@ -125,6 +132,8 @@ class FewMatrices:
                     self._read.append((matrix.number, matrix.first, matrix.fill))
                 if is_read is not None:
                     matrix.fill = None
+                    for part in matrix.parts:
+                        del self._filled[part]
             if not matrix.is_given and matrix.fill is None:
                 for part in matrix.parts:
                     del self._watched[part]
@@ -132,9 +141,10 @@ class FewMatrices:
     def _accesses(self, command: Command) -> Accesses:
         """The accesses of what a command is lowered to: components set their results, whatever
         their properties say, and rows that nothing is copied to are set to 0."""
-        if command.type == "SwapMatrix" and self._swaps:
+        kind = command.type
+        if kind == "CopyRows" or (kind == "SwapMatrix" and self._swaps):
             return (command.source, READ), (command.target, WRITE)
         pairs = accesses(command, self._computation.topology.nodes)
-        if pairs and pairs[-1][1] == READ_WRITE and command.type in _SETTING:
+        if pairs and pairs[-1][1] == READ_WRITE and (kind == "Propagate" or kind in BACKPROPS):
             return *pairs[:-1], (pairs[-1][0], WRITE)
         return pairs

@@ -175,11 +175,11 @@ class ComponentOps:
             role: of the operators.
         """
         recipe, templates = self._for_all or self._use(indexes, rows)
-        how = x == out, add, statistics
-        template = templates.get((role, how))
+        how = role, x == out, add, statistics
+        template = templates.get(how)
         if template is None:
-            steps = _forward_steps(recipe, *how)
-            template = templates[role, how] = Template(steps, role)
+            steps = _forward_steps(recipe, *how[1:])
+            template = templates[how] = Template(steps, role)
         template.append(ops, (x, out, prefix, self._encoded), indexes)
 
     def backprop(

@@ -8,7 +8,6 @@ gradients in the registry; nothing is written twice. `ComponentOps` puts recipes
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -57,7 +56,6 @@ def lowered_types() -> list[str]:
     return sorted(_lowerings)
 
 
-@dataclass
 class Recipe:
     """The forward operators of one component, from `x` to `out`.
 
@@ -84,24 +82,27 @@ class Recipe:
             backward operators and statistics are then theirs.
     """
 
-    use: tuple[Any, int] = (None, -1)  # indexes and rows
-    natural_gradient: bool = True
-    statistics: bool = True
-    is_general: bool = True
-    steps: list[Step] = field(default_factory=list)
-    parameters: dict[str, np.ndarray] = field(default_factory=dict)
-    constants: dict[str, np.ndarray] = field(default_factory=dict)
-    states: dict[str, np.ndarray] = field(default_factory=dict)
-    stats: list[Step] = field(default_factory=list)
-    stats_before: list[Step] = field(default_factory=list)
-    stats_after: list[Step] = field(default_factory=list)
-    backward: list[Step] = field(default_factory=list)
-    natural: list[Step] = field(default_factory=list)
-    plain: dict[str, str] = field(default_factory=dict)
-    memory: dict[str, np.ndarray] = field(default_factory=dict)
-    parts: list[tuple[Recipe, dict[str, str]]] = field(default_factory=list)
-    path: str = ""
-    _temps: int = 0
+    def __init__(
+        self,
+        use: tuple[Any, int] = (None, -1),
+        natural_gradient: bool = True,
+        statistics: bool = True,
+        path: str = "",
+    ) -> None:
+        self.use, self.natural_gradient, self.statistics = use, natural_gradient, statistics
+        self.is_general, self.path, self._temps = True, path, 0
+        self.steps: list[Step] = []
+        self.parameters: dict[str, np.ndarray] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.states: dict[str, np.ndarray] = {}
+        self.stats: list[Step] = []
+        self.stats_before: list[Step] = []
+        self.stats_after: list[Step] = []
+        self.backward: list[Step] = []
+        self.natural: list[Step] = []
+        self.plain: dict[str, str] = {}
+        self.memory: dict[str, np.ndarray] = {}
+        self.parts: list[tuple[Recipe, dict[str, str]]] = []
 
     def op(
         self,
@@ -181,9 +182,15 @@ class Recipe:
     def key(self) -> tuple[Any, ...]:
         """What is the same for recipes with the same operators."""
         return (
-            *map(tuple, (self.steps, self.backward, self.natural, self.plain.items())),
-            *map(tuple, (self.stats, self.stats_before, self.stats_after)),
-            *map(tuple, (self.parameters, self.constants)),
+            tuple(self.steps),
+            tuple(self.backward),
+            tuple(self.natural),
+            tuple(self.plain.items()),
+            tuple(self.stats),
+            tuple(self.stats_before),
+            tuple(self.stats_after),
+            tuple(self.parameters),
+            tuple(self.constants),
             tuple([(part.key(), tuple(names.items())) for part, names in self.parts]),
         )
 

@@ -101,6 +101,14 @@ def _encode_names(op_type: str, inputs: Slots, outputs: Slots) -> bytes:
 
 def encode_attrs(attrs: Mapping[str, Any]) -> bytes:
     """Attributes as a step holds them."""
+    try:
+        return _encoded(tuple(attrs), *attrs.values())
+    except TypeError:  # lists, arrays and the like cannot be looked up
+        return _encoded.__wrapped__(tuple(attrs), *attrs.values())
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _encoded(names: tuple[str, ...], *values: Any) -> bytes:
     op = OpDesc()
-    set_attrs(op, attrs)
+    set_attrs(op, dict(zip(names, values, strict=True)))
     return op.SerializeToString(deterministic=True)

@@ -7,6 +7,7 @@ a NetDesc. Names of variables are UTF-8 then.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from ...framework.desc import OpDesc, attr_bytes
@@ -26,6 +27,7 @@ _OPS = pb.NetDesc.OPS_FIELD_NUMBER
 _Parts = tuple[bytes | int | Field, ...]
 
 
+@lru_cache(maxsize=1024)
 def own_field(symbol: str) -> str:
     """What stands behind the component's name in the name of a variable of its own."""
     kind, slash, name = symbol.partition("/")
@@ -36,7 +38,7 @@ def own_field(symbol: str) -> str:
     return "/" + name
 
 
-class Template:
+class Template(Pattern):
     """The operators of some steps.
 
     Args:
@@ -46,8 +48,7 @@ class Template:
 
     def __init__(self, steps: Iterable[Step], role: int) -> None:
         self._indexed: list[str] = []  # fields of the indexes that attributes stand for
-        made = [self._operator(step, role) for step in steps]
-        self._pattern = Pattern(*made) if made else None
+        super().__init__(*[self._operator(step, role) for step in steps])
 
     def _operator(self, step: Step, role: int) -> Field:
         attrs = self._attrs(step) if step.is_indexed else (step.attrs,)
@@ -82,12 +83,10 @@ class Template:
         Args:
             indexes: what attributes stand for.
         """
-        if self._pattern is None:
-            return
         if self._indexed:
             values = (getattr(indexes, name) if name else indexes for name in self._indexed)
             strings = *strings, *map(attr_bytes, values)
-        ops.append(self._pattern.fill(strings))
+        ops.append(self.fill(strings))
 
 
 def _slots(number: int, slots: Slots) -> list[Field]:
