@@ -163,9 +163,7 @@ class Analysis:
                 ):
                     self.zeroed[matrix] = number
                     continue
-            pairs = command.accesses
-            if pairs is None:
-                pairs = accesses(command, nodes)
+            pairs = command.accesses or accesses(command, nodes)
             for s, mode in pairs:
                 listed[s].append((number, s, mode))
 

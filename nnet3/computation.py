@@ -196,11 +196,6 @@ class Computation:
             named.update(np.unique(command.rows[:, 0]).tolist())
         return {self.submatrices[s].matrix for s in named if s > 0}
 
-    def wholes(self) -> list[bool]:
-        """For every sub-matrix whether it is the whole of its matrix."""
-        sizes = [(matrix.rows, matrix.cols) for matrix in self.matrices]
-        return [(rows, cols) == sizes[matrix] for matrix, _, rows, _, cols in self.submatrices]
-
     def whole_submatrices(self) -> list[int]:
         """For every matrix the last sub-matrix that is the whole of it."""
         whole = [0] * len(self.matrices)

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from functools import partial
 from operator import itemgetter
 
-from ..analyze import BACKPROPS, WRITE, Access, Analysis, overlap
+from ..analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
 from ..computation import (
     OF_MANY,
     Command,
@@ -47,7 +47,8 @@ class _Merger:
         before: the sub-matrices as they were.
         released: by matrix the command that gives up its memory.
         gone: matrices that became parts of others.
-        dirty: matrix -> the parts of it that were merged in this round.
+        parts: by matrix its sub-matrices.
+        dirty: matrix -> the parts of it that were merged in this round, as accesses.
         moves: matrix -> the other that it becomes a part of by this round, the row and column where
             it begins there, and whether it is all of the other.
         changed: the matrices that were merged in the round before.
@@ -60,7 +61,12 @@ class _Merger:
         self.analysis = Analysis(computation)
         self.submatrices, self.matrices = computation.submatrices, computation.matrices
         self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
-        self.whole = computation.wholes()
+        self.parts: list[list[int]] = [[] for _ in self.matrices]
+        self.whole: list[bool] = []
+        sizes = [matrix[:2] for matrix in self.matrices]
+        for number, (matrix, _, rows, _, cols) in enumerate(self.submatrices):
+            self.parts[matrix].append(number)
+            self.whole.append((rows, cols) == sizes[matrix])
         self.candidates = self._find_candidates()
         commands = computation.commands
         self.of_many = [number for number, c in enumerate(commands) if c.type in OF_MANY]
@@ -70,7 +76,7 @@ class _Merger:
                 freed = commands[number].rows.tolist()  # type: ignore[union-attr]
                 self.released.update([(self.submatrices[s][0], number) for s in freed])
         self.gone: set[int] = set()
-        self.dirty: dict[int, list[SubMatrix]] = {}
+        self.dirty: dict[int, list[Access]] = {}
         self.moves: dict[int, tuple[int, int, int, bool]] = {}
         self.changed = set(range(len(computation.matrices)))
 
@@ -120,7 +126,7 @@ class _Merger:
                 into_source, into_target = allowed(number, source, target, falls_away)
                 if into_source or into_target:
                     keep, drop = (source, target) if into_source else (target, source)
-                    self._merge(keep, drop)
+                    self._merge(number, keep, drop)
                     if falls_away:
                         self.dropped.add(number)
                     continue
@@ -134,9 +140,9 @@ class _Merger:
         options, matrices, dirty, never = self.options, self.matrices, self.dirty, (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
         a, b = self.submatrices[source][0], self.submatrices[target][0]
-        if a in dirty and (whole_a or self._is_dirty(source)):
+        if a in dirty and self._touching(source, dirty[a]):
             return never
-        if b in dirty and (whole_b or self._is_dirty(target)):
+        if b in dirty and self._touching(target, dirty[b]):
             return never
         for bound in (self.analysis.given, self.analysis.taken):  # each is a matrix of its own
             if a in bound or b in bound:
@@ -184,18 +190,12 @@ class _Merger:
             if r < end and row < r + n and c < col_end and col < c + m
         ]
 
-    def _is_dirty(self, submatrix: int) -> bool:
-        """Whether something of a sub-matrix was merged in this round."""
-        mine = self.submatrices[submatrix]
-        return any([overlap(part, mine) for part in self.dirty[mine[0]]])
-
     # Merging
 
-    def _merge(self, keep: int, drop: int) -> None:
+    def _merge(self, number: int, keep: int, drop: int) -> None:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
-        analysis, matrices = self.analysis, self.matrices
-        kept, whole = self.submatrices[keep], self.submatrices[drop]
-        home, old = kept[0], whole[0]
+        analysis, matrices, kept = self.analysis, self.matrices, self.submatrices[keep]
+        home, old = kept[0], self.submatrices[drop][0]
         if old in analysis.given:
             analysis.given.add(home)
         if old in analysis.taken:
@@ -203,31 +203,27 @@ class _Merger:
             self.released.pop(home, None)
         if matrices[old].contiguous and not matrices[home].contiguous:
             matrices[home] = matrices[home]._replace(contiguous=True)
-        self.dirty.setdefault(home, []).append(kept)
-        self.dirty[old] = [whole]
+        self.dirty.setdefault(home, []).append((number, keep, READ_WRITE))
+        self.dirty[old] = [(number, drop, READ_WRITE)]
         self.gone.add(old)
         self.moves[old] = home, kept[1], kept[3], self.whole[keep]
 
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
-        submatrices, uses, moves, dropped = self.submatrices, self.uses, self.moves, self.dropped
-        if not moves:
-            return
-        whole, new = self.whole, partial(tuple.__new__, SubMatrix)
-        for s, part in enumerate(submatrices):
-            if part[0] in moves:
-                old, first, rows, begin, cols = part
-                home, row, col, is_whole = moves[old]
+        submatrices, uses, parts, whole = self.submatrices, self.uses, self.parts, self.whole
+        new, homes = partial(tuple.__new__, SubMatrix), set()
+        for old, (home, row, col, is_whole) in self.moves.items():
+            for s in parts[old]:
+                _, first, rows, begin, cols = submatrices[s]
                 submatrices[s] = new((home, row + first, rows, col + begin, cols))
                 if not is_whole:
                     whole[s] = False
-        homes = set()
-        for old, (home, _, _, _) in moves.items():
+            parts[home] += parts[old]
             uses[home] += uses[old]
-            uses[old] = []
+            parts[old], uses[old] = [], []
             homes.add(home)
         for home in homes:
-            mine = uses[home] = [use for use in uses[home] if use[0] not in dropped]
+            mine = uses[home] = [use for use in uses[home] if use[0] not in self.dropped]
             mine.sort(key=_NUMBER_AND_MODE)
         self.moves = {}
 
