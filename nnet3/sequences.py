@@ -38,17 +38,13 @@ def n_stride(indexes: np.ndarray) -> int:
 def _is_stride(indexes: np.ndarray, stride: int, count: int) -> bool:
     if len(indexes) % (stride * count):
         return False
-    return bool((indexes == with_sequences(indexes, stride, count, count)).all())
-
-
-def with_sequences(indexes: np.ndarray, stride: int, before: int, count: int) -> np.ndarray:
-    """The rows of `before` sequences for `count` of them, at the same stride."""
-    blocks = indexes.reshape(-1, before, stride, 3)
-    result = np.empty((len(blocks), count, stride, 3), indexes.dtype)
-    result[..., 0] = np.arange(count, dtype=indexes.dtype)[:, None]
-    for column in (1, 2):  # in turn, as loops over three numbers are slow
-        result[..., column] = blocks[:, :1, :, column]
-    return result.reshape(-1, 3)
+    blocks = indexes.reshape(-1, count, 3 * stride)
+    if blocks[:, 0, ::3].any():
+        return False
+    steps = (blocks[:, 1:] - blocks[:, :-1]).reshape(len(blocks), -1)
+    to_next = np.zeros(3 * stride * (count - 1), indexes.dtype)
+    to_next[::3] = 1
+    return bool((steps == to_next).all())
 
 
 class Widened:
@@ -74,7 +70,12 @@ class Widened:
         if self._within is not None:
             whole, begin = self._within
             return whole.indexes[begin : begin + self.size]
-        return with_sequences(self.few.indexes, self.stride, 2, self._count)
+        blocks = self.few.indexes.reshape(-1, 2, self.stride, 3)
+        result = np.empty((len(blocks), self._count, self.stride, 3), np.int32)
+        result[..., 0] = np.arange(self._count, dtype=np.int32)[:, None]
+        for column in (1, 2):  # in turn, as loops over three numbers are slow
+            result[..., column] = blocks[:, :1, :, column]
+        return result.reshape(-1, 3)
 
     @property
     def times(self) -> np.ndarray:

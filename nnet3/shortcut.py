@@ -26,7 +26,7 @@ from .computation import (
 from .compute.time_grid import precompute_indexes
 from .indexes import Columns, IndexList
 from .request import ComputationRequest, IoSpecification
-from .sequences import Widened, n_stride, with_sequences
+from .sequences import Widened, n_stride
 
 _FEW = 2  # sequences that are compiled
 _PAIRS = ROWS_MULTI | {"AddRowRanges"}  # types of commands whose lists have two columns
@@ -43,7 +43,7 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
         count = int(io.indexes[-1, 0]) + 1
         counts.add(count)
         part = copy(io)  # whose rows need not be looked at again
-        part.indexes = with_sequences(io.indexes, stride, count, _FEW)
+        part.indexes = io.indexes.reshape(-1, count, stride, 3)[:, :_FEW].reshape(-1, 3)
         few.append(part)
     if len(counts) != 1 or min(counts) <= _FEW:
         return None
