@@ -108,7 +108,7 @@ _ARRAY: Final = "array"
 
 def to_desc(computation: Computation, name: str = "commands") -> pb.NetDesc:
     """The description of a computation; equal computations give equal descriptions."""
-    return _Writer(computation, name).net
+    return _Writer(computation.explicit(), name).net
 
 
 def from_desc(net: pb.NetDesc, topology: Topology | None) -> Computation:

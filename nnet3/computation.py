@@ -88,6 +88,7 @@ class Command:
         return result
 
 
+_type_of = attrgetter("type")
 _fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
 
 
@@ -169,7 +170,7 @@ class Computation:
 
     def explicit(self) -> Computation:
         """The computation with AllocMatrix, SetConst and DeallocMatrix for each single matrix."""
-        if not any(command.type in OF_MANY for command in self.commands):
+        if OF_MANY.isdisjoint(map(_type_of, self.commands)):
             return self
         commands: list[Command] = []
         for command in self.commands:

@@ -56,7 +56,7 @@ def lower_computation(
         natural_gradient: the gradients of components that have natural gradient are made by it;
             what it keeps are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
     """
-    return Lowering(split_composites(computation), name, natural_gradient).net
+    return Lowering(split_composites(computation.explicit()), name, natural_gradient).net
 
 
 _Forward = tuple[bytes, bytes, bytes, int]

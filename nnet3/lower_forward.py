@@ -27,7 +27,7 @@ def lower_forward(computation: Computation, name: str = "forward") -> pb.NetDesc
     Raises:
         OpscopeError: a command uses some rows of a matrix only, as optimised ones do.
     """
-    return _ForwardLowering(computation, name).net
+    return _ForwardLowering(computation.explicit(), name).net
 
 
 class _Piece(NamedTuple):

@@ -70,7 +70,7 @@ def compile_segments(
     if optimize:
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
-    return lower_computation(computation.explicit())
+    return lower_computation(computation)
 
 
 def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:

@@ -34,7 +34,8 @@ class Pass:
     Attributes:
         name: of the pass.
         apply: the pass itself; the given computation stays as it is.
-        switches: options of which one must be on; none: the pass always runs.
+        switches: options of which one must be on; none: the pass always runs, and asks for options
+            itself.
         rewrites: behind it something may be written to after it was read.
     """
 

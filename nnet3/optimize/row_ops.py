@@ -40,10 +40,9 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
         result = result or computation.copy()
         first = int(real.argmax())
         count = len(real) - int(real[::-1].argmax()) - first
-        result.commands[number] = command.changed(
-            target=result.new_part(command.target, first, count),
-            rows=rows[first : first + count],
-        )
+        target = result.new_part(command.target, first, count)
+        rows = rows[first : first + count]
+        result.commands[number] = Command(kind, target, command.source, command.alpha, rows)
     return result or computation
 
 

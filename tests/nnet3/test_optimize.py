@@ -9,8 +9,10 @@ from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.desc import INPUT
 from opscope.framework.errors import AttributeTypeError
 from opscope.nnet3.checker import check_computation
+from opscope.nnet3.command_dialect import to_desc
 from opscope.nnet3.computer import NnetComputer
 from opscope.nnet3.lower_commands import lower_computation
+from opscope.nnet3.lower_forward import lower_forward
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
 from opscope.nnet3.optimize.sizing import gather_memory
@@ -126,6 +128,8 @@ def test_commands_for_memory_are_gathered_and_written_out(text):
     assert not {"AllocMatrix", "DeallocMatrix"} & set(types(gathered))
     assert gathered.explicit().commands == plain.commands
     assert gathered.to_kaldi() == plain.to_kaldi()
+    for lowered in (lower_computation, lower_forward, to_desc):
+        assert lowered(gathered) == lowered(plain)
     check_computation(gathered, rewrites=False)
 
 
