@@ -104,9 +104,10 @@ class Component:
     input_dim: int  # columns of the input
     output_dim: int  # columns of the output
     deviations: dict[int, Deviation]  # see fields.read_fields
+    was_binary: bool | None  # the form of the file that it came from
 
     def __init__(self) -> None:
-        self.deviations = {}
+        self.deviations, self.was_binary = {}, None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

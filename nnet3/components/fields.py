@@ -142,7 +142,7 @@ def read_fields(component: Any, reader: Reader, fields: Sequence[Field]) -> None
         for attr, value in zip(used.attrs, values, strict=False):
             setattr(component, attr, value)
         found[index] = used, values
-    component.deviations = {}
+    component.deviations, component.was_binary = {}, reader.binary
     for index, field in enumerate(fields):
         used, values = found.get(index, (None, ()))
         if used is None and field.is_written_today(component):
@@ -153,14 +153,25 @@ def read_fields(component: Any, reader: Reader, fields: Sequence[Field]) -> None
 
 
 def write_fields(component: Any, writer: Writer, fields: Sequence[Field]) -> None:
-    """Write the fields as Kaldi does, or, where nothing was changed, as the file had them."""
+    """Write the fields as Kaldi does, or, where nothing was changed, as the file had them.
+
+    In the other form than that of the file, averages are what Kaldi makes of their sums.
+    """
+    anew = component.was_binary not in (None, writer.binary)
     for index, field in enumerate(fields):
         deviation = component.deviations.get(index)
         if deviation is not None and _unchanged(component, field, deviation):
             if deviation.field is not None:
                 _write(writer, deviation.field, deviation.values)
         elif field.is_written_today(component):
-            _write(writer, field, tuple(getattr(component, attr) for attr in field.attrs))
+            _write(writer, field, tuple(_value(component, attr, anew) for attr in field.attrs))
+
+
+def _value(component: Any, attr: str, anew: bool) -> Any:
+    averaged = getattr(type(component), attr, None)
+    if anew and isinstance(averaged, Averaged):
+        return averaged.compute(component)
+    return getattr(component, attr)
 
 
 def _unchanged(component: Any, field: Field, deviation: Deviation) -> bool:
@@ -179,7 +190,8 @@ class Averaged:
     """An attribute that files hold as an average, of a sum that the component holds.
 
     Reading it gives the average, in float32: exactly what the file held as long as sum and count
-    are unchanged. `read_fields` sets it before the count is known; `settle` then computes the sum.
+    are unchanged. `compute` gives what Kaldi writes: rounded a second time. `read_fields` sets it
+    before the count is known; `settle` then computes the sum.
 
     Args:
         total: the attribute with the sum (float64).
@@ -212,7 +224,11 @@ class Averaged:
         kept = component.__dict__.get(self.kept)
         if kept is not None and kept[2] == count and np.array_equal(kept[1], total):
             return kept[0]
-        return self.to_average(component, total, count)
+        return self.compute(component)
+
+    def compute(self, component: Any) -> np.ndarray:
+        """The average as it follows from sum and count."""
+        return self.to_average(component, getattr(component, self.total), self.count(component))
 
     def settle(self, component: Any) -> None:
         """Compute the sum from the average that was set."""

@@ -78,7 +78,7 @@ class NormalizeComponent(Component):
 def _variance(component: Any, total: np.ndarray, count: float) -> np.ndarray:
     variance = total.astype(np.float32)
     if count != 0:
-        mean = component.stats_mean
+        mean = type(component).stats_mean.compute(component)
         variance = variance * np.float32(1.0 / count) - mean * mean
     return variance
 
