@@ -29,6 +29,7 @@ from .request import ComputationRequest, IoSpecification
 from .sequences import Widened, n_stride
 
 _FEW = 2  # sequences that are compiled
+_END = np.array((0, 1), np.int32)  # what is added to a first and a last row for a range
 _PAIRS = ROWS_MULTI | {"AddRowRanges"}  # types of commands whose lists have two columns
 
 
@@ -68,6 +69,7 @@ class _Expander:
     """Attributes:
     lists: by the id of a list of indexes of two sequences, that of all.
     strides: of the lists of all matrices.
+    n: of all sequences, [count, 1, 1].
     places: of sub-matrices, by stride, row and number of rows: the new row and number of rows.
     submatrices: the new ones.
     """
@@ -77,6 +79,7 @@ class _Expander:
         self.count = count
         self.lists: dict[int, Widened] = {}
         self.strides = [1]
+        self.n = np.arange(count, dtype=np.int32)[:, None, None]
         self.places: dict[tuple[int, int, int], tuple[int, int]] = {}
 
     def expanded(self) -> Computation:
@@ -185,39 +188,45 @@ class _Expander:
         Of the rows in a block those with n = 0 tell where the others are.
         """
         few = np.concatenate(listed)
-        few = few.reshape(len(few) // (_FEW * stride), _FEW, stride, -1)[:, 0]
-        rows, there, shift = few, few >= 0, np.int32(0)
+        rows = few = few.reshape(len(few) // (_FEW * stride), _FEW, stride, -1)[:, :1]
+        missing = few[..., :1] < 0
         if kind in ROWS_MULTI:
-            rows, there = few[..., 1:], there[..., :1]
+            rows = few[..., 1:]
             numbered, which = np.unique(few[..., 0], return_inverse=True)
             sources = np.maximum(numbered, 0).tolist()
+        elif kind == "AddRowRanges":  # whose ends are those of their last rows
+            rows = few - _END
+            missing = rows[..., 1:] < rows[..., :1]
+        facts: Any = [self._source(s) for s in sources]
+        if len(set(facts)) == 1:  # as mostly
+            facts = facts[0]
         else:
-            counts = [len(each) // _FEW for each in listed]
-            which = np.repeat(np.arange(len(counts)), counts)
-            if kind == "AddRowRanges":  # whose ends are those of their last rows
-                there, shift = few[..., 1:] > few[..., :1], np.array((0, 1), np.int32)
-        steps, row, new_row = self._facts(sources, which.reshape(-1, stride, 1))
-        block, within = np.divmod(rows + (row - shift), _FEW * steps)
-        if ((within >= steps) & there).any():
+            if kind not in ROWS_MULTI:
+                which = np.repeat(np.arange(len(sources)), [len(each) // _FEW for each in listed])
+            facts = np.array(facts, np.int32).T[:, which.reshape(-1, 1, stride, 1)]
+        row, new_row, step, span, new_span = facts
+        block, within = np.divmod(rows + row, span)
+        is_other, some_missing = within >= step, np.count_nonzero(missing)
+        if some_missing:
+            is_other &= ~missing
+        if np.count_nonzero(is_other):
             raise _IrregularError
-        first = block * (self.count * steps) + within + (shift - new_row)
-        n = np.arange(self.count, dtype=np.int32)[:, None, None]
-        wide = np.empty((len(few), self.count, *few.shape[1:]), np.int32)
-        moved = wide[..., -rows.shape[-1] :]
-        np.add(first[:, None], n * steps[:, None], out=moved)
-        if not there.all():
-            np.copyto(moved, -1, where=~there[:, None])
+        first = block * new_span + within - new_row
+        if kind == "AddRowRanges":
+            first += _END
+        wide = np.empty((len(few), self.count, *few.shape[2:]), np.int32)
+        moved = wide[..., 1:] if kind in ROWS_MULTI else wide
+        np.add(first, self.n * step, out=moved)
+        if some_missing:
+            np.copyto(moved, -1, where=missing)
         if kind in ROWS_MULTI:
-            wide[..., :1] = few[:, None, :, :1]
+            wide[..., :1] = few[..., :1]
         return wide.reshape((-1, 2) if kind in _PAIRS else -1)
 
-    def _facts(self, sources: list[int], which: np.ndarray) -> np.ndarray:
-        """Stride, old and new first row of the sources of rows, int32 [3, *which.shape].
-
-        Where these are one for all, as mostly, [3, 1, 1, 1].
-        """
-        before, after, strides = self.before.submatrices, self.submatrices, self.strides
-        facts = [(strides[after[s].matrix], before[s].row, after[s].row) for s in sources]
-        if len(set(facts)) == 1:
-            return np.array(facts[0], np.int32).reshape(3, 1, 1, 1)
-        return np.array(facts, np.int32).T[:, which]
+    def _source(self, s: int) -> tuple[int, int, int, int, int]:
+        """Of a sub-matrix that rows are read from: its first row, before and after, its stride, and
+        the rows of a block, before and after."""
+        matrix, new_row, _, _, _ = self.submatrices[s]
+        stride = self.strides[matrix]
+        row = self.before.submatrices[s].row
+        return row, new_row, stride, _FEW * stride, self.count * stride
