@@ -66,7 +66,7 @@ class Aligned:
         asked, there = reader.series, self.series
         if asked is not None and there is not None:
             first = (asked.start + t - there.start) // there.step
-            every = max(asked.step // there.step, 1)
+            every = asked.step // there.step or 1
             found = self.grid[first : first + (asked.count - 1) * every + 1 : every]
         else:
             found = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]

@@ -238,16 +238,18 @@ def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> in
 
 
 def _check_different(topology: Topology, segment: Segment) -> None:
+    listed = dict(segment.inputs + segment.outputs)
     for node, keys in (*segment.given.items(), *segment.wanted.items()):
-        if (keys[1:] == keys[:-1]).any():
+        if keys is not listed[node] and (keys[1:] == keys[:-1]).any():
             name = topology.nodes[node].name
             raise ShapeError(f"the request lists an index of '{name}' more than once")
 
 
 def _sorted(asked: Asked) -> Keys:
+    """The keys sorted; the same arrays where they rise as they are listed."""
     keys = dict(asked)
     for node, listed in asked:
-        if not (listed[1:] >= listed[:-1]).all():
+        if not (listed[1:] > listed[:-1]).all():
             keys[node] = np.sort(listed)
     return keys
 

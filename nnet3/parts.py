@@ -135,18 +135,20 @@ def _aligned_terms(
         source = steps.steps[number].columns.aligned
         if source is None or source.family is not reader.family:
             return None
-        if wanted & source.bits:
-            sources[number] = source
-            wanted &= ~source.bits
-            if not wanted:
-                break
+        common = wanted & source.bits
+        if not common:
+            continue
+        if common == wanted and not sources:
+            rows = source.rows_of(reader, t)
+            if common == source.bits and (rows == np.arange(len(rows))).all():
+                return Terms(alpha, number, None, None, True)
+            return Terms(alpha, number, rows)
+        sources[number] = source
+        wanted ^= common
+        if not wanted:
+            break
     if wanted and needs_all:
         return None
-    if len(sources) == 1 and not wanted:
-        rows = source.rows_of(reader, t)
-        if source.bits == reader.moved(t) and (rows == np.arange(len(rows))).all():
-            return Terms(alpha, number, None, None, True)
-        return Terms(alpha, number, rows)
     return Terms(alpha, -1, *rows_among(sources, reader, t))
 
 

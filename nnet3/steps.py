@@ -207,8 +207,10 @@ class Steps:
             inputs = columns
             if info.properties & _ROWS_DIFFER != FLAGS.SIMPLE:
                 inputs, columns = self._component_rows(node, columns, parts)
-            self._add(node - 1, inputs)
-            self._add(node, columns)
+            number, segment = len(self.steps), self._segment
+            self.at[node - 1][id(inputs)], self.at[node][id(columns)] = number, number + 1
+            self.steps.append(_step((node - 1, inputs, False, -1, segment)))
+            self.steps.append(_step((node, columns, False, -1, segment)))
         elif info.kind == "dim-range":
             source = self.at[info.source].get(id(columns))
             for number in self._sources(info.source, columns) if source is None else (source,):
