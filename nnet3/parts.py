@@ -1,9 +1,10 @@
 """Where the rows of descriptors' steps are read from: their input locations.
 
 A part of a descriptor is a sum of rows of earlier steps. Mostly all its rows come from one step;
-then the row numbers are all there is to know, and no list of terms for each row is made. The rows
-of all steps are looked for together, and what is asked of each list of row numbers is worked out
-for all of them at once, since in a recurrent network the lists are many and short.
+then the row numbers are all there is to know, and no list of terms for each row is made. Which step
+that is, and which of its rows, is seen from the sets of times where rows are given by these
+(aligned.py). Other rows are looked for together, and what is asked of each list of row numbers is
+worked out for all of them at once.
 """
 
 from __future__ import annotations
