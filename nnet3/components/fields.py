@@ -139,9 +139,12 @@ def read_fields(component: Any, reader: Reader, fields: Sequence[Field]) -> None
             continue
         reader.read_token()
         values = tuple(used.kind.read(reader) for _ in used.attrs or (None,))
-        for attr, value in zip(used.attrs, values, strict=False):
-            setattr(component, attr, value)
-        found[index] = used, values
+        kept = list(values)
+        for i, attr in enumerate(used.attrs):
+            setattr(component, attr, values[i])
+            if isinstance(getattr(type(component), attr, None), Averaged):
+                kept[i] = _float32(values[i])
+        found[index] = used, tuple(kept)
     component.deviations, component.was_binary = {}, reader.binary
     for index, field in enumerate(fields):
         used, values = found.get(index, (None, ()))
@@ -150,6 +153,11 @@ def read_fields(component: Any, reader: Reader, fields: Sequence[Field]) -> None
             component.deviations[index] = Deviation(None, values)
         elif used is not None and (used is not field or not field.is_written_today(component)):
             component.deviations[index] = Deviation(used, values)
+
+
+def _float32(values: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32)
 
 
 def write_fields(component: Any, writer: Writer, fields: Sequence[Field]) -> None:
@@ -212,10 +220,11 @@ class Averaged:
         self.to_sum = to_sum or _sum
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.kept = f"_{name}_as_read"
+        self.kept, self.given = f"_{name}_as_read", f"_{name}_given"
 
     def __set__(self, component: Any, value: np.ndarray) -> None:
-        component.__dict__[self.kept] = np.asarray(value, np.float32), None, 0.0
+        component.__dict__[self.kept] = _float32(value), None, 0.0
+        component.__dict__[self.given] = np.asarray(value, np.float64)
 
     def __get__(self, component: Any, owner: type | None = None) -> Any:
         if component is None:
@@ -233,7 +242,7 @@ class Averaged:
     def settle(self, component: Any) -> None:
         """Compute the sum from the average that was set."""
         average, count = component.__dict__[self.kept][0], self.count(component)
-        total = self.to_sum(component, average.astype(np.float64), count)
+        total = self.to_sum(component, component.__dict__.pop(self.given), count)
         setattr(component, self.total, total)
         component.__dict__[self.kept] = average, total.copy(), count
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from .base import Component, KeepsDim, Properties, key, optional
-from .fields import DOUBLE, FLOAT, INT, VECTOR, Averaged, Field
+from .fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
 from .summary import number, summarize_vector
 
 _P = Properties
@@ -35,10 +35,12 @@ class NonlinearComponent(KeepsDim, Component):
             default=lambda c: c.dim,
             when=lambda c: c.block_dim != c.dim,
         ),
-        Field("<ValueAvg>", VECTOR, "value_avg"),
-        Field("<DerivAvg>", VECTOR, "deriv_avg"),
+        Field("<ValueAvg>", DOUBLE_VECTOR, "value_avg"),
+        Field("<DerivAvg>", DOUBLE_VECTOR, "deriv_avg"),
         Field("<Count>", DOUBLE, "count"),
-        Field("<OderivRms>", VECTOR, "oderiv_rms", default=lambda c: np.zeros(0, np.float32)),
+        Field(
+            "<OderivRms>", DOUBLE_VECTOR, "oderiv_rms", default=lambda c: np.zeros(0, np.float32)
+        ),
         Field("<OderivCount>", DOUBLE, "oderiv_count", default=0.0),
         Field("<NumDimsSelfRepaired>", DOUBLE, "num_dims_self_repaired", default=0.0),
         Field("<NumDimsProcessed>", DOUBLE, "num_dims_processed", default=0.0),

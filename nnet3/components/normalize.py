@@ -9,7 +9,7 @@ import numpy as np
 
 from .base import Component, KeepsDim, Properties, key, optional
 from .elementwise import check_block
-from .fields import BOOL, DOUBLE, FLOAT, INT, VECTOR, Averaged, Field
+from .fields import BOOL, DOUBLE, DOUBLE_VECTOR, FLOAT, INT, VECTOR, Averaged, Field
 from .summary import flag, number, summarize_vector
 
 _P = Properties
@@ -84,7 +84,7 @@ def _variance(component: Any, total: np.ndarray, count: float) -> np.ndarray:
 
 
 def _sum_of_squares(component: Any, variance: np.ndarray, count: float) -> np.ndarray:
-    mean = component.stats_mean.astype(np.float64)
+    mean = component.stats_sum / (count or 1.0)
     return (variance + mean * mean) * count
 
 
@@ -99,8 +99,8 @@ class BatchNormComponent(KeepsDim, Component):
         Field("<TargetRms>", FLOAT, "target_rms"),
         Field("<TestMode>", BOOL, "test_mode"),
         Field("<Count>", DOUBLE, "count"),
-        Field("<StatsMean>", VECTOR, "stats_mean"),
-        Field("<StatsVar>", VECTOR, "stats_var"),
+        Field("<StatsMean>", DOUBLE_VECTOR, "stats_mean"),
+        Field("<StatsVar>", DOUBLE_VECTOR, "stats_var"),
     )
     keys = (
         key("dim", int),

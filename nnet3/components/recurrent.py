@@ -7,7 +7,18 @@ from types import SimpleNamespace
 import numpy as np
 
 from .base import Properties, UpdatableComponent, key, normal, optional
-from .fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Averaged, Field
+from .fields import (
+    BOOL,
+    DOUBLE,
+    DOUBLE_MATRIX,
+    DOUBLE_VECTOR,
+    FLOAT,
+    INT,
+    MATRIX,
+    VECTOR,
+    Averaged,
+    Field,
+)
 from .summary import flag, number, parameter_stats, summarize_vector
 
 _P = Properties
@@ -26,10 +37,10 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     own_fields = (
         Field("<Params>", MATRIX, "params"),
-        Field("<ValueAvg>", MATRIX, "value_avg"),
-        Field("<DerivAvg>", MATRIX, "deriv_avg"),
+        Field("<ValueAvg>", DOUBLE_MATRIX, "value_avg"),
+        Field("<DerivAvg>", DOUBLE_MATRIX, "deriv_avg"),
         Field("<SelfRepairConfig>", VECTOR, "self_repair_config"),
-        Field("<SelfRepairProb>", VECTOR, "self_repair_prob"),
+        Field("<SelfRepairProb>", DOUBLE_VECTOR, "self_repair_prob"),
         Field("<UseDropout>", BOOL, "use_dropout", default=False, when=lambda c: c.use_dropout),
         Field("<Count>", DOUBLE, "count"),
     )
@@ -121,8 +132,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
 
 _GRU_STATISTICS = (
-    Field("<ValueAvg>", VECTOR, "value_avg"),
-    Field("<DerivAvg>", VECTOR, "deriv_avg"),
+    Field("<ValueAvg>", DOUBLE_VECTOR, "value_avg"),
+    Field("<DerivAvg>", DOUBLE_VECTOR, "deriv_avg"),
     Field("<SelfRepairTotal>", DOUBLE, "self_repair_total"),
     Field("<Count>", DOUBLE, "count"),
     Field("<SelfRepairThreshold>", FLOAT, "self_repair_threshold"),

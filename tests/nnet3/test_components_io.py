@@ -389,6 +389,20 @@ def test_statistics_are_averages_in_files_and_sums_in_memory():
     assert b"<ValueAvg>  [ ]" in as_bytes(component, False)
 
 
+def test_the_form_of_a_file_changes_the_rounding_of_averages_as_in_kaldi():
+    text = as_bytes(from_config("SigmoidComponent", "dim=1"), False).decode()
+    text = text.replace("<ValueAvg>  [ ]", "<ValueAvg>  [ 0.901 ]").replace(
+        "<Count> 0", "<Count> 7"
+    )
+    component = Component.read_new(Reader(text.encode(), binary=False))
+    assert as_bytes(component, False).decode() == text
+    assert component.value_sum[0] == 0.901 * 7  # of the number in the text, not of its float32
+    binary = as_bytes(component, True)
+    back = from_bytes(binary)
+    assert as_bytes(back, True) == binary
+    assert "[ 0.9010001 ]" in as_bytes(back, False).decode()
+
+
 def test_statistics_of_batch_norm():
     component = from_config("BatchNormComponent", "dim=2")
     rows = np.array([[1.0, 2.0], [3.0, 6.0]])
