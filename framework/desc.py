@@ -13,7 +13,7 @@ import numpy as np
 from ..proto import net_pb2 as pb
 from .dtypes import to_dtype, to_pb
 from .errors import AttributeTypeError, FormatError
-from .wire import delimited
+from .wire import Heads
 
 FORMAT_VERSION = 1
 
@@ -51,6 +51,8 @@ _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
 _SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = frozenset({"ints", "floats", "strings", "bools"})
 _MAX_TENSOR_BYTES = 1 << 30
+_TENSOR = Heads(pb.Attr.TENSOR_FIELD_NUMBER)
+_DATA = Heads(pb.Tensor.DATA_FIELD_NUMBER)
 
 
 def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
@@ -101,8 +103,9 @@ def attr_bytes(value: Any) -> bytes:
     """The wire form of an `Attr` that holds a Python value."""
     if not isinstance(value, np.ndarray) or sys.byteorder == "big":
         return encode_attr(value).SerializeToString()
-    data = delimited(pb.Tensor.DATA_FIELD_NUMBER, value.tobytes())
-    return delimited(pb.Attr.TENSOR_FIELD_NUMBER, _tensor_head(value.dtype, value.shape) + data)
+    known, data = _tensor_head(value.dtype, value.shape), value.tobytes()
+    head = _DATA[len(data)]
+    return b"".join((_TENSOR[len(known) + len(head) + len(data)], known, head, data))
 
 
 @lru_cache(maxsize=1024)

@@ -92,12 +92,12 @@ class Lowering:
         self.names: list[bytes] = []  # of the variable of each sub-matrix
         self.submatrices = computation.submatrices
         self.matrix_of = [s[0] for s in self.submatrices]
-        types = [command.type for command in computation.commands]
-        # Numbers of commands that are looked at beforehand; only these are few.
-        self.marked = [number for number, kind in enumerate(types) if kind in _MARKED]
-        self.wanted = natural_gradient, any([c.store_stats for c in computation.commands])
-        self.is_looped = types[-1:] == ["GotoLabel"]
-        markers = types.count("NoOperationMarker")
+        commands = computation.commands
+        # The few that are looked at beforehand: their numbers and types.
+        self.marked = [(n, c.type) for n, c in enumerate(commands) if c.type in _MARKED]
+        self.wanted = natural_gradient, any([c.store_stats for c in commands])
+        self.is_looped = bool(commands) and commands[-1].type == "GotoLabel"
+        markers = [kind for _, kind in self.marked].count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
         self.io_names = self._name_io()  # by command
         self._lower()
@@ -114,22 +114,22 @@ class Lowering:
         }
         if not self.is_looped:  # one matrix takes the other's memory: the plan's work
             del methods["SwapMatrix"]
+        method_of, fills = methods.get, few.fills
         for number, command in enumerate(self.computation.commands):
-            method = methods.get(command.type)
+            method = method_of(command.type)
             if method is not None:
-                if number in few.fills:
-                    for fill in few.fills[number]:
+                if number in fills:
+                    for fill in fills[number]:
                         self._fill(fill)
                 method(command)
 
     def _begins(self) -> list[int]:
         """The commands that fill whole matrices, or accept what is given."""
-        marked = [(number, self.computation.commands[number]) for number in self.marked]
+        commands, is_whole = self.computation.commands, self.computation.is_whole
         return [
             number
-            for number, c in marked
-            if c.type == "AcceptInput"
-            or (c.type == "SetConst" and self.computation.is_whole(c.target))
+            for number, kind in self.marked
+            if kind == "AcceptInput" or (kind == "SetConst" and is_whole(commands[number].target))
         ]
 
     @cached_property
@@ -146,15 +146,14 @@ class Lowering:
         """The names of what commands accept and provide."""
         names = {}
         segment = 0
-        for number in self.marked:
-            command = self.computation.commands[number]
-            if command.type == "NoOperationMarker":
+        for number, kind in self.marked:
+            if kind == "NoOperationMarker":
                 segment = min(segment + 1, self.segments_left)
-            elif command.type != "SetConst":
-                node = self.nodes[command.node]
+            elif kind != "SetConst":
+                node = self.nodes[self.computation.commands[number].node]
                 word = "output" if node.is_output else "input"
                 # A matrix may hold a value and then a derivative, so that does not tell which.
-                if (command.type == "AcceptInput") == node.is_output:
+                if (kind == "AcceptInput") == node.is_output:
                     word += "_deriv"
                 name = f"{word}.{node.name}"
                 names[number] = (f"{name}:{segment}" if segment > 0 else name).encode()
@@ -171,16 +170,13 @@ class Lowering:
 
     def _declare(self, changed: set[int]) -> None:
         """The variables of matrices, and of sub-matrices, which are views of them."""
-        matrices = self.computation.matrices
         kinds = self._io_of_matrices()
         self._declare_given(kinds, changed)
-        bases = [b""]
-        for number, matrix in enumerate(matrices[1:], 1):
+        matrices = [(b"", 0, 0, b"")]
+        for number, matrix in enumerate(self.computation.matrices[1:], 1):
             name, kind = kinds.get(number) or (b"m%d" % number, TEMPORARY)
-            self.variables.matrix(name, matrix.rows, matrix.cols, kind)
-            bases.append(name)
-        sizes = [(matrix.rows, matrix.cols) for matrix in matrices]
-        self.names = self.variables.parts(enumerate(self.submatrices), bases, sizes)
+            matrices.append(self.variables.matrix(name, matrix.rows, matrix.cols, kind))
+        self.names = self.variables.parts(enumerate(self.submatrices), matrices)
 
     def _declare_given(self, kinds: dict[int, tuple[bytes, int]], changed: set[int]) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
@@ -243,11 +239,10 @@ class Lowering:
         whole = self.submatrices[c.target]
         packed, limit = self.packed.pop(whole.matrix)
         name = b"%b.restored" % packed.removesuffix(b".packed")
-        self.variables.matrix(name, whole.rows, whole.cols)
+        matrix = self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
         parts = self.parts_of[whole.matrix]
-        size = {whole.matrix: (whole.rows, whole.cols)}
-        names = self.variables.parts(parts, {whole.matrix: name}, size)
+        names = self.variables.parts(parts, {whole.matrix: matrix})
         for (number, _), part in zip(parts, names, strict=True):
             self.names[number] = part
 

@@ -13,8 +13,29 @@ from ..framework.wire import Heads, delimited
 from ..proto import net_pb2 as pb
 from .computation import SubMatrix
 
+Matrix = tuple[bytes, int, int, bytes]
+"""The variable of a matrix: its name, rows and columns, and what all views of it have in common, in
+the wire form."""
 _VARS = Heads(pb.NetDesc.VARS_FIELD_NUMBER)
 _NAME = Heads(VarDesc.NAME_FIELD_NUMBER)
+_VIEW = Heads(VarDesc.VIEW_FIELD_NUMBER)
+_BASE = Heads(VarDesc.View.BASE_FIELD_NUMBER)
+_MOST_KEPT = 1 << 12
+
+
+class _Begins(dict[tuple[int, int], bytes]):
+    """What stands before the name of a variable, by the lengths of the name and of the rest."""
+
+    def __missing__(self, lengths: tuple[int, int]) -> bytes:
+        name, rest = lengths
+        head = _NAME[name]
+        begin = _VARS[len(head) + name + rest] + head
+        if len(self) < _MOST_KEPT:
+            self[lengths] = begin
+        return begin
+
+
+_BEGINS = _Begins()
 
 
 class Declarations:
@@ -29,12 +50,14 @@ class Declarations:
 
     def _add(self, name: bytes, fields: bytes) -> None:
         """A variable from its name and the wire form of the rest of it."""
-        head = _NAME[len(name)]
-        self.pieces += (_VARS[len(head) + len(name) + len(fields)], head, name, fields)
+        self.pieces += (_BEGINS[len(name), len(fields)], name, fields)
 
-    def matrix(self, name: bytes, rows: int, cols: int, kind: int = TEMPORARY) -> None:
+    def matrix(self, name: bytes, rows: int, cols: int, kind: int = TEMPORARY) -> Matrix:
         """A variable [rows, cols], float32."""
         self._add(name, _matrix(rows, cols, kind))
+        # Where a field that holds a message stands twice, both are read as one.
+        base = _BASE[len(name)] + name
+        return name, rows, cols, _VIEW[len(base)] + base
 
     def array(self, name: bytes, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
         """A variable of any shape and dtype."""
@@ -49,30 +72,22 @@ class Declarations:
     def parts(
         self,
         numbered: Iterable[tuple[int, SubMatrix]],
-        bases: Sequence[bytes] | Mapping[int, bytes],
-        sizes: Sequence[tuple[int, int]] | Mapping[int, tuple[int, int]],
+        matrices: Sequence[Matrix] | Mapping[int, Matrix],
     ) -> list[bytes]:
         """The variables of sub-matrices: views, or the matrix itself where that is the whole.
 
         Args:
             numbered: sub-matrices and their numbers.
-            bases, sizes: by matrix its variable, and its rows and columns.
+            matrices: those that they are parts of, by number.
         """
-        names = []
-        pieces = self.pieces
-        views: dict[int, bytes] = {}
+        names, pieces = [], self.pieces
         for number, (matrix, row, rows, col, cols) in numbered:
-            name = base = bases[matrix]
-            if (rows, cols) != sizes[matrix]:
-                view = views.get(matrix)
-                if view is None:
-                    view = views[matrix] = _view_of(base)
-                name = b"%b.s%d" % (base, number)
+            name, height, width, view = matrices[matrix]
+            if rows != height or cols != width:
+                name = b"%b.s%d" % (name, number)
                 fields = _rectangle(row, rows, col, cols)
-                length = len(name)
-                head = _NAME[length]
-                size = len(head) + length + len(view) + len(fields)
-                pieces += (_VARS[size], head, name, view, fields)
+                begin = _BEGINS[len(name), len(view) + len(fields)]
+                pieces += (begin, name, view, fields)
             names.append(name)
         return names
 
@@ -93,9 +108,3 @@ def _rectangle(row: int, rows: int, col: int, cols: int) -> bytes:
     """All fields of a view but for its name and base."""
     view = VarDesc.View(row_begin=row, row_end=row + rows, col_begin=col, col_end=col + cols)
     return make_var("", (rows, cols), view=view).SerializeToString()
-
-
-def _view_of(base: bytes) -> bytes:
-    """The base of a view. Where a field that holds a message stands twice, both are read as one."""
-    view = delimited(VarDesc.View.BASE_FIELD_NUMBER, base)
-    return delimited(VarDesc.VIEW_FIELD_NUMBER, view)
