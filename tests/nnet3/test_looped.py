@@ -225,6 +225,22 @@ def test_priors_and_scale():
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "more", ["IfDefined(Offset(tanh, 3))", "Failover(Offset(tanh, 3), Offset(input, 1))"]
+)
+def test_networks_that_read_ahead_are_refused(more):
+    text = (
+        "input-node name=input dim=3\n"
+        "component name=affine type=AffineComponent input-dim=6 output-dim=3\n"
+        "component name=tanh type=TanhComponent dim=3\n"
+        f"component-node name=affine component=affine input=Append(input, {more})\n"
+        "component-node name=tanh component=tanh input=affine\n"
+        "output-node name=output input=tanh\n"
+    )
+    with pytest.raises(OpscopeError, match="'affine_input' reads whatever later rows are there"):
+        LoopedComputer(Nnet.from_config_text(text, 0), LoopedOptions(6))
+
+
 def test_wrong_use_is_told():
     nnet = net(TDNN)
     computer = LoopedComputer(nnet)
