@@ -56,7 +56,7 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
 def expand(computation: Computation, count: int) -> Computation | None:
     """The computation for `count` sequences, from that for two; None where it is not regular."""
     try:
-        return _Expander(computation, count).expanded()
+        return _Expander(computation.explicit(), count).expanded()
     except _IrregularError:
         return None
 

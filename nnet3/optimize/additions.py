@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import ROWS_MULTI, accesses, overlap, rows_of
+from ..analyze import accesses, overlap, rows_of
 from ..computation import Command, Computation
 from .options import OptimizeOptions
 
@@ -28,21 +28,21 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
 
     commands = list(computation.commands)
     for number, command in enumerate(commands):
-        kind = command.type
+        kind, target, source = command.type, command.target, command.source
         copy = _COPIES.get(kind)
         if copy is None:
             for s, _ in command.accesses or accesses(command, nodes):
                 beside[s].append(s)
             continue
-        many = rows_of(command) if kind in ROWS_MULTI else [command.source]
-        if copy == "CopyToRowsMulti":
+        if kind == "AddToRowsMulti":
+            many = rows_of(command)
             convert = command.alpha == 1 and all(map(fresh, many))
         else:
-            convert = fresh(command.target)
-        if convert:
-            commands[number] = Command(
-                copy, command.target, command.source, command.alpha, command.rows
-            )
-        for s in (*many, command.target):
+            many = rows_of(command) if kind == "AddRowsMulti" else [source]
+            convert = fresh(target)
+        for s in many:
             beside[s].append(s)
+        beside[target].append(target)
+        if convert:
+            commands[number] = Command(copy, target, source, command.alpha, command.rows)
     return replace(computation, commands=commands)

@@ -112,7 +112,7 @@ def test_equal_commands_and_numbers(optimize, by_time):
 
 
 def test_irregular_computations_are_not_expanded():
-    computation = Compiler(net().topology(), request(range(2))).compile().explicit()
+    computation = Compiler(net().topology(), request(range(2))).compile()
     assert expand(computation, 4) is not None
     matrices = list(computation.matrices)
     backwards = Columns.of(matrices[1].indexes[::-1])
@@ -121,7 +121,7 @@ def test_irregular_computations_are_not_expanded():
     cut = computation.submatrices[1]._replace(rows=3)
     submatrices = [*computation.submatrices, cut]
     assert expand(replace(computation, submatrices=submatrices), 4) is None
-    assert expand(Compiler(net().topology(), request(range(3))).compile().explicit(), 4) is None
+    assert expand(Compiler(net().topology(), request(range(3))).compile(), 4) is None
 
 
 def test_cache_keeps_what_was_used_last():
