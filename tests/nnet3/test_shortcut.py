@@ -9,12 +9,12 @@ from opscope.framework.errors import OpscopeError
 from opscope.nnet3.caching import CachingCompiler, RecentCache
 from opscope.nnet3.compiler import Compiler
 from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.indexes import Columns
+from opscope.nnet3.indexes import Columns, pack_tx
 from opscope.nnet3.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions
 from opscope.nnet3.pipeline import compile_request
 from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.sequences import n_stride
+from opscope.nnet3.sequences import Widened, n_stride
 from opscope.nnet3.shortcut import decompose, expand
 
 NET = """\
@@ -63,6 +63,31 @@ def net():
 )
 def test_stride(indexes, stride):
     assert n_stride(np.array(indexes, np.int32).reshape(-1, 3)) == stride
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4])
+def test_lists_of_two_sequences_for_more(stride):
+    def indexes(count):
+        times = np.arange(4, dtype=np.int32).reshape(-1, 1, stride)
+        rows = np.zeros((len(times), count, stride, 3), np.int32)
+        rows[..., 0], rows[..., 1] = np.arange(count)[:, None], times
+        return rows.reshape(-1, 3)
+
+    few, wanted = Columns.of(indexes(2)), Columns.of(indexes(5))
+    got = Widened(few, stride, 5)
+    assert got.size == wanted.size
+    for name in ("indexes", "times", "images"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))
+
+
+def test_parts_of_lists_share_what_is_made():
+    keys = pack_tx(np.arange(6), 0)
+    parts = Columns.product(np.arange(2), [keys[:2], keys[2:]])
+    whole = Widened(parts[1].within[0], 1, 4)
+    got = Widened(parts[1], 1, 4, (whole, 8))
+    assert got.sequences == 4 and np.shares_memory(got.indexes, whole.indexes)
+    assert got.images is whole.images
+    assert got.indexes.tolist() == [[n, t, 0] for t in range(2, 6) for n in range(4)]
 
 
 @pytest.mark.parametrize("by_time", [False, True])
