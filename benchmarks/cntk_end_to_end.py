@@ -95,7 +95,7 @@ def run_test(folder: Path, tests: Path, limit: float) -> Result:
     with tempfile.TemporaryDirectory() as temporary:
         program = Path(temporary, "cntk")
         program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m opscope.python_api.cli cntk "$@"\n'
+            f'#!/bin/sh\nexec "{sys.executable}" -m opscope cntk "$@"\n'
         )
         program.chmod(0o755)
         work = Path(temporary, "run")

@@ -24,7 +24,7 @@ from .compile_locations import (
 from .computation import Command, Computation, matrices_of, submatrices_of
 from .compute.time_grid import precompute_indexes
 from .graph import Graph
-from .parts import Part, find_reverse, locate
+from .parts import Part, find_reverse, locate, refuse_reading_ahead
 from .request import ComputationRequest
 from .steps import Step, Steps
 from .topology import FLAGS, Topology, TopologyNode
@@ -38,6 +38,7 @@ class Compiler:
     Raises:
         NotComputableError, ShapeError, FormatError: see `graph.Graph`.
         ShapeError: one of several requests wants derivatives, or they differ in what they store.
+        OpscopeError: one of several requests reads what only a later one computes.
     """
 
     def __init__(self, topology: Topology, *requests: ComputationRequest):
@@ -69,6 +70,8 @@ class Compiler:
         """Runs all stages."""
         self.computation.need_model_derivative = self.requests[0].need_model_derivative
         self.parts = locate(self.steps)
+        if len(self.requests) > 1:
+            refuse_reading_ahead(self.steps, self.parts)
         self._make_matrices()
         self._precompute()
         self._forward()

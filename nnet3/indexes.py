@@ -27,7 +27,10 @@ X_MASK = (1 << X_BITS) - 1
 
 def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
     """An int32 array [rows, 3]; ShapeError names what is out of the supported range."""
-    array = np.asarray(values, np.int64).reshape(-1, 3)
+    try:
+        array = np.asarray(values, np.int64).reshape(-1, 3)
+    except (TypeError, ValueError, OverflowError):
+        raise ShapeError(f"{what}: each index is a row of whole numbers (n, t, x)") from None
     n, t, x = array[:, 0], array[:, 1], array[:, 2]
     wrong = (n < 0) | (n >= MAX_N) | (np.abs(x) >= MAX_X) | (np.abs(t) >= MAX_T)
     wrong &= t != NO_TIME

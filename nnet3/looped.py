@@ -21,7 +21,6 @@ from .looped_optimize import form_loop
 from .lower_commands import lower_computation
 from .optimize import OptimizeOptions
 from .optimize import optimize as run_passes
-from .parts import locate
 from .request import ComputationRequest, IoSpecification
 from .topology import Topology
 
@@ -127,44 +126,12 @@ def loop_computation(
         listed = list(requests)
         while len(listed) < count:
             listed.append(following(*listed[-2:]))
-        compiler = Compiler(topology, *listed)
-        if _may_read_ahead(topology):
-            _refuse_reading_ahead(compiler)
-        computation = run_passes(compiler.compile(), options)
+        computation = run_passes(Compiler(topology, *listed).compile(), options)
         looped = form_loop(computation, reach)
         if looped is not None:
             return looped
         count *= 2
     raise OpscopeError(f"{count // 2} chunks of this network in turn do not repeat each other")
-
-
-def _may_read_ahead(topology: Topology) -> bool:
-    """Whether rows of a later time are read where they are there (IfDefined, Failover)."""
-    for node in topology.nodes:
-        if node.descriptor is None or node.descriptor.needs_all():
-            continue
-        for leaf in node.descriptor.leaves():
-            times = np.arange(leaf.modulus())
-            if (leaf.map_to_input(times, times * 0, topology.index)[1] > times).any():
-                return True
-    return False
-
-
-def _refuse_reading_ahead(compiler: Compiler) -> None:
-    """Refuse segments that would read what only a later one computes.
-
-    Raises:
-        OpscopeError: there is one; its node is named.
-    """
-    for number, parts in enumerate(locate(compiler.steps)):
-        for terms in (terms for part in parts for terms in part.terms):
-            latest = terms.single if terms.step is None else int(terms.step.max(initial=-1))
-            if latest > number:
-                node = compiler.topology.nodes[compiler.steps.steps[number].node]
-                raise OpscopeError(
-                    f"node '{node.name}' reads whatever later rows are there: such a network (a"
-                    " recurrence from the future, say) cannot be computed chunk by chunk"
-                )
 
 
 def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:

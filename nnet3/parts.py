@@ -153,6 +153,23 @@ def _aligned_terms(
     return Terms(alpha, -1, *rows_among(sources, reader, t))
 
 
+def refuse_reading_ahead(steps: Steps, located: list[list[Part]]) -> None:
+    """Refuse segments that would read what only a later one computes.
+
+    Raises:
+        OpscopeError: there is one; its node is named.
+    """
+    for number, parts in enumerate(located):
+        for terms in (terms for part in parts for terms in part.terms):
+            latest = terms.single if terms.step is None else int(terms.step.max(initial=-1))
+            if latest > number:
+                node = steps.topology.nodes[steps.steps[number].node]
+                raise OpscopeError(
+                    f"node '{node.name}' reads whatever later rows are there: such a network (a"
+                    " recurrence from the future, say) cannot be computed chunk by chunk"
+                )
+
+
 @dataclass(slots=True)
 class _Searched:
     """A part whose leaves are the queries from `first` on."""

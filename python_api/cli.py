@@ -129,7 +129,3 @@ def main(debug: bool) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # keys and names may be any bytes
-
-
-if __name__ == "__main__":
-    main()

@@ -176,7 +176,7 @@ def test_cntk_config(tmp_path: pathlib.Path) -> None:
     folder = ROOT / "examples/cntk"
     config = folder / "rings.cntk"
     run(folder / "make_data.py", tmp_path)
-    program = ("-m", "opscope.python_api.cli", "cntk")
+    program = ("-m", "opscope", "cntk")
     assert "354 parameters, 0 problems" in run(*program, "check", config, cwd=tmp_path)
     log = "stderr=log.txt"
     run(*program, f"configFile={config}", log, cwd=tmp_path)

@@ -56,3 +56,11 @@ def test_derivatives_without_any_at_an_output():
 def test_indexes_from_arrays():
     io = IoSpecification("input", np.array([[0, 1, 0]], np.int64))
     assert io.indexes.dtype == np.int32
+
+
+@pytest.mark.parametrize("values", [[[1, 2]], [["a", 0, 0]], [[None, 0, 0]], [[0, 0, 1 << 70]]])
+def test_indexes_that_are_none(values):
+    with pytest.raises(
+        ShapeError, match=r"'input': each index is a row of whole numbers \(n, t, x\)"
+    ):
+        IoSpecification("input", values)

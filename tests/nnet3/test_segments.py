@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, ShapeError, VariableError
+from opscope.framework.errors import FormatError, OpscopeError, ShapeError, VariableError
 from opscope.framework.plain_net import PlainNet
 from opscope.nnet3.chunks import ChunkComputer
 from opscope.nnet3.looped import compile_looped, looped_requests
@@ -88,6 +88,12 @@ def test_refusals():
     listed[2].store_component_stats = True
     with pytest.raises(ShapeError, match="all or none of the requests store statistics"):
         compile_segments(nnet, listed)
+
+
+def test_what_only_a_later_segment_computes_is_not_read():
+    nnet = Nnet.from_config_text(LSTM.replace(", -1)", ", 1)"), 1)
+    with pytest.raises(OpscopeError, match="'a_input' reads whatever later rows are there"):
+        compile_segments(nnet, requests())
 
 
 @pytest.mark.parametrize("lost", ["segment", "label"])

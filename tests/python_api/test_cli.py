@@ -331,7 +331,7 @@ def test_number_or_text():
 
 def process(folder, *args):
     return subprocess.run(
-        [sys.executable, "-m", "opscope.python_api.cli", *map(str, args)],
+        [sys.executable, "-m", "opscope", *map(str, args)],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,

@@ -114,7 +114,7 @@ def test_a_killed_training_goes_on(data):
     recipe(data, dir="whole").run()
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in data.items()]
     root = str(Path(opscope.__file__).resolve().parent.parent)
-    command = [sys.executable, "-m", "opscope.python_api.cli", "nnet3", "train", *arguments]
+    command = [sys.executable, "-m", "opscope", "nnet3", "train", *arguments]
     environment = os.environ | {"PYTHONPATH": root}
     checkpoint, rng = Path("exp/train.checkpoint"), np.random.default_rng(0)
     for _ in range(3):

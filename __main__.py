@@ -1,0 +1,6 @@
+"""`python -m opscope`: the command line, as `opscope`."""
+
+from .python_api.cli import main
+
+if __name__ == "__main__":
+    main()
