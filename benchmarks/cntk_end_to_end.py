@@ -94,9 +94,7 @@ def run_test(folder: Path, tests: Path, limit: float) -> Result:
         return Result(name, {}, theirs, f"no data: {listed[1] if listed else '.'} is absent")
     with tempfile.TemporaryDirectory() as temporary:
         program = Path(temporary, "cntk")
-        program.write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -m opscope cntk "$@"\n'
-        )
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m opscope cntk "$@"\n')
         program.chmod(0o755)
         work = Path(temporary, "run")
         work.mkdir()
