@@ -16,6 +16,7 @@ import numpy as np
 
 from .analyze import ROWS_MULTI
 from .computation import (
+    OF_MANY,
     Command,
     Computation,
     MatrixInfo,
@@ -56,7 +57,7 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
 def expand(computation: Computation, count: int) -> Computation | None:
     """The computation for `count` sequences, from that for two; None where it is not regular."""
     try:
-        return _Expander(computation.explicit(), count).expanded()
+        return _Expander(computation, count).expanded()
     except _IrregularError:
         return None
 
@@ -156,6 +157,8 @@ class _Expander:
         kinds: dict[tuple[str, int], list[int]] = {}
         for number in [number for number, c in enumerate(commands) if c.rows is not None]:
             command = commands[number]
+            if command.type in OF_MANY:  # they list sub-matrices, whose numbers stay
+                continue
             kind = command.type if command.type in _PAIRS else "AddRows"
             stride = self.strides[self.submatrices[command.target].matrix]
             kinds.setdefault((kind, stride), []).append(number)
