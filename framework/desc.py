@@ -62,12 +62,6 @@ def encode_attr(value: Any, type_name: str | None = None) -> pb.Attr:
     return attr
 
 
-def set_attr(attr: pb.Attr, value: Any) -> None:
-    """Make an `Attr` hold a Python value instead of what it holds."""
-    attr.Clear()
-    _encode(attr, value)
-
-
 def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
     """Fill an `Attr` that holds nothing."""
     if type_name:
@@ -79,7 +73,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
-            set_tensor(attr.tensor, np.asarray(value))
+            _set_tensor(attr.tensor, np.asarray(value))
         elif field == "net":
             attr.net.CopyFrom(value)
         elif field == "dtype":
@@ -90,7 +84,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
         raise AttributeTypeError(f"{value!r} is no {_FIELD_TYPES[field]}: {error}") from None
 
 
-def set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
+def _set_tensor(tensor: pb.Tensor, array: np.ndarray) -> None:
     """Write an array into a `Tensor`."""
     tensor.dtype = to_pb(array.dtype)
     tensor.dims[:] = array.shape
@@ -241,12 +235,6 @@ def make_var(
     if source is not None:
         var.source.CopyFrom(source)
     return var
-
-
-def set_shape(var: pb.VarDesc, shape: Sequence[int]) -> None:
-    var.has_dims = True
-    del var.dims[:]
-    var.dims.extend(int(dim) for dim in shape)
 
 
 def var_shape(var: pb.VarDesc) -> tuple[int, ...] | None:

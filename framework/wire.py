@@ -15,7 +15,7 @@ from operator import itemgetter
 
 _DELIMITED = 2
 _MOST_KEPT = 1 << 12  # sizes
-_MOST_FORMATS = 256
+_MOST_FORMATS = 128
 
 
 @lru_cache(maxsize=4096)

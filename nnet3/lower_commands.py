@@ -134,10 +134,14 @@ class Lowering:
 
     @cached_property
     def parts_of(self) -> dict[int, list[tuple[int, SubMatrix]]]:
-        """For every matrix its sub-matrices, with their numbers."""
-        parts: dict[int, list[tuple[int, SubMatrix]]] = {}
-        for number, s in enumerate(self.submatrices):
-            parts.setdefault(s.matrix, []).append((number, s))
+        """For every matrix that is compressed its sub-matrices, with their numbers."""
+        commands, matrix_of = self.computation.commands, self.matrix_of
+        parts: dict[int, list[tuple[int, SubMatrix]]] = {
+            matrix_of[commands[n].target]: [] for n, kind in self.marked if kind == "CompressMatrix"
+        }
+        for number, matrix in enumerate(matrix_of):
+            if matrix in parts:
+                parts[matrix].append((number, self.submatrices[number]))
         return parts
 
     # Variables
@@ -149,7 +153,7 @@ class Lowering:
         for number, kind in self.marked:
             if kind == "NoOperationMarker":
                 segment = min(segment + 1, self.segments_left)
-            elif kind != "SetConst":
+            elif kind in _IO:
                 node = self.nodes[self.computation.commands[number].node]
                 word = "output" if node.is_output else "input"
                 # A matrix may hold a value and then a derivative, so that does not tell which.
@@ -398,18 +402,18 @@ class Lowering:
         It does not find what the forward operators have left for it: they run once more.
         """
         value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
+        x, out = in_deriv or out_deriv, out_deriv
+        if c.step >= 0:
+            prefix = b"step%d" % c.step
+        else:
+            prefix = f"update.{self.nodes[c.node].component_name}".encode()
         if ops.keeps_temporaries(indexes, rows):
             prefix = b"again%d" % len(self.ops)
             out = b"%b.out" % prefix
             self.variables.matrix(out, rows, self.submatrices[c.deriv[2]].cols)
             options = {"prefix": prefix, "indexes": indexes, "rows": rows, "role": self.role}
             ops.propagate(self.ops, value_in, out, **options)
-            return prefix, b"", out
-        if c.step >= 0:
-            prefix = b"step%d" % c.step
-        else:
-            prefix = f"update.{self.nodes[c.node].component_name}".encode()
-        return prefix, in_deriv or out_deriv, out_deriv
+        return prefix, x, out
 
 
 _FLOAT = np.dtype(np.float32)
@@ -431,7 +435,8 @@ _ROWS = {
     "AddRows": "nnet3.add_rows",
     "AddRowRanges": "nnet3.add_row_ranges",
 }
-_MARKED = frozenset({"SetConst", "AcceptInput", "ProvideOutput", "NoOperationMarker"})
+_IO = frozenset({"AcceptInput", "ProvideOutput"})
+_MARKED = _IO | {"SetConst", "CompressMatrix", "NoOperationMarker"}
 _METHODS = {
     "NoOperationMarker": "_marker",
     "NoOperationLabel": "_mark",
@@ -460,6 +465,7 @@ _MARKS = {"NoOperationMarker": SEGMENT, "NoOperationLabel": LABEL, "GotoLabel": 
 
 @lru_cache(maxsize=1024)
 def _from_x(op_type: str, role: int, *attrs: tuple[str, Any]) -> Template:
+    """An operator of the table `_FROM_X`, from x to out."""
     slots, array = _FROM_X[op_type]
     known = {array: of_indexes(), **dict(attrs)} if array else dict(attrs)
     return Template([Step.of(op_type, slots, {"out": OUT}, known)], role)

@@ -38,7 +38,7 @@ Templates = dict[tuple[Any, ...], Template]
 _Use = tuple[Recipe, Templates]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _kept_templates(key: Hashable) -> Templates:
     """What all recipes with the same operators share; see `Recipe.key`."""
     return {}
