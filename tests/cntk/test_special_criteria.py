@@ -172,7 +172,7 @@ def test_dummy_criterion():
     net, batch = b.run()
     assert net.forward_backward(batch, node)["given"] == pytest.approx(b.streams["value"].sum())
     wanted = b.streams["slope"].T @ b.streams["x"]
-    np.testing.assert_allclose(net.gradient("W"), wanted, rtol=1e-12)
+    np.testing.assert_allclose(net.gradient("W"), wanted, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("per_sample", [False, True])

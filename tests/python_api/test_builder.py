@@ -68,7 +68,7 @@ def test_infix_operators() -> None:
     }  # fmt: skip
     out = b.run(Scope(), feed=given, fetch=list(cases), need_backward=False)
     for handle, want in cases.items():
-        np.testing.assert_allclose(out[handle.name], want, rtol=1e-12)
+        np.testing.assert_allclose(out[handle.name], want, rtol=1e-12, atol=1e-14)
 
 
 def test_matrix_product_operator() -> None:

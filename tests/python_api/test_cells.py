@@ -189,9 +189,9 @@ def test_peepholes_against_the_formula(projection, way):
             h = sigmoid(o + p["p_o"] * c) * np.tanh(c)
             h = h @ p["w_proj"] if projection else h
             outputs.append(h)
-        np.testing.assert_allclose(found[h_last.name][n], h, rtol=1e-12)
-        np.testing.assert_allclose(found[c_last.name][n], c, rtol=1e-12)
-    np.testing.assert_allclose(found[out.name], outputs, rtol=1e-12)
+        np.testing.assert_allclose(found[h_last.name][n], h, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found[c_last.name][n], c, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found[out.name], outputs, rtol=1e-12, atol=1e-14)
 
 
 def test_classic_gru_against_the_formula():
@@ -209,7 +209,7 @@ def test_classic_gru_against_the_formula():
             r, z = sigmoid(x_r + h_r), sigmoid(x_z + h_z)
             h = (1 - z) * np.tanh(x_n + (r * h) @ p["w_n"]) + z * h
             outputs.append(h)
-    np.testing.assert_allclose(found[out.name], outputs, rtol=1e-12)
+    np.testing.assert_allclose(found[out.name], outputs, rtol=1e-12, atol=1e-14)
 
 
 def test_the_forget_bias_and_arrays_as_first_values():

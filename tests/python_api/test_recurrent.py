@@ -40,7 +40,7 @@ def test_a_block_equals_the_cell(way):
         scope.get(theirs).set(scope.numpy(mine))
     feed = {"x": packed(np.random.default_rng(0), LENGTHS, dtype="float64")}
     found = b.run(scope, feed=feed, fetch=[states, cell], need_backward=False)
-    np.testing.assert_allclose(found["hand"], found["cell"], rtol=1e-12)
+    np.testing.assert_allclose(found["hand"], found["cell"], rtol=1e-12, atol=1e-14)
 
 
 def test_links_of_all_kinds(way):
@@ -63,7 +63,7 @@ def test_links_of_all_kinds(way):
     for rows in feed["x"].to_list():
         before = np.concatenate([np.full((2, 2), 3.0), rows * [2.0, -1.0]])
         wanted.append(rows + before[: len(rows)])
-    np.testing.assert_allclose(found["r"], np.concatenate(wanted), rtol=1e-12)
+    np.testing.assert_allclose(found["r"], np.concatenate(wanted), rtol=1e-12, atol=1e-14)
 
 
 def test_blocks_inside_blocks(way):
@@ -102,8 +102,8 @@ def test_blocks_inside_blocks(way):
             reads.append(h)
             h = np.tanh(h @ p["word.w"] + p["word.b"])
         states.append(h)
-    np.testing.assert_allclose(found["last"], states, rtol=1e-12)
-    np.testing.assert_allclose(found["reads"], reads, rtol=1e-12)
+    np.testing.assert_allclose(found["last"], states, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found["reads"], reads, rtol=1e-12, atol=1e-14)
     check_gradients(b, scope, feed, [*p, "boot", "x"])
 
 
@@ -144,7 +144,9 @@ def test_a_decoder_with_attention(kind, way):
         a = np.exp(e - e.max())
         a /= a.sum()
         first = [0, 2, 7][n]
-        np.testing.assert_allclose(found["seen"][first], a @ found["encoder"][rows], rtol=1e-10)
+        np.testing.assert_allclose(
+            found["seen"][first], a @ found["encoder"][rows], rtol=1e-10, atol=1e-13
+        )
     check_gradients(b, scope, feed, [*names, "source", "target"])
 
 
@@ -179,7 +181,7 @@ def test_carried_states_join_minibatches(kind, way):
             "keep": np.full((2, 1), keep),
         }
         found = parts.run(other, feed=feed, fetch=["layer"])["layer"].reshape(2, 3, H)
-        np.testing.assert_allclose(found, wanted[:, start : start + 3], rtol=1e-10)
+        np.testing.assert_allclose(found, wanted[:, start : start + 3], rtol=1e-10, atol=1e-13)
 
 
 def test_gradients_of_truncated_back_propagation(way):
