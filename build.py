@@ -45,6 +45,7 @@ TEST_ENV = {
 
 # Run in a fresh environment that holds only the wheel: every public name must load from there.
 WHEEL_CHECK = """
+import subprocess
 import sys
 from pathlib import Path
 import opscope
@@ -53,6 +54,7 @@ if not home.is_relative_to(Path(sys.prefix).resolve()):
     sys.exit(f"opscope came from {home}, not from the wheel")
 for name in opscope.__all__:
     getattr(opscope, name)
+subprocess.run([sys.executable, "-P", "-m", "opscope", "version"], check=True)
 print("opscope", opscope.__version__, "works from its wheel")
 """
 

@@ -45,12 +45,12 @@ class BuildProto(Command):
 
 
 class BuildPy(build_py):
-    """Take only `__init__.py` from the root: its other scripts are no part of the package."""
+    """Take the package's own modules from the root: its other scripts are no part of it."""
 
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
         if package == "opscope":
-            modules = [entry for entry in modules if entry[1] == "__init__"]
+            modules = [entry for entry in modules if entry[1] in ("__init__", "__main__")]
         return modules
 
 
