@@ -8,6 +8,8 @@ times. Lists of one family count their bits from the same time.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from .indexes import X_BITS, Columns
@@ -40,7 +42,7 @@ class Aligned:
         self.family, self.bits, self.keys, self.sequences = family, bits, keys, sequences
         self.in_order = grid is None
         self._grid = grid
-        self._series: Series | None | bool = False  # not looked at
+        self._series: Series | None | Literal[False] = False  # not looked at
 
     @property
     def grid(self) -> np.ndarray:
@@ -55,7 +57,7 @@ class Aligned:
         """The times, where they are a series."""
         if self._series is False:
             self._series = series(self.bits)
-        return self._series  # type: ignore[return-value]
+        return self._series
 
     def moved(self, t: int) -> int:
         """The times that are later by t."""

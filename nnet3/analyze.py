@@ -219,3 +219,32 @@ class Cover:
         """Whether anything of a sub-matrix was added."""
         rows, pieces = self._of(part)
         return any([rows & there for there in pieces])
+
+
+class Fill:
+    """What a matrix is filled with, as far as nothing has set it since.
+
+    Args:
+        whole: all of the matrix.
+    """
+
+    __slots__ = ("_written", "whole")
+
+    def __init__(self, whole: SubMatrix):
+        self.whole = whole
+        self._written: Cover | None = None
+
+    def shows_in(self, part: SubMatrix) -> bool:
+        """Whether not all of a part was set since."""
+        return not (self._written and self._written.contains(part))
+
+    def is_read(self, part: SubMatrix, mode: int) -> bool | None:
+        """Whether the next access reads it; False: nothing will any more, None: not yet."""
+        if mode & READ and self.shows_in(part):
+            return True
+        if part == self.whole:
+            return False
+        self._written = self._written or Cover(self.whole[4])
+        if not mode & READ:
+            self._written.add(part)
+        return None

@@ -184,8 +184,8 @@ class UtteranceComputer(ABC):
         Raises:
             ShapeError: features or iVectors are not as wide as the network wants them, or too few.
         """
-        given = (None if v is None else _floats(v) for v in (features, ivector, online_ivectors))
-        utterance = Utterance("utterance", *given, ivector_period)  # type: ignore[arg-type]
+        one, online = (None if v is None else _floats(v) for v in (ivector, online_ivectors))
+        utterance = Utterance("utterance", _floats(features), one, online, ivector_period)
         return next(self.compute_all([utterance]))[1]
 
     @abstractmethod

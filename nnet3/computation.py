@@ -80,6 +80,11 @@ class Command:
     storage: str = ""
     accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
 
+    def of_many(self) -> list[int]:
+        """The sub-matrices of a command of `OF_MANY`."""
+        assert self.rows is not None
+        return self.rows.tolist()
+
     def changed(self, **values: Any) -> Command:
         """A command that differs in these attributes."""
         result = Command(*_fields_of(self))
@@ -175,11 +180,10 @@ class Computation:
         commands: list[Command] = []
         for command in self.commands:
             if command.type == "AllocMatrices":
-                for s in command.rows.tolist():  # type: ignore[union-attr]
+                for s in command.of_many():
                     commands += Command("AllocMatrix", s), Command("SetConst", s, 0, 0.0)
             elif command.type == "DeallocMatrices":
-                freed = command.rows.tolist()  # type: ignore[union-attr]
-                commands += [Command("DeallocMatrix", s) for s in freed]
+                commands += [Command("DeallocMatrix", s) for s in command.of_many()]
             else:
                 commands.append(command)
         return replace(self, commands=commands)
@@ -337,7 +341,7 @@ def without_memory(
     """A command of `OF_MANY` without some matrices; any other command as it is."""
     if command.type not in OF_MANY:
         return command
-    kept = [s for s in command.rows.tolist() if submatrices[s][0] not in matrices]  # type: ignore[union-attr]
+    kept = [s for s in command.of_many() if submatrices[s][0] not in matrices]
     return Command(command.type, rows=np.array(kept, int))
 
 

@@ -233,8 +233,8 @@ class Columns:
     @cached_property
     def images(self) -> np.ndarray:
         """The different pairs (n, x), sorted, int32 [I, 2]."""
-        if self.regular:
-            return self.within[0].images  # type: ignore[index]
+        if self.within is not None and self.regular:
+            return self.within[0].images
         if self.size and self.x.min() == self.x.max():
             ns = distinct(self.n)
             return np.stack((ns, np.full_like(ns, self.x[0])), axis=1).astype(np.int32)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .analyze import BACKPROPS, READ, READ_WRITE, ROWS_MULTI, WRITE, Accesses, Cover, accesses
-from .computation import Command, Computation, SubMatrix
+from .analyze import BACKPROPS, READ, READ_WRITE, ROWS_MULTI, WRITE, Accesses, Fill, accesses
+from .computation import Command, Computation
 
 _GIVING = frozenset({"AcceptInput", "SwapMatrix"})
 
@@ -24,28 +24,17 @@ class _Matrix:
     Attributes:
         parts: its sub-matrices.
         is_given: and nothing has changed it since.
-        fill: the command that fills it, as long as it is open whether anything reads that.
-        first: the first command behind `fill` that touches it.
-        written: what was written since.
+        filled_by: the command that filled it last.
+        fill: what it was filled with, as long as it is open whether anything reads that.
+        first: the first command behind `filled_by` that touches it.
     """
 
     number: int
     parts: list[int]
     is_given: bool = False
-    fill: Command | None = None
+    filled_by: Command | None = None
+    fill: Fill | None = None
     first: int = -1
-    written: Cover | None = None
-
-    def reads_fill(self, part: SubMatrix, whole: SubMatrix, mode: int) -> bool | None:
-        """Whether what it is filled with is read, by an access to a part; None: not yet."""
-        if mode & READ and not (self.written and self.written.contains(part)):
-            return True
-        if part == whole:
-            return False
-        self.written = self.written or Cover(whole.cols)
-        if not mode & READ:
-            self.written.add(part)
-        return None
 
 
 class FewMatrices:
@@ -109,7 +98,8 @@ class FewMatrices:
         if command.type == "AcceptInput":
             matrix.is_given = True
         else:
-            matrix.fill, matrix.first, matrix.written = command, -1, None
+            matrix.filled_by, matrix.first = command, -1
+            matrix.fill = Fill(self._computation.submatrices[command.target])
             self._filled.update(dict.fromkeys(matrix.parts, matrix))
         self._watched.update(dict.fromkeys(matrix.parts, matrix))
 
@@ -127,9 +117,9 @@ class FewMatrices:
             if matrix.fill is not None:
                 if matrix.first < 0:
                     matrix.first = number
-                is_read = matrix.reads_fill(submatrices[s], submatrices[matrix.fill.target], mode)
+                is_read = matrix.fill.is_read(submatrices[s], mode)
                 if is_read:
-                    self._read.append((matrix.number, matrix.first, matrix.fill))
+                    self._read.append((matrix.number, matrix.first, matrix.filled_by))
                 if is_read is not None:
                     matrix.fill = None
                     for part in matrix.parts:

@@ -86,5 +86,5 @@ def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
         submatrices.append(SubMatrix(matrix, 0, info.rows, 0, info.cols))
     for number, command in enumerate(computation.commands):
         if command.type in OF_MANY:
-            rows = [wholes.get(submatrices[s][0], s) for s in command.rows.tolist()]  # type: ignore[union-attr]
+            rows = [wholes.get(submatrices[s][0], s) for s in command.of_many()]
             computation.commands[number] = Command(command.type, rows=np.array(rows))

@@ -73,7 +73,7 @@ class _Merger:
         self.released: dict[int, int] = {}
         for number in self.of_many:
             if commands[number].type == "DeallocMatrices":
-                freed = commands[number].rows.tolist()  # type: ignore[union-attr]
+                freed = commands[number].of_many()
                 self.released.update([(self.submatrices[s][0], number) for s in freed])
         self.gone: set[int] = set()
         self.dirty: dict[int, list[Access]] = {}

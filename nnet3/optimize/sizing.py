@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ..analyze import READ, SIZING, Analysis, Cover, analysed
+from ..analyze import SIZING, Analysis, Fill, analysed
 from ..computation import OF_MANY, Command, Computation
 from .options import OptimizeOptions
 
@@ -34,8 +34,8 @@ def gather_memory(computation: Computation, options: OptimizeOptions) -> Computa
     commands: list[Command] = []
     for kind, group in groupby(single, _TYPE):
         if kind in OF_MANY:
-            rows = np.concatenate([command.rows for command in group])  # type: ignore[misc]
-            commands.append(Command(kind, rows=rows))
+            listed = [s for command in group for s in command.of_many()]
+            commands.append(Command(kind, rows=np.array(listed)))
         else:
             commands += group
     return replace(computation, commands=commands)
@@ -87,17 +87,12 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
         s: the whole of it.
     """
     submatrices = analysis.submatrices
-    whole, written = submatrices[s], None
-    for _, number, mode in analysis.of_matrix[whole[0]]:
-        part = submatrices[number]
-        if mode & READ and not (written and written.contains(part)):
-            return True
-        if part == whole:
-            return False
-        written = written or Cover(whole[4])
-        if not mode & READ:
-            written.add(part)
-    return whole[0] in analysis.taken and not (written and written.contains(whole))
+    fill = Fill(submatrices[s])
+    for _, number, mode in analysis.of_matrix[fill.whole[0]]:
+        is_read = fill.is_read(submatrices[number], mode)
+        if is_read is not None:
+            return is_read
+    return fill.whole[0] in analysis.taken and fill.shows_in(fill.whole)
 
 
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
@@ -114,7 +109,7 @@ def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -
     for number in of_many:
         command = analysis.commands[number]
         takes = command.type == "AllocMatrices"
-        for s in command.rows.tolist():  # type: ignore[union-attr]
+        for s in command.of_many():
             uses = analysis.of_matrix[analysis.submatrices[s][0]]
             if moves and uses:
                 place = 2 * uses[0][0] if takes else 2 * uses[-1][0] + 1
