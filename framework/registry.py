@@ -4,11 +4,11 @@
                     shape=same_as("x"))
 
     @relu.kernel
-    def _(k):
+    def relu_kernel(k):
         return partial(k.xp.maximum, k["x"], 0, out=k["out"])
 
     @relu.backward()
-    def _(k):
+    def relu_grad_kernel(k):
         ...
 
 `framework` knows operators by these entries alone; packages of third parties add theirs through the

@@ -54,7 +54,7 @@ def _binary(
     )
 
     @entry.kernel
-    def _(k: Any) -> Call:
+    def kernel(k: Any) -> Call:
         return partial(getattr(k.xp, ufunc), k["x"], k["y"], out=k["out"])
 
     return entry
@@ -104,7 +104,7 @@ def _into(k: Any, slot: str) -> tuple[Any, Call | None]:
 @add.backward(
     "x", "y", scalar={"y_grad": "out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
 )
-def _(k: Any) -> Call:
+def add_grad_kernel(k: Any) -> Call:
     grads = [k.get("y_grad"), k.get("x_grad")]
     return in_order(*(reducing(k.xp, k["out_grad"], grad) for grad in grads if grad is not None))
 
@@ -112,7 +112,7 @@ def _(k: Any) -> Call:
 @sub.backward(
     "x", "y", scalar={"y_grad": "-out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
 )
-def _(k: Any) -> Call:
+def sub_grad_kernel(k: Any) -> Call:
     xp, calls = k.xp, []
     x_grad, y_grad = k.get("x_grad"), k.get("y_grad")
     if y_grad is not None and y_grad.shape == k["out_grad"].shape:
@@ -130,7 +130,7 @@ def _(k: Any) -> Call:
     scalar={"y_grad": "out_grad * x", "x_grad": "out_grad * y"},
     inplace={"x_grad": "out_grad"},
 )
-def _(k: Any) -> Call:
+def mul_grad_kernel(k: Any) -> Call:
     calls = []
     for slot, other in (("y", "x"), ("x", "y")):
         if k.get(f"{slot}_grad") is not None:
@@ -140,7 +140,7 @@ def _(k: Any) -> Call:
 
 
 @div.backward("x", "y", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Call:
+def div_grad_kernel(k: Any) -> Call:
     xp, calls = k.xp, []
     if k.get("y_grad") is not None:
         whole, back = _into(k, "y_grad")
@@ -184,7 +184,7 @@ minimum.backward("x", "y", inplace={"x_grad": "out_grad"})(
 
 
 @power.backward("x", "y", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Call:
+def power_grad_kernel(k: Any) -> Call:
     xp, x, y, calls = k.xp, k["x"], k["y"], []
     one, zero = x.dtype.type(1), x.dtype.type(0)
     shape = k["out_grad"].shape
@@ -229,7 +229,7 @@ sum_many = operator(
 
 
 @sum_many.shape_rule
-def _(s: ShapeArgs) -> None:
+def sum_many_shape(s: ShapeArgs) -> None:
     metas = s.metas("x")
     dtypes = {dtype for _, dtype in metas}
     if len(dtypes) != 1 or bool in dtypes:
@@ -238,7 +238,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @sum_many.kernel
-def _(k: Any) -> Call:
+def sum_many_kernel(k: Any) -> Call:
     first, *rest = k.list("x")
     out = k["out"]
     if not rest:
@@ -249,6 +249,6 @@ def _(k: Any) -> Call:
 
 
 @sum_many.gradient_maker
-def _(g: Any) -> list[Any]:
+def sum_many_gradient(g: Any) -> list[Any]:
     arriving = g.output_grads("out")
     return [g.op("assign", {"x": arriving}, {"out": grad}) for grad in g.input_grads("x")]

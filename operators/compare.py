@@ -61,7 +61,7 @@ def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: 
     )
 
     @entry.kernel
-    def _(k: Any) -> Call:
+    def kernel(k: Any) -> Call:
         return partial(getattr(k.xp, op_type), *(k[slot] for slot in slots), k["out"])
 
 
@@ -88,7 +88,7 @@ where = operator(
 
 
 @where.shape_rule
-def _(s: ShapeArgs) -> None:
+def where_shape(s: ShapeArgs) -> None:
     if s.dtype("condition").kind != "b":
         s.fail(f"condition wants dtype bool and has {s.dtype('condition')}")
     if s.dtype("x") != s.dtype("y"):
@@ -97,7 +97,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @where.kernel
-def _(k: Any) -> Call:
+def where_kernel(k: Any) -> Call:
     xp, condition, out = k.xp, k["condition"], k["out"]
     other = k.scratch(condition.shape, bool)
     return in_order(
@@ -108,7 +108,7 @@ def _(k: Any) -> Call:
 
 
 @where.backward("x", "y")
-def _(k: Any) -> Call:
+def where_grad_kernel(k: Any) -> Call:
     xp, condition, out_grad, calls = k.xp, k["condition"], k["out_grad"], []
     other = k.scratch(condition.shape, bool)
     for slot, mask in (("x_grad", condition), ("y_grad", other)):

@@ -48,7 +48,7 @@ fc = operator(
 
 
 @fc.shape_rule
-def _(s: ShapeArgs) -> None:
+def fc_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
     pairs = zip(s.shapes("x"), s.shapes("w"), strict=True)
     shapes = [affine_shape(s, x, w) for x, w in pairs]
@@ -56,7 +56,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @fc.expansion
-def _(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def fc_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
     op = Operator(desc)
     xs, ws, (out,) = op.inputs["x"], op.inputs["w"], op.outputs["out"]
     if len(xs) != len(ws):
@@ -111,7 +111,7 @@ net = operator(
 
 
 @net.shape_rule
-def _(s: ShapeArgs) -> None:
+def net_shape(s: ShapeArgs) -> None:
     known = {}
     for slot in ("inputs", "parameters"):
         known |= dict(zip(s.op.inputs.get(slot, ()), s.metas(slot), strict=True))
@@ -124,7 +124,7 @@ def _expanded(op: Operator) -> list[pb.OpDesc]:
 
 
 @net.expansion
-def _(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def net_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
     return _inner_ops(Operator(desc))
 
 

@@ -20,12 +20,12 @@ relu = unary("relu", "Rectified linear unit: out = max(x, 0).", "x < 0 ? 0 : x",
 
 
 @relu.kernel
-def _(k: Any) -> Call:
+def relu_kernel(k: Any) -> Call:
     return partial(k.xp.maximum, k["x"], k["x"].dtype.type(0), out=k["out"])
 
 
 @gradient(relu, "out > 0 ? out_grad : 0")
-def _(k: Any) -> Call:
+def relu_grad_kernel(k: Any) -> Call:
     xp, out = k.xp, k["out"]
     mask = k.scratch(out.shape, bool)
     return in_order(
@@ -45,7 +45,7 @@ leaky_relu = unary(
 
 
 @leaky_relu.kernel
-def _(k: Any) -> Call:
+def leaky_relu_kernel(k: Any) -> Call:
     xp, x, out, alpha = k.xp, k["x"], k["out"], k.attrs["alpha"]
     real, slope = x.dtype.type, k.scratch(x.shape, x.dtype)
     choice = xp.maximum if alpha <= 1 else xp.minimum
@@ -59,7 +59,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(leaky_relu, "out > 0 ? out_grad : alpha * out_grad")
-def _(k: Any) -> Call:
+def leaky_relu_grad_kernel(k: Any) -> Call:
     xp, out, alpha = k.xp, k["out"], k.attrs["alpha"]
     real = out.dtype.type
     slope, mask = k.scratch(out.shape, out.dtype), k.scratch(out.shape, bool)
@@ -83,7 +83,7 @@ elu = unary(
 
 
 @elu.kernel
-def _(k: Any) -> Call:
+def elu_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     real = x.dtype.type
     below = k.scratch(x.shape, x.dtype)
@@ -97,7 +97,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(elu, "out > 0 ? out_grad : out_grad * (out + alpha)")
-def _(k: Any) -> Call:
+def elu_grad_kernel(k: Any) -> Call:
     xp, out, alpha = k.xp, k["out"], k.attrs["alpha"]
     real = out.dtype.type
     slope = k.scratch(out.shape, out.dtype)
@@ -135,12 +135,12 @@ sigmoid = unary(
 
 
 @sigmoid.kernel
-def _(k: Any) -> Call:
+def sigmoid_kernel(k: Any) -> Call:
     return in_order(*_sigmoid_calls(k.xp, k["x"], k["out"]))
 
 
 @gradient(sigmoid, "out_grad * out * (1 - out)")
-def _(k: Any) -> Call:
+def sigmoid_grad_kernel(k: Any) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -154,7 +154,7 @@ tanh = unary("tanh", "Hyperbolic tangent.", "tanh(x)", ufunc="tanh", reads="out"
 
 
 @gradient(tanh, "out_grad * (1 - out * out)")
-def _(k: Any) -> Call:
+def tanh_grad_kernel(k: Any) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -174,14 +174,14 @@ silu = unary(
 
 
 @silu.kernel
-def _(k: Any) -> Call:
+def silu_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     weight = k.scratch(x.shape, x.dtype)
     return in_order(*_sigmoid_calls(xp, x, weight), partial(xp.multiply, x, weight, k["out"]))
 
 
 @gradient(silu, "out_grad / (1 + exp(-x)) * (1 + x / (1 + exp(x)))")
-def _(k: Any) -> Call:
+def silu_grad_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     one = x.dtype.type(1)
     weight, slope = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -212,7 +212,7 @@ softplus = unary(
 
 
 @softplus.kernel
-def _(k: Any) -> Call:
+def softplus_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real, beta = x.dtype.type, k.attrs["beta"]
     rest = k.scratch(x.shape, x.dtype)
@@ -228,7 +228,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(softplus, "out_grad / (1 + exp(-beta * x))")
-def _(k: Any) -> Call:
+def softplus_grad_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     slope = k.scratch(x.shape, x.dtype)
     return in_order(
@@ -250,7 +250,7 @@ hard_sigmoid = unary(
 
 
 @hard_sigmoid.kernel
-def _(k: Any) -> Call:
+def hard_sigmoid_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real = x.dtype.type
     return in_order(
@@ -262,7 +262,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(hard_sigmoid, "out > 0 && out < 1 ? out_grad * alpha : 0")
-def _(k: Any) -> Call:
+def hard_sigmoid_grad_kernel(k: Any) -> Call:
     xp, out, x_grad = k.xp, k["out"], k["x_grad"]
     real = out.dtype.type
     above, below = k.scratch(out.shape, bool), k.scratch(out.shape, bool)
@@ -289,7 +289,7 @@ gelu = operator(
 
 
 @gelu.expansion
-def _(op: OpDesc) -> list[OpDesc]:
+def gelu_expansion(op: OpDesc) -> list[OpDesc]:
     held = op.attrs["approximate"].s if "approximate" in op.attrs else "none"
     made = clone(op)
     made.type = "gelu_tanh" if held == "tanh" else "gelu_erf"
@@ -311,7 +311,7 @@ gelu_erf = unary(
 
 
 @gelu_erf.kernel
-def _(k: Any) -> Call:
+def gelu_erf_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     argument, weight = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
     return in_order(
@@ -326,7 +326,7 @@ def _(k: Any) -> Call:
     gelu_erf,
     f"out_grad * ({_ERFC} / 2 + x * exp(-x * x / 2) * {_DENSITY})",
 )
-def _(k: Any) -> Call:
+def gelu_erf_grad_kernel(k: Any) -> Call:
     xp, x, x_grad = k.xp, k["x"], k["x_grad"]
     real = x.dtype.type
     argument, weight = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -375,7 +375,7 @@ def _odd_cubic(xp: Any, x: Any, linear: float, cubic: float, out: Any) -> list[C
 
 
 @gelu_tanh.kernel
-def _(k: Any) -> Call:
+def gelu_tanh_kernel(k: Any) -> Call:
     xp, x = k.xp, k["x"]
     weight = k.scratch(x.shape, x.dtype)
     return in_order(
@@ -386,7 +386,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(gelu_tanh, f"out_grad * {_WEIGHT} * (1 + {_SLOPE} * {_ANTI_WEIGHT})")
-def _(k: Any) -> Call:
+def gelu_tanh_grad_kernel(k: Any) -> Call:
     xp, x, one = k.xp, k["x"], k["x"].dtype.type(1)
     weight, rest, slope = (k.scratch(x.shape, x.dtype) for _ in range(3))
     return in_order(

@@ -39,7 +39,7 @@ embedding = operator(
 
 
 @embedding.shape_rule
-def _(s: ShapeArgs) -> None:
+def embedding_shape(s: ShapeArgs) -> None:
     rows, dim = s.rank("w", 2)
     s.integers("ids")
     padding = s.attrs["padding_idx"]
@@ -49,7 +49,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @embedding.kernel
-def _(k: Any) -> Any:
+def embedding_kernel(k: Any) -> Any:
     ids, out, padding = k["ids"], k["out"], k.attrs["padding_idx"]
     check = id_check(k, "ids", k.shape("w")[0])
     if not ids.size:
@@ -80,12 +80,12 @@ embedding_grad = operator(
 
 
 @embedding_grad.shape_rule
-def _(s: ShapeArgs) -> None:
+def embedding_grad_shape(s: ShapeArgs) -> None:
     s.set("w_grad", (s["w"], s.dtype("w")))
 
 
 @embedding_grad.kernel
-def _(k: Any) -> Any:
+def embedding_grad_kernel(k: Any) -> Any:
     w_grad, padding = k["w_grad"], k.attrs["padding_idx"]
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
 
@@ -116,14 +116,14 @@ embedding_rows_grad = operator(
 
 
 @embedding_rows_grad.shape_rule
-def _(s: ShapeArgs) -> None:
+def embedding_rows_grad_shape(s: ShapeArgs) -> None:
     total = count(s["ids"])
     s.set("values", ((total, s["out_grad"][-1]), s.dtype("out_grad")))
     s.set("rows", ((total,), _ROWS))
 
 
 @embedding_rows_grad.kernel
-def _(k: Any) -> Any:
+def embedding_rows_grad_kernel(k: Any) -> Any:
     values, rows, padding = k["values"], k["rows"], k.attrs["padding_idx"]
     copy_values = copier(k.xp, k["out_grad"], values)
     copy_rows = copier(k.xp, k["ids"], rows)
@@ -140,7 +140,7 @@ def _(k: Any) -> Any:
 
 
 @embedding.gradient_maker
-def _(g: Any) -> Any:
+def embedding_gradient(g: Any) -> Any:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []
@@ -179,14 +179,14 @@ def _check_rows(s: ShapeArgs) -> None:
 
 
 @rows_to_dense.shape_rule
-def _(s: ShapeArgs) -> None:
+def rows_to_dense_shape(s: ShapeArgs) -> None:
     _check_rows(s)
     s.same_shape("rows of x and of like", s["x"][1:], s["like"][1:])
     s.set("out", (s["like"], s.dtype("x")))
 
 
 @rows_to_dense.kernel
-def _(k: Any) -> Any:
+def rows_to_dense_kernel(k: Any) -> Any:
     xp, x, rows, out = k.xp, k["x"], k["rows"], k["out"]
     add = scatter_adder(k, out, rows, x)
 
@@ -212,14 +212,14 @@ merge_rows = operator(
 
 
 @merge_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def merge_rows_shape(s: ShapeArgs) -> None:
     _check_rows(s)
     s.set("out", (s["x"], s.dtype("x")))
     s.set("rows_out", (s["rows"], s.dtype("rows")))
 
 
 @merge_rows.kernel
-def _(k: Any) -> Any:
+def merge_rows_kernel(k: Any) -> Any:
     xp, rows, out, rows_out = k.xp, k["rows"], k["out"], k["rows_out"]
     if not rows.size:
         return nothing

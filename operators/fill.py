@@ -38,7 +38,7 @@ fill_constant = operator(
 
 
 @fill_constant.shape_rule
-def _(s: ShapeArgs) -> None:
+def fill_constant_shape(s: ShapeArgs) -> None:
     check_value(s, s.attrs["dtype"])
     s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
 
@@ -55,14 +55,14 @@ fill_like = operator(
 
 
 @fill_like.shape_rule
-def _(s: ShapeArgs) -> None:
+def fill_like_shape(s: ShapeArgs) -> None:
     check_value(s, s.dtype("x"))
     s.set("out", (s["x"], s.dtype("x")))
 
 
 @fill_constant.kernel
 @fill_like.kernel
-def _(k: Any) -> Any:
+def fill_kernel(k: Any) -> Any:
     out = k["out"]
     return partial(out.fill, out.dtype.type(k.attrs["value"]))
 
@@ -78,13 +78,13 @@ constant = operator(
 
 
 @constant.shape_rule
-def _(s: ShapeArgs) -> None:
+def constant_shape(s: ShapeArgs) -> None:
     value = s.attrs["value"]
     s.set("out", (value.shape, value.dtype))
 
 
 @constant.kernel
-def _(k: Any) -> Any:
+def constant_kernel(k: Any) -> Any:
     return partial(k.xp.copyto, k["out"], k.xp.asarray(k.attrs["value"]))
 
 
@@ -103,7 +103,7 @@ arange = operator(
 
 
 @arange.shape_rule
-def _(s: ShapeArgs) -> None:
+def arange_shape(s: ShapeArgs) -> None:
     start, stop, step = s.attrs["start"], s.attrs["stop"], s.attrs["step"]
     if step == 0 or not np.isfinite([start, stop, step]).all():
         s.fail(f"wants finite bounds and a step that is not 0, has {start}, {stop} and {step}")
@@ -111,7 +111,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @arange.kernel
-def _(k: Any) -> Any:
+def arange_kernel(k: Any) -> Any:
     out = k["out"]
     values = k.attrs["start"] + k.attrs["step"] * k.xp.arange(out.size)
     return partial(k.xp.copyto, out, values.astype(out.dtype))

@@ -53,7 +53,7 @@ cross_entropy = operator(
 
 
 @cross_entropy.kernel
-def _(k: Any) -> Callable[[], Any]:
+def cross_entropy_kernel(k: Any) -> Callable[[], Any]:
     xp, tiny = k.xp, _smallest(k)
     if k.attrs["soft_label"]:
         x, label, out = k["x"], k["label"], k["out"]
@@ -77,7 +77,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @cross_entropy.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, x, tiny = k.xp, k["x"], _smallest(k)
     if k.attrs["soft_label"]:
         label, grad, x_grad = k["label"], k["out_grad"][..., None], k["x_grad"]
@@ -114,13 +114,13 @@ nll_loss = operator(
 
 
 @nll_loss.kernel
-def _(k: Any) -> Callable[[], Any]:
+def nll_loss_kernel(k: Any) -> Callable[[], Any]:
     xp = k.xp
     return _picking(k, lambda picked: xp.negative(picked, picked))
 
 
 @nll_loss.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def nll_loss_grad_kernel(k: Any) -> Callable[[], Any]:
     return _placing(k, lambda picked, grad: -grad, reads_x=False)
 
 
@@ -184,7 +184,7 @@ softmax_cross_entropy = operator(
 
 
 @softmax_cross_entropy.kernel
-def _(k: Any) -> Callable[[], Any]:
+def softmax_cross_entropy_kernel(k: Any) -> Callable[[], Any]:
     classes = k.shape("x")[-1]
     samples = count(k["out"].shape)
     x, load = as_rows(k, k["x"], samples, classes)
@@ -273,7 +273,7 @@ def _index_loss(
 
 
 @softmax_cross_entropy.backward("x", inplace={"x_grad": "softmax"})
-def _(k: Any) -> Callable[[], Any]:
+def softmax_cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, classes = k.xp, k.shape("x")[-1]
     samples = count(k.shape("x")[:-1])
     softmax, load = as_rows(k, k["softmax"], samples, classes)

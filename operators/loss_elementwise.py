@@ -257,7 +257,7 @@ def _register(loss: _Loss) -> OperatorDef:
         return np.asarray(k.attrs[loss.attr.name], k["x"].dtype)[()] if loss.attr else None
 
     @entry.kernel
-    def _(k: Any) -> Callable[[], Any]:
+    def kernel(k: Any) -> Callable[[], Any]:
         xp, forward, a = k.xp, loss.forward, parameter(k)
         x, y, out = k["x"], k[other], k["out"]
         t = k.scratch(x.shape, x.dtype)
@@ -270,7 +270,7 @@ def _register(loss: _Loss) -> OperatorDef:
         scalar[f"{other}_grad"] = f"-{factor} * out_grad"
 
     @entry.backward(*wrt, scalar=scalar if loss.slope else None, inplace={"x_grad": "out_grad"})
-    def _(k: Any) -> Callable[[], Any]:
+    def grad_kernel(k: Any) -> Callable[[], Any]:
         xp, multiply, negative, a = k.xp, k.xp.multiply, k.xp.negative, parameter(k)
         x, y, grad = k["x"], k[other], k["out_grad"]
         x_grad, y_grad = k.get("x_grad"), k.get(f"{other}_grad") if loss.other_slope else None

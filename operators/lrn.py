@@ -28,7 +28,7 @@ lrn = operator(
 
 
 @lrn.shape_rule
-def _(s: ShapeArgs) -> None:
+def lrn_shape(s: ShapeArgs) -> None:
     x, dtype = s["x"], s.floats("x")
     if len(x) < 2:
         s.fail("x wants at least 2 dimensions")
@@ -51,7 +51,7 @@ def _window_sum(k: Any, source: Any, target: Any, *, transposed: bool = False) -
 
 
 @lrn.kernel
-def _(k: Any) -> Callable[[], Any]:
+def lrn_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, base = k.xp, k["x"], k["out"], k.get("base")
     number = x.dtype.type
     if base is None:
@@ -67,7 +67,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @lrn.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def lrn_grad_kernel(k: Any) -> Callable[[], Any]:
     """x_grad = out_grad / base**beta - factor * x * sum over windows of out_grad * out / base."""
     xp, x, out, base, grad, x_grad = (
         k.xp,

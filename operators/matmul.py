@@ -52,7 +52,7 @@ matmul = operator(
 
 
 @matmul.shape_rule
-def _(s: ShapeArgs) -> None:
+def matmul_shape(s: ShapeArgs) -> None:
     x, y = s["x"], s["y"]
     dtype = s.floats("x", "y")
     if not x or not y:
@@ -224,13 +224,13 @@ affine = operator(
 
 
 @affine.shape_rule
-def _(s: ShapeArgs) -> None:
+def affine_shape_rule(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
     s.set("out", (affine_shape(s, s["x"], s["w"]), dtype))
 
 
 @affine.tail
-def _(op: Any) -> list[pb.OpDesc]:
+def affine_epilogue(op: Any) -> list[pb.OpDesc]:
     """The product, and the bias as an addition."""
     if "b" not in op.inputs:
         return []

@@ -34,7 +34,7 @@ accuracy = operator(
 
 
 @accuracy.shape_rule
-def _(s: ShapeArgs) -> None:
+def accuracy_shape(s: ShapeArgs) -> None:
     index_rule(s)
     if s["x"][-1] == 0:
         s.fail("x has no classes")
@@ -44,7 +44,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @accuracy.kernel
-def _(k: Any) -> Callable[[], Any]:
+def accuracy_kernel(k: Any) -> Callable[[], Any]:
     xp, out, best = k.xp, k["out"], k.attrs["k"]
     correct, total = k.get("correct"), k.get("total")
     classes = k.shape("x")[-1]
@@ -106,7 +106,7 @@ edit_distance = operator(
 
 
 @edit_distance.shape_rule
-def _(s: ShapeArgs) -> None:
+def edit_distance_shape(s: ShapeArgs) -> None:
     rows = [s.rank("x", 2)[0], s.rank("label", 2)[0]]
     s.integers("x")
     s.integers("label")
@@ -118,7 +118,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @edit_distance.kernel
-def _(k: Any) -> Callable[[], Any]:
+def edit_distance_kernel(k: Any) -> Callable[[], Any]:
     """Goes along the anti-diagonals of the table, each of which needs the two before it only.
 
     Entry [n, i] of diagonal d is the distance between the first i elements of row n of x and the
@@ -201,7 +201,7 @@ auc = operator(
 
 
 @auc.shape_rule
-def _(s: ShapeArgs) -> None:
+def auc_shape(s: ShapeArgs) -> None:
     s.floats("x")
     s.integers("label")
     rows = []
@@ -215,7 +215,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @auc.kernel
-def _(k: Any) -> Callable[[], Any]:
+def auc_kernel(k: Any) -> Callable[[], Any]:
     xp, x, label, out = k.xp, k["x"], k["label"], k["out"]
     scores = x if x.ndim == 1 else x[:, 0]
     flags = label if label.ndim == 1 else label[:, 0]

@@ -233,7 +233,7 @@ variance; they are usually written to the variables of `mean` and `variance`. Wh
 
 
 @batch_norm.shape_rule
-def _(s: ShapeArgs) -> None:
+def batch_norm_shape(s: ShapeArgs) -> None:
     x, dtype = s["x"], s.floats("x", *_CHANNELS)
     if len(x) < 2:
         s.fail("x wants at least 2 dimensions")
@@ -245,7 +245,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @batch_norm.kernel
-def _(k: Any) -> Callable[[], Any]:
+def batch_norm_kernel(k: Any) -> Callable[[], Any]:
     x, view = k["x"], _batch_view(k.shape("x"))
     mean, inverse = (_stat(k, view, slot, x.dtype) for slot in ("saved_mean", "saved_inv_std"))
     running = [k[slot].reshape(view.stat) for slot in ("mean", "variance")]
@@ -301,7 +301,7 @@ def _with_running_values(k: Any, view: _View, running: Any, mean: Any, inverse: 
 
 
 @batch_norm.backward("x", "scale", "bias")
-def _(k: Any) -> Callable[[], Any]:
+def batch_norm_grad_kernel(k: Any) -> Callable[[], Any]:
     view = _batch_view(k.shape("x"))
     mean, inverse = (k[slot].reshape(view.stat) for slot in ("saved_mean", "saved_inv_std"))
     return _gradients(k, view, mean, inverse, constant=not _uses_batch(k))
@@ -361,13 +361,13 @@ def _register(
     )
 
     @entry.kernel
-    def _(k: Any) -> Callable[[], Any]:
+    def kernel(k: Any) -> Callable[[], Any]:
         view = look(k)
         arrays = [_stat(k, view, slot, k["x"].dtype) for slot in stats]
         return _normalise(k, view, arrays[0], arrays[-1])
 
     @entry.backward("x", *params)
-    def _(k: Any) -> Callable[[], Any]:
+    def grad_kernel(k: Any) -> Callable[[], Any]:
         view = look(k)
         arrays = [k[slot].reshape(view.stat) for slot in stats]
         return _gradients(k, view, arrays[0], arrays[-1])

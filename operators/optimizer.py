@@ -101,7 +101,7 @@ global_norm_scale = operator(
 
 
 @global_norm_scale.shape_rule
-def _(s: ShapeArgs) -> None:
+def global_norm_scale_shape(s: ShapeArgs) -> None:
     dtypes = {dtype for _, dtype in s.metas("x")}
     if any(dtype.kind != "f" for dtype in dtypes):
         s.fail("every x wants a floating dtype")
@@ -109,7 +109,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @global_norm_scale.kernel
-def _(k: Any) -> Callable[[], Any]:
+def global_norm_scale_kernel(k: Any) -> Callable[[], Any]:
     xp, scale = k.xp, k["scale"]
     arrays, dtype = k.list("x"), scale.dtype
     clip = np.asarray(k.attrs["clip_norm"], dtype)[()]

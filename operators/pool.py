@@ -386,7 +386,7 @@ global_avg_pool = operator(
 
 
 @global_avg_pool.kernel
-def _(k: Any) -> Callable[[], Any]:
+def global_avg_pool_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out = k.xp, k["x"], k["out"]
     scale = x.dtype.type(1 / count(x.shape[2:]))
     axes = tuple(range(2, x.ndim))
@@ -397,7 +397,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @global_avg_pool.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def global_avg_pool_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     scaled = k.scratch(grad.shape, grad.dtype)
     scale = grad.dtype.type(1 / count(x_grad.shape[2:]))
@@ -420,7 +420,7 @@ global_max_pool = operator(
 
 
 @global_max_pool.kernel
-def _(k: Any) -> Callable[[], Any]:
+def global_max_pool_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, index = k.xp, k["x"], k["out"], k.get("index")
     highest = partial(xp.max, x, axis=tuple(range(2, x.ndim)), out=out, keepdims=True)
     if index is None:
@@ -434,7 +434,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @global_max_pool.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def global_max_pool_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     spatial = x_grad.shape[2:]
     places = xp.arange(count(spatial)).reshape(spatial)

@@ -93,7 +93,7 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
     )
 
     @entry.shape_rule
-    def _(s: ShapeArgs) -> None:
+    def random_shape(s: ShapeArgs) -> None:
         if s.attrs["dtype"].kind != "f":
             s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
         if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
@@ -114,7 +114,7 @@ uniform_random = _random(
 
 
 @uniform_random.kernel
-def _(k: Any) -> Any:
+def uniform_random_kernel(k: Any) -> Any:
     return _uniform(k, k["out"], k.attrs["low"], k.attrs["high"])
 
 
@@ -129,7 +129,7 @@ gaussian_random = _random(
 
 
 @gaussian_random.kernel
-def _(k: Any) -> Any:
+def gaussian_random_kernel(k: Any) -> Any:
     return _gaussian(k, k["out"], k.attrs["mean"], k.attrs["std"])
 
 
@@ -161,7 +161,7 @@ xavier_random = _random(
 
 
 @xavier_random.kernel
-def _(k: Any) -> Any:
+def xavier_random_kernel(k: Any) -> Any:
     attrs = k.attrs
     fan_in, fan_out = fans(attrs["shape"])
     total = (attrs["fan_in"] or fan_in) + (attrs["fan_out"] or fan_out)
@@ -182,7 +182,7 @@ he_random = _random(
 
 
 @he_random.kernel
-def _(k: Any) -> Any:
+def he_random_kernel(k: Any) -> Any:
     fan_in = k.attrs["fan_in"] or fans(k.attrs["shape"])[0]
     return _scaled(k, 2.0 / ((1.0 + k.attrs["slope"] ** 2) * max(fan_in, 1)))
 
@@ -197,7 +197,7 @@ orthogonal_random = _random(
 
 
 @orthogonal_random.kernel
-def _(k: Any) -> Any:
+def orthogonal_random_kernel(k: Any) -> Any:
     xp, out, generator, gain = k.xp, k["out"], _generator(k), k.attrs["gain"]
     rows = out.shape[0] if out.ndim else 1
     columns = out.size // rows if rows else 0
@@ -222,7 +222,7 @@ bernoulli_random = _random(
 
 
 @bernoulli_random.kernel
-def _(k: Any) -> Any:
+def bernoulli_random_kernel(k: Any) -> Any:
     return _below(k, k["out"], k.attrs["p"])
 
 
@@ -259,7 +259,7 @@ dropout = operator(
 
 
 @dropout.shape_rule
-def _(s: ShapeArgs) -> None:
+def dropout_shape(s: ShapeArgs) -> None:
     meta = (s["x"], s.floats("x"))
     s.set("out", meta)
     s.set("mask", meta)
@@ -270,7 +270,7 @@ def _drops(k: Any) -> bool:
 
 
 @dropout.kernel
-def _(k: Any) -> Any:
+def dropout_kernel(k: Any) -> Any:
     multiply, x, out, p = k.xp.multiply, k["x"], k["out"], k.attrs["p"]
     if not _drops(k):
         return copier(k.xp, x, out)
@@ -289,7 +289,7 @@ def _(k: Any) -> Any:
 
 
 @dropout.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Any:
+def dropout_grad_kernel(k: Any) -> Any:
     if not _drops(k):
         return copier(k.xp, k["out_grad"], k["x_grad"])
     return partial(k.xp.multiply, k["out_grad"], k["mask"], out=k["x_grad"])

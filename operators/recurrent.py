@@ -91,7 +91,7 @@ def _step_of(s: ShapeArgs) -> StepNet:
 
 
 @recurrent.shape_rule
-def _(s: ShapeArgs) -> None:
+def recurrent_shape(s: ShapeArgs) -> None:
     step = _step_of(s)
     s.set("steps", ((0,), np.bool_))
     s.set_offsets("steps", ())
@@ -258,7 +258,7 @@ class _Known:
 
 
 @recurrent.kernel
-def _(k: Any) -> Any:
+def recurrent_kernel(k: Any) -> Any:
     step = step_net(k.attrs["net"])
     plan, frame = k.frame.plan, k.frame
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
@@ -332,5 +332,5 @@ recurrent_grad.shape_rule(link_grad_shapes)
 
 
 @recurrent_grad.kernel
-def _(k: Any) -> Any:
+def recurrent_grad_kernel(k: Any) -> Any:
     return GradientProgram(k)

@@ -92,7 +92,7 @@ def _tree_of(s: ShapeArgs) -> TreeNet:
 
 
 @recursive.shape_rule
-def _(s: ShapeArgs) -> None:
+def recursive_shape(s: ShapeArgs) -> None:
     tree = _tree_of(s)
     s.integers("parent")
     (nodes,) = s.rank("parent", 1)
@@ -153,7 +153,7 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
 
 
 @recursive.kernel
-def _(k: Any) -> Any:
+def recursive_kernel(k: Any) -> Any:
     return ForwardProgram(k)
 
 
@@ -189,5 +189,5 @@ recursive_grad.shape_rule(link_grad_shapes)
 
 
 @recursive_grad.kernel
-def _(k: Any) -> Any:
+def recursive_grad_kernel(k: Any) -> Any:
     return GradientProgram(k)

@@ -120,7 +120,7 @@ logsumexp = _reduction(
 
 
 @reduce_sum.kernel
-def _(k: Any) -> Any:
+def reduce_sum_kernel(k: Any) -> Any:
     x, out = k["x"], k["out"]
     if x.dtype.kind == "f":
         return reducing(k.xp, x, _kept(k, out)) or nothing
@@ -128,12 +128,12 @@ def _(k: Any) -> Any:
 
 
 @reduce_sum.backward("x")
-def _(k: Any) -> Any:
+def reduce_sum_grad_kernel(k: Any) -> Any:
     return partial(k.xp.copyto, k["x_grad"], _kept(k, k["out_grad"]))
 
 
 @reduce_mean.kernel
-def _(k: Any) -> Any:
+def reduce_mean_kernel(k: Any) -> Any:
     return _mean(k, _kept(k, k["out"]))
 
 
@@ -154,20 +154,20 @@ def _share(elements: int, results: int, dtype: np.dtype) -> Any:
 
 
 @reduce_mean.backward("x")
-def _(k: Any) -> Any:
+def reduce_mean_grad_kernel(k: Any) -> Any:
     grad, out_grad = k["x_grad"], k["out_grad"]
     share = _share(grad.size, out_grad.size, grad.dtype)
     return partial(k.xp.multiply, _kept(k, out_grad), share, out=grad)
 
 
 @reduce_prod.kernel
-def _(k: Any) -> Any:
+def reduce_prod_kernel(k: Any) -> Any:
     out = k["out"]
     return partial(k["x"].prod, _axes(k), out.dtype, out, k.attrs["keepdims"])
 
 
 @reduce_prod.backward("x")
-def _(k: Any) -> Any:
+def reduce_prod_grad_kernel(k: Any) -> Any:
     xp, x, axes = k.xp, k["x"], _axes(k)
     order = [a for a in range(x.ndim) if a not in axes] + list(axes)
     moved, grad = x.transpose(order), k["x_grad"].transpose(order)
@@ -192,18 +192,18 @@ def _(k: Any) -> Any:
 
 
 @reduce_max.kernel
-def _(k: Any) -> Any:
+def reduce_max_kernel(k: Any) -> Any:
     return partial(k["x"].max, _axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_min.kernel
-def _(k: Any) -> Any:
+def reduce_min_kernel(k: Any) -> Any:
     return partial(k["x"].min, _axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_max.backward("x")
 @reduce_min.backward("x")
-def _(k: Any) -> Any:
+def reduce_grad_kernel(k: Any) -> Any:
     xp, x, x_grad, axes = k.xp, k["x"], k["x_grad"], _axes(k)
     out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
     chosen = k.scratch(x.shape, bool)
@@ -219,7 +219,7 @@ def _(k: Any) -> Any:
 
 
 @logsumexp.kernel
-def _(k: Any) -> Any:
+def logsumexp_kernel(k: Any) -> Any:
     xp, x, axes = k.xp, k["x"], _axes(k)
     out = _kept(k, k["out"])
     peak, shifted = k.scratch(out.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -243,7 +243,7 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
 
 
 @logsumexp.backward("x")
-def _(k: Any) -> Any:
+def logsumexp_grad_kernel(k: Any) -> Any:
     xp, x, x_grad = k.xp, k["x"], k["x_grad"]
     out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
     shift = k.scratch(out.shape, x.dtype)
@@ -268,12 +268,12 @@ mean = operator(
 
 
 @mean.shape_rule
-def _(s: ShapeArgs) -> None:
+def mean_shape(s: ShapeArgs) -> None:
     s.set("out", ((), s.floats("x")))
 
 
 @mean.kernel
-def _(k: Any) -> Any:
+def mean_kernel(k: Any) -> Any:
     x, out = k["x"], k["out"]
     if 0 < x.size <= _SMALL and x.dtype != np.float16 and x.flags.c_contiguous:
         shares = k.xp.full(x.size, _share(x.size, 1, x.dtype), x.dtype)
@@ -282,6 +282,6 @@ def _(k: Any) -> Any:
 
 
 @mean.backward("x")
-def _(k: Any) -> Any:
+def mean_grad_kernel(k: Any) -> Any:
     grad = k["x_grad"]
     return partial(k.xp.multiply, k["out_grad"], _share(grad.size, 1, grad.dtype), out=grad)

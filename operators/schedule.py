@@ -274,7 +274,7 @@ def _register(schedule: _Schedule) -> None:
     )
 
     @entry.kernel
-    def _(k: Any) -> Callable[[], Any]:
+    def kernel(k: Any) -> Callable[[], Any]:
         xp, step, out, rate, attrs = k.xp, k["step"], k["out"], schedule.rate, k.attrs
 
         def run() -> None:

@@ -73,7 +73,7 @@ sequence_context = operator(
 
 
 @sequence_context.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_context_shape(s: ShapeArgs) -> None:
     s.set("out", (_spliced(s), s.dtype("x")))
     s.set_offsets("out", levels_of(s, "x"))
 
@@ -84,7 +84,7 @@ def _context_rows(k: Any) -> np.ndarray:
 
 
 @sequence_context.kernel
-def _(k: Any) -> Call:
+def sequence_context_kernel(k: Any) -> Call:
     x, out = k["x"], k["out"]
     if not out.size:
         return nothing
@@ -94,7 +94,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_context.backward("x")
-def _(k: Any) -> Call:
+def sequence_context_grad_kernel(k: Any) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -121,7 +121,7 @@ sequence_conv = operator(
 
 
 @sequence_conv.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_conv_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
     (rows, width), (depth, cols) = _spliced(s), s.rank("w", 2)
     s.same("the columns of the spliced x and the rows of w", width, depth)
@@ -132,7 +132,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @sequence_conv.expansion
-def _(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def sequence_conv_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
     op = Operator(desc)
     (out,) = op.outputs["out"]
     spliced = inner_name(out, "CONTEXT")
@@ -166,7 +166,7 @@ sequence_shift = operator(
 
 
 @sequence_shift.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_shift_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     if s.has("boundary"):
         boundary = s["boundary"]
@@ -193,7 +193,7 @@ def _boundary_rows(k: Any, index: np.ndarray) -> np.ndarray:
 
 
 @sequence_shift.kernel
-def _(k: Any) -> Call:
+def sequence_shift_kernel(k: Any) -> Call:
     x, out = k["x"], k["out"]
     index = _shifted_rows(k)
     boundary = k.get("boundary")
@@ -214,7 +214,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_shift.backward("x", "boundary")
-def _(k: Any) -> Call:
+def sequence_shift_grad_kernel(k: Any) -> Call:
     grad, x_grad, boundary_grad = k["out_grad"], k.get("x_grad"), k.get("boundary_grad")
     index = _shifted_rows(k)
     calls = []

@@ -33,7 +33,7 @@ masked_mean = operator(
 
 
 @masked_mean.shape_rule
-def _(s: ShapeArgs) -> None:
+def masked_mean_shape(s: ShapeArgs) -> None:
     x, mask = s["x"], s["mask"]
     if len(mask) > len(x):
         s.fail(f"mask has {len(mask)} dimensions, more than x with {len(x)}")
@@ -57,7 +57,7 @@ def _weights(k: Any, dtype: Any) -> tuple[Any, Any, Call]:
 
 
 @masked_mean.kernel
-def _(k: Any) -> Call:
+def masked_mean_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not x.size:
         return lambda: out.fill(0)
@@ -77,7 +77,7 @@ def _(k: Any) -> Call:
 
 
 @masked_mean.backward("x")
-def _(k: Any) -> Call:
+def masked_mean_grad_kernel(k: Any) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -110,13 +110,13 @@ sequence_mean = operator(
 
 
 @sequence_mean.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_mean_shape(s: ShapeArgs) -> None:
     levels_of(s, "x")
     s.set("out", ((), s.floats("x")))
 
 
 @sequence_mean.expansion
-def _(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def sequence_mean_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
     op = Operator(desc)
     (out,), pool = op.outputs["out"], _POOLS[op.attrs["per"]]
     if pool is None:
@@ -146,7 +146,7 @@ sequence_error = operator(
 
 
 @sequence_error.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_error_shape(s: ShapeArgs) -> None:
     levels_of(s, "x")
     s.rank("x", 2)
     index_rule(s)
@@ -157,7 +157,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @sequence_error.kernel
-def _(k: Any) -> Call:
+def sequence_error_kernel(k: Any) -> Call:
     xp, out, wrong = k.xp, k["out"], k.get("wrong")
     rows, classes = k.shape("x")
     x, load = as_rows(k, k["x"], rows, classes)

@@ -49,7 +49,7 @@ sequence_pool = operator(
 
 
 @sequence_pool.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_pool_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     dtype = s.floats("x") if s.attrs["pool_type"] in _SCALES else s.dtype("x")
     s.set("out", ((sequences_in(levels), *s["x"][1:]), dtype))
@@ -63,7 +63,7 @@ def _ends(k: Any, offsets: np.ndarray) -> np.ndarray:
 
 
 @sequence_pool.kernel
-def _(k: Any) -> Call:
+def sequence_pool_kernel(k: Any) -> Call:
     xp, x, out, how = k.xp, k["x"], k["out"], k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
@@ -78,7 +78,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_pool.backward("x")
-def _(k: Any) -> Call:
+def sequence_pool_grad_kernel(k: Any) -> Call:
     xp, grad, x_grad, how = k.xp, k["out_grad"], k["x_grad"], k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
@@ -145,7 +145,7 @@ sequence_expand = operator(
 
 
 @sequence_expand.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_expand_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "like")
     if not s["x"]:
         s.fail("x wants at least 1 dimension, a row for each sequence of like")
@@ -167,11 +167,11 @@ def _source_rows(levels: Levels, level: int) -> np.ndarray:
 
 
 @sequence_expand.kernel
-def _(k: Any) -> Call:
+def sequence_expand_kernel(k: Any) -> Call:
     return gather(k, k["x"], _source_rows(k.offsets("like"), k.attrs["level"]), k["out"])
 
 
 @sequence_expand.backward("x")
-def _(k: Any) -> Call:
+def sequence_expand_grad_kernel(k: Any) -> Call:
     index = _source_rows(k.offsets("like"), k.attrs["level"])
     return gather_grad(k, k["out_grad"], index, k["x_grad"])

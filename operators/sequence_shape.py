@@ -44,7 +44,7 @@ sequence_concat = operator(
 
 
 @sequence_concat.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_concat_shape(s: ShapeArgs) -> None:
     names, shapes = s.op.inputs["x"], s.shapes("x")
     levels = [levels_of(s, "x", number) for number in range(len(names))]
     width = s.same_shape("rows of x", *(shape[1:] for shape in shapes))
@@ -70,7 +70,7 @@ def _places(k: Any) -> list[np.ndarray]:
 
 
 @sequence_concat.kernel
-def _(k: Any) -> Call:
+def sequence_concat_kernel(k: Any) -> Call:
     out, calls = k["out"], []
     for x, place in zip(k.list("x"), _places(k), strict=True):
         if x.size:
@@ -79,7 +79,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_concat.backward("x")
-def _(k: Any) -> Call:
+def sequence_concat_grad_kernel(k: Any) -> Call:
     calls = []
     for x_grad, place in zip(k.list("x_grad"), _places(k), strict=True):
         if x_grad is not None:
@@ -102,7 +102,7 @@ sequence_reverse = operator(
 
 
 @sequence_reverse.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_reverse_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     s.set("out", (s["x"], s.dtype("x")))
     s.set_offsets("out", levels)
@@ -115,12 +115,12 @@ def _reversed(k: Any) -> np.ndarray:
 
 
 @sequence_reverse.kernel
-def _(k: Any) -> Call:
+def sequence_reverse_kernel(k: Any) -> Call:
     return gather(k, k["x"], _reversed(k), k["out"])
 
 
 @sequence_reverse.backward("x")
-def _(k: Any) -> Call:
+def sequence_reverse_grad_kernel(k: Any) -> Call:
     return gather(k, k["out_grad"], _reversed(k), k["x_grad"])  # it is its own inverse
 
 
@@ -156,7 +156,7 @@ sequence_slice = operator(
 
 
 @sequence_slice.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_slice_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     given, like = s.has("offset"), s.has("like")
     if like and not given:
@@ -240,7 +240,7 @@ def _moving_rows(k: Any) -> tuple[Any, Call]:
 
 
 @sequence_slice.kernel
-def _(k: Any) -> Call:
+def sequence_slice_kernel(k: Any) -> Call:
     if "offset" not in k.op.inputs:
         return gather(k, k["x"], _fixed_rows(k), k["out"])
     rows, load = _moving_rows(k)
@@ -251,7 +251,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_slice.backward("x")
-def _(k: Any) -> Call:
+def sequence_slice_grad_kernel(k: Any) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
     if "offset" not in k.op.inputs:
         return gather_grad(k, grad, _fixed_rows(k), x_grad)
@@ -294,7 +294,7 @@ def _steps(s: ShapeArgs, levels: Levels | None) -> int:
 
 
 @sequence_pad.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_pad_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     s.set("out", ((sequences_in(levels), _steps(s, levels), *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", None if levels is None else levels[:-1])
@@ -313,7 +313,7 @@ def _rows_of_cells(offsets: np.ndarray, steps: int) -> np.ndarray:
 
 
 @sequence_pad.kernel
-def _(k: Any) -> Call:
+def sequence_pad_kernel(k: Any) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -324,7 +324,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_pad.backward("x")
-def _(k: Any) -> Call:
+def sequence_pad_grad_kernel(k: Any) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -350,7 +350,7 @@ sequence_unpad = operator(
 
 
 @sequence_unpad.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_unpad_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "like")
     shape = s["x"]
     if len(shape) < 2:
@@ -365,7 +365,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @sequence_unpad.kernel
-def _(k: Any) -> Call:
+def sequence_unpad_kernel(k: Any) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -375,7 +375,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_unpad.backward("x")
-def _(k: Any) -> Call:
+def sequence_unpad_grad_kernel(k: Any) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -402,14 +402,14 @@ sequence_mask = operator(
 
 
 @sequence_mask.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_mask_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     s.set("out", ((sequences_in(levels), _steps(s, levels)), s.attrs["dtype"]))
     s.set_offsets("out", None if levels is None else levels[:-1])
 
 
 @sequence_mask.kernel
-def _(k: Any) -> Call:
+def sequence_mask_kernel(k: Any) -> Call:
     out = k["out"]
     mask = np.arange(out.shape[1]) < lengths_of(offsets_in(k, "x"))[:, None]
     return partial(k.xp.copyto, out, k.xp.asarray(mask))
@@ -425,12 +425,12 @@ sequence_length = operator(
 
 
 @sequence_length.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_length_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     s.set("out", ((sequences_in(levels),), np.int64))
     s.set_offsets("out", None if levels is None else levels[:-1])
 
 
 @sequence_length.kernel
-def _(k: Any) -> Call:
+def sequence_length_kernel(k: Any) -> Call:
     return partial(k.xp.copyto, k["out"], k.xp.asarray(lengths_of(offsets_in(k, "x"))))

@@ -23,7 +23,7 @@ sequence_softmax = operator(
 
 
 @sequence_softmax.shape_rule
-def _(s: ShapeArgs) -> None:
+def sequence_softmax_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
     s.set("out", (s["x"], s.floats("x")))
     s.set_offsets("out", levels)
@@ -38,7 +38,7 @@ def _parts(k: Any, x: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @sequence_softmax.kernel
-def _(k: Any) -> Call:
+def sequence_softmax_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not x.size:
         return nothing
@@ -60,7 +60,7 @@ def _(k: Any) -> Call:
 
 
 @sequence_softmax.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Call:
+def sequence_softmax_grad_kernel(k: Any) -> Call:
     xp, out, grad, x_grad = k.xp, k["out"], k["out_grad"], k["x_grad"]
     if not out.size:
         return nothing

@@ -54,7 +54,7 @@ concat = operator(
 
 
 @concat.shape_rule
-def _(s: ShapeArgs) -> None:
+def concat_shape(s: ShapeArgs) -> None:
     shapes = s.shapes("x")
     if len({len(shape) for shape in shapes}) > 1:
         s.fail("wants arrays of one rank")
@@ -69,12 +69,12 @@ def _(s: ShapeArgs) -> None:
 
 
 @concat.kernel
-def _(k: Any) -> Any:
+def concat_kernel(k: Any) -> Any:
     return partial(k.xp.concatenate, k.list("x"), k.attrs["axis"], k["out"])
 
 
 @concat.backward("x")
-def _(k: Any) -> Any:
+def concat_grad_kernel(k: Any) -> Any:
     out_grad, shapes = k["out_grad"], k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
     pieces = _pieces(out_grad, axis, [shape[axis] for shape in shapes])
@@ -94,7 +94,7 @@ stack = operator(
 
 
 @stack.shape_rule
-def _(s: ShapeArgs) -> None:
+def stack_shape(s: ShapeArgs) -> None:
     shapes = s.shapes("x")
     shape = s.same_shape("all of x", *shapes)
     axis = s.axis(s.attrs["axis"], len(shape) + 1)
@@ -108,12 +108,12 @@ def _layers(whole: Any, axis: int) -> list[Any]:
 
 
 @stack.kernel
-def _(k: Any) -> Any:
+def stack_kernel(k: Any) -> Any:
     return _copies(k.xp, _layers(k["out"], k.attrs["axis"]), k.list("x"))
 
 
 @stack.backward("x")
-def _(k: Any) -> Any:
+def stack_grad_kernel(k: Any) -> Any:
     return _copies(k.xp, k.list("x_grad"), _layers(k["out_grad"], k.attrs["axis"]))
 
 
@@ -149,7 +149,7 @@ def _sections(given: tuple[int, ...], parts: int, size: int) -> list[int] | None
 
 
 @split.shape_rule
-def _(s: ShapeArgs) -> None:
+def split_shape(s: ShapeArgs) -> None:
     shape, outputs, given = s["x"], s.op.outputs["out"], s.attrs["sections"]
     axis = s.axis(s.attrs["axis"], len(shape))
     if EMPTY in outputs:
@@ -166,7 +166,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @split.kernel
-def _(k: Any) -> Any:
+def split_kernel(k: Any) -> Any:
     x, outs = k["x"], k.list("out")
     axis = k.attrs["axis"] % x.ndim
     pieces = _pieces(x, axis, _sections(k.attrs["sections"], len(outs), x.shape[axis]))
@@ -174,7 +174,7 @@ def _(k: Any) -> Any:
 
 
 @split.gradient_maker
-def _(g: Any) -> Any:
+def split_gradient(g: Any) -> Any:
     axis = {name: value for name, value in g.attrs.items() if name == "axis"}
     return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
 
@@ -208,7 +208,7 @@ def _spans(attrs: dict[str, Any], rank: int) -> list[Any]:
 
 
 @slice_op.shape_rule
-def _(s: ShapeArgs) -> None:
+def slice_op_shape(s: ShapeArgs) -> None:
     shape, attrs = s["x"], s.attrs
     axes = [s.axis(axis, len(shape), "axes:") for axis in attrs["axes"]]
     if len(set(axes)) < len(axes):
@@ -226,13 +226,13 @@ def _(s: ShapeArgs) -> None:
 
 
 @slice_op.kernel
-def _(k: Any) -> Any:
+def slice_op_kernel(k: Any) -> Any:
     x = k["x"]
     return partial(k.xp.copyto, k["out"], x[(*_spans(k.attrs, x.ndim), ...)])
 
 
 @slice_op.backward("x")
-def _(k: Any) -> Any:
+def slice_op_grad_kernel(k: Any) -> Any:
     x_grad = k["x_grad"]
     part = x_grad[(*_spans(k.attrs, x_grad.ndim), ...)]
     return _fill_and_copy(k, x_grad, 0, part, k["out_grad"])
@@ -257,7 +257,7 @@ pad = operator(
 
 
 @pad.shape_rule
-def _(s: ShapeArgs) -> None:
+def pad_shape(s: ShapeArgs) -> None:
     shape, paddings = s["x"], s.attrs["paddings"]
     if len(paddings) != 2 * len(shape):
         s.fail(f"paddings {list(paddings)} need a begin and an end for each axis of x")
@@ -273,13 +273,13 @@ def _inside(whole: Any, begins: tuple[int, ...], shape: Shape) -> Any:
 
 
 @pad.kernel
-def _(k: Any) -> Any:
+def pad_kernel(k: Any) -> Any:
     x, out = k["x"], k["out"]
     part = _inside(out, k.attrs["paddings"][::2], x.shape)
     return _fill_and_copy(k, out, k.attrs["value"], part, x)
 
 
 @pad.backward("x")
-def _(k: Any) -> Any:
+def pad_grad_kernel(k: Any) -> Any:
     part = _inside(k["out_grad"], k.attrs["paddings"][::2], k.shape("x"))
     return partial(k.xp.copyto, k["x_grad"], part)

@@ -30,7 +30,7 @@ gather = operator(
 
 
 @gather.shape_rule
-def _(s: ShapeArgs) -> None:
+def gather_shape(s: ShapeArgs) -> None:
     shape = s["x"]
     axis = s.axis(s.attrs["axis"], len(shape))
     s.integers("ids")
@@ -38,7 +38,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @gather.kernel
-def _(k: Any) -> Any:
+def gather_kernel(k: Any) -> Any:
     x, ids = k["x"], k["ids"]
     axis = k.attrs["axis"] % x.ndim
     check = id_check(k, "ids", x.shape[axis])
@@ -50,7 +50,7 @@ def _(k: Any) -> Any:
 
 
 @gather.backward("x")
-def _(k: Any) -> Any:
+def gather_grad_kernel(k: Any) -> Any:
     ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
     axis = k.attrs["axis"] % x_grad.ndim
     # The axis in front, on both sides: a view without cost where it stands there already.
@@ -75,7 +75,7 @@ scatter_add = operator(
 
 
 @scatter_add.shape_rule
-def _(s: ShapeArgs) -> None:
+def scatter_add_shape(s: ShapeArgs) -> None:
     shape = s["x"]
     if not shape:
         s.fail("x needs at least one dimension")
@@ -87,14 +87,14 @@ def _(s: ShapeArgs) -> None:
 
 
 @scatter_add.kernel
-def _(k: Any) -> Any:
+def scatter_add_kernel(k: Any) -> Any:
     x, out = k["x"], k["out"]
     add = scatter_adder(k, out, k["ids"], k["updates"])
     return in_order(id_check(k, "ids", x.shape[0]), copying(k.xp, x, out), add)
 
 
 @scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Any:
+def scatter_add_grad_kernel(k: Any) -> Any:
     out_grad, x_grad, updates_grad = k["out_grad"], k.get("x_grad"), k.get("updates_grad")
     take = copy = None
     if updates_grad is not None and updates_grad.size:
@@ -120,13 +120,13 @@ one_hot = operator(
 
 
 @one_hot.shape_rule
-def _(s: ShapeArgs) -> None:
+def one_hot_shape(s: ShapeArgs) -> None:
     s.integers("ids")
     s.set("out", ((*s["ids"], s.attrs["depth"]), s.attrs["dtype"]))
 
 
 @one_hot.kernel
-def _(k: Any) -> Any:
+def one_hot_kernel(k: Any) -> Any:
     ids, out = k["ids"], k["out"]
     check = id_check(k, "ids", k.attrs["depth"])
     index = (*open_mesh(k.xp, ids.shape), ids)
@@ -206,11 +206,11 @@ def _order_gradient(op_type: str, values: str) -> Any:
     )
 
     @grad.shape_rule
-    def _(s: ShapeArgs) -> None:
+    def grad_shape(s: ShapeArgs) -> None:
         s.set("x_grad", (s["x"], s.dtype(f"{values}_grad")))
 
     @grad.kernel
-    def _(k: Any) -> Any:
+    def grad_kernel(k: Any) -> Any:
         x_grad, given = k["x_grad"], k[f"{values}_grad"]
         index = along_axis(k.xp, k["ids"], k.attrs["axis"])
 
@@ -249,7 +249,7 @@ top_k = operator(
 
 
 @top_k.shape_rule
-def _(s: ShapeArgs) -> None:
+def top_k_shape(s: ShapeArgs) -> None:
     shape, count = s["x"], s.attrs["k"]
     axis = s.axis(s.attrs["axis"], len(shape))
     if 0 <= shape[axis] < count:
@@ -260,7 +260,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @top_k.kernel
-def _(k: Any) -> Any:
+def top_k_kernel(k: Any) -> Any:
     few = k.attrs["k"] <= _FEW
     return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", k.attrs["k"], True)
 
@@ -284,14 +284,14 @@ sort = operator(
 
 
 @sort.shape_rule
-def _(s: ShapeArgs) -> None:
+def sort_shape(s: ShapeArgs) -> None:
     s.axis(s.attrs["axis"], len(s["x"]))
     s.set("out", (s["x"], s.dtype("x")))
     s.set("ids", (s["x"], _IDS))
 
 
 @sort.kernel
-def _(k: Any) -> Any:
+def sort_kernel(k: Any) -> Any:
     return _ordered(k, "out", k["x"].shape[k.attrs["axis"]], k.attrs["descending"])
 
 
@@ -312,7 +312,7 @@ def _extreme(op_type: str, what: str) -> Any:
     )
 
     @entry.shape_rule
-    def _(s: ShapeArgs) -> None:
+    def extreme_shape(s: ShapeArgs) -> None:
         shape = s["x"]
         axis = s.axis(s.attrs["axis"], len(shape))
         if shape[axis] == 0:
@@ -321,7 +321,7 @@ def _extreme(op_type: str, what: str) -> Any:
         s.set("out", ((*shape[:axis], *kept, *shape[axis + 1 :]), _IDS))
 
     @entry.kernel
-    def _(k: Any) -> Any:
+    def kernel(k: Any) -> Any:
         x, out, axis = k["x"], k["out"], k.attrs["axis"]
         if k.attrs["keepdims"]:
             out = k.xp.squeeze(out, axis % x.ndim)
@@ -350,14 +350,14 @@ cumsum = operator(
 
 
 @cumsum.shape_rule
-def _(s: ShapeArgs) -> None:
+def cumsum_shape(s: ShapeArgs) -> None:
     s.axis(s.attrs["axis"], len(s["x"]))
     dtype = s.dtype("x")
     s.set("out", (s["x"], dtype if dtype.kind == "f" else _IDS))
 
 
 @cumsum.kernel
-def _(k: Any) -> Any:
+def cumsum_kernel(k: Any) -> Any:
     xp = k.xp
     x, out = (xp.moveaxis(a, k.attrs["axis"], -1) for a in (k["x"], k["out"]))
     if k.attrs["reverse"]:
@@ -375,7 +375,7 @@ def _(k: Any) -> Any:
 
 
 @cumsum.gradient_maker
-def _(g: Any) -> Any:
+def cumsum_gradient(g: Any) -> Any:
     given = g.attrs.get("reverse")
     attrs = {**g.attrs, "reverse": not (given is not None and decode_attr(given))}
     return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -45,11 +45,11 @@ def _reshaping(
     )
 
     @entry.kernel
-    def _(k: Any) -> Any:
+    def kernel(k: Any) -> Any:
         return copier(k.xp, k["x"], k["out"])
 
     @entry.backward("x", inplace={"x_grad": "out_grad"})
-    def _(k: Any) -> Any:
+    def grad_kernel(k: Any) -> Any:
         return copier(k.xp, k["out_grad"], k["x_grad"])
 
     return entry
@@ -156,7 +156,7 @@ transpose = operator(
 
 
 @transpose.shape_rule
-def _(s: ShapeArgs) -> None:
+def transpose_shape(s: ShapeArgs) -> None:
     shape, perm = s["x"], s.attrs["perm"]
     axes = [s.axis(axis, len(shape), "perm:") for axis in perm] or range(len(shape))[::-1]
     if sorted(axes) != list(range(len(shape))):
@@ -165,12 +165,12 @@ def _(s: ShapeArgs) -> None:
 
 
 @transpose.kernel
-def _(k: Any) -> Any:
+def transpose_kernel(k: Any) -> Any:
     return partial(k.xp.copyto, k["out"], k["x"].transpose(*k.attrs["perm"]))
 
 
 @transpose.backward("x")
-def _(k: Any) -> Any:
+def transpose_grad_kernel(k: Any) -> Any:
     return partial(k.xp.copyto, k["x_grad"].transpose(*k.attrs["perm"]), k["out_grad"])
 
 
@@ -186,7 +186,7 @@ expand = operator(
 
 
 @expand.shape_rule
-def _(s: ShapeArgs) -> None:
+def expand_shape(s: ShapeArgs) -> None:
     shape, given = s["x"], s.attrs["shape"]
     new = len(given) - len(shape)
     if new < 0:
@@ -203,12 +203,12 @@ def _(s: ShapeArgs) -> None:
 
 
 @expand.kernel
-def _(k: Any) -> Any:
+def expand_kernel(k: Any) -> Any:
     return partial(k.xp.copyto, k["out"], k["x"])
 
 
 @expand.backward("x")
-def _(k: Any) -> Any:
+def expand_grad_kernel(k: Any) -> Any:
     return reducing(k.xp, k["out_grad"], k["x_grad"]) or nothing
 
 
@@ -222,7 +222,7 @@ tile = operator(
 
 
 @tile.shape_rule
-def _(s: ShapeArgs) -> None:
+def tile_shape(s: ShapeArgs) -> None:
     shape, repeats = s["x"], s.attrs["repeats"]
     if len(repeats) != len(shape):
         s.fail(f"repeats {list(repeats)} need one number for each axis of x")
@@ -237,14 +237,14 @@ def _tiles(k: Any, tiled: Any) -> Any:
 
 
 @tile.kernel
-def _(k: Any) -> Any:
+def tile_kernel(k: Any) -> Any:
     x = k["x"]
     spread = x.reshape([size for dim in x.shape for size in (1, dim)])
     return partial(k.xp.copyto, _tiles(k, k["out"]), spread)
 
 
 @tile.backward("x")
-def _(k: Any) -> Any:
+def tile_grad_kernel(k: Any) -> Any:
     x_grad = k["x_grad"]
     if not x_grad.ndim:
         return partial(k.xp.copyto, x_grad, k["out_grad"])

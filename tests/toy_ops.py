@@ -99,7 +99,7 @@ def _square() -> str:
     )
 
     @square.kernel
-    def _(k: Any) -> Any:
+    def square_kernel(k: Any) -> Any:
         x, out, bias = k["x"], k["out"], k["x"].dtype.type(k.attrs["bias"])
 
         def run() -> None:
@@ -146,7 +146,7 @@ def _fork() -> str:
     )
 
     @fork.kernel
-    def _(k: Any) -> Any:
+    def fork_kernel(k: Any) -> Any:
         def run() -> None:
             for target in k.list("out"):
                 if target is not None:
@@ -170,7 +170,7 @@ def _lookup() -> str:
     lookup.kernel(lambda k: partial(k.xp.take, k["w"], k["ids"], axis=0, out=k["out"]))
 
     @lookup.gradient_maker
-    def _(g: Any) -> list[Any]:
+    def lookup_gradient(g: Any) -> list[Any]:
         if not g.needs("w"):
             return []
         (grad,) = g.input_grads("w")
@@ -203,7 +203,7 @@ def _optimizers() -> list[str]:
     )
 
     @plain.kernel
-    def _(k: Any) -> Any:
+    def plain_kernel(k: Any) -> Any:
         def run() -> None:
             rate = k["lr"] * k.attrs["lr_factor"]
             np.subtract(k["param"], rate * k["grad"], out=k["param_out"])
@@ -247,7 +247,7 @@ def _odd_ones() -> list[str]:
     )
 
     @noise.kernel
-    def _(k: Any) -> Any:
+    def noise_kernel(k: Any) -> Any:
         def run() -> None:
             drawn = k.state.generator.normal(size=k["x"].shape)
             np.copyto(k["out"], k["x"] + drawn)
@@ -267,7 +267,7 @@ def _odd_ones() -> list[str]:
     )
 
     @mean.kernel
-    def _(k: Any) -> Any:
+    def mean_kernel(k: Any) -> Any:
         def run() -> None:
             k["out"][...] = k["x"].mean()
             if k.get("size") is not None:
@@ -286,7 +286,7 @@ def _odd_ones() -> list[str]:
     )
 
     @failing.kernel
-    def _(k: Any) -> Any:
+    def failing_kernel(k: Any) -> Any:
         def run() -> None:
             raise ValueError("no luck")
 
@@ -312,7 +312,7 @@ def _odd_ones() -> list[str]:
     )
 
     @pair.expansion
-    def _(op: Any) -> list[Any]:
+    def pair_expansion(op: Any) -> list[Any]:
         from opscope.framework.desc import make_op, slot_map
 
         inputs, outputs = slot_map(op.inputs), slot_map(op.outputs)

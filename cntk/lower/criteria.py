@@ -11,27 +11,27 @@ _NONE = (1 << 64) - 1  # C++'s SIZE_MAX
 
 
 @lowers("SquareError")
-def _(e: Emitter, node: Node) -> str:
+def lower_square_error(e: Emitter, node: Node) -> str:
     x, y = (e.flat(child) for child in node.inputs)
     return e.total(e.op("square", {"x": e.op("sub", {"x": x, "y": y})}))
 
 
 @lowers("CrossEntropyWithSoftmax")
-def _(e: Emitter, node: Node) -> str:
+def lower_cross_entropy_with_softmax(e: Emitter, node: Node) -> str:
     label, x = (e.flat(child) for child in node.inputs)
     reads = {"label": label, "x": x}
     return e.op("cntk.cross_entropy_with_softmax", reads, out=("out", "log_softmax"))
 
 
 @lowers("CrossEntropy")
-def _(e: Emitter, node: Node) -> str:
+def lower_cross_entropy(e: Emitter, node: Node) -> str:
     label, x = (e.flat(child) for child in node.inputs)
     terms = e.op("mul", {"x": label, "y": e.op("cntk.log", {"x": x})})
     return e.op("neg", {"x": e.total(terms)})
 
 
 @lowers("ClassificationError")
-def _(e: Emitter, node: Node) -> str:
+def lower_classification_error(e: Emitter, node: Node) -> str:
     label, x = (e.flat(child) for child in node.inputs[:2])
     top = 1
     if len(node.inputs) == 3:
@@ -40,25 +40,25 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("MatrixL1Reg")
-def _(e: Emitter, node: Node) -> str:
+def lower_matrix_l1_reg(e: Emitter, node: Node) -> str:
     return e.total(e.op("abs", {"x": e.value(node.inputs[0])}))
 
 
 @lowers("MatrixL2Reg")
-def _(e: Emitter, node: Node) -> str:
+def lower_matrix_l2_reg(e: Emitter, node: Node) -> str:
     squares = e.op("square", {"x": e.value(node.inputs[0])})
     return e.op("cntk.sqrt", {"x": e.total(squares)})
 
 
 @lowers("Logistic")
-def _(e: Emitter, node: Node) -> str:
+def lower_logistic(e: Emitter, node: Node) -> str:
     names = ("label", "x", "weight")
     reads = dict(zip(names, map(e.flat, node.inputs), strict=False))
     return e.op("cntk.logistic", reads)
 
 
 @lowers("ForwardBackward")
-def _(e: Emitter, node: Node) -> str:
+def lower_forward_backward(e: Emitter, node: Node) -> str:
     label, x = node.inputs
     e.sequences(x.axis)
     blank, delay = node.attributes["blankTokenId"], node.attributes["delayConstraint"]

@@ -83,7 +83,7 @@ def widened(e: Emitter, node: Node) -> str:
 
 
 @lowers("PastValue", "FutureValue")
-def _(e: Emitter, node: Node) -> str:
+def lower_past_value(e: Emitter, node: Node) -> str:
     """Outside of a loop: rows are moved."""
     x, count = widened(e, node), delay_steps(node)
     e.sequences(node.axis)
@@ -99,7 +99,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("Shift")
-def _(e: Emitter, node: Node) -> str:
+def lower_shift(e: Emitter, node: Node) -> str:
     """Over time as a delay, or with copies of the edge rows; or along an axis of the samples."""
     (data, boundary), offset = node.inputs, node.attributes["fromOffset"]
     if offset == 0:

@@ -39,39 +39,39 @@ _COMPARE = {
 
 
 @lowers(*_UNARY)
-def _(e: Emitter, node: Node) -> str:
+def lower_unary(e: Emitter, node: Node) -> str:
     return e.op(_UNARY[node.operation], {"x": e.value(node.inputs[0])})
 
 
 @lowers(*_BINARY)
-def _(e: Emitter, node: Node) -> str:
+def lower_binary(e: Emitter, node: Node) -> str:
     x, y = e.aligned(*node.inputs)
     return e.op(_BINARY[node.operation], {"x": x, "y": y})
 
 
 @lowers(*_COMPARE)
-def _(e: Emitter, node: Node) -> str:
+def lower_compare(e: Emitter, node: Node) -> str:
     x, y = e.aligned(*node.inputs)
     truth = e.op(_COMPARE[node.operation], {"x": x, "y": y})
     return e.op("cast", {"x": truth}, {"dtype": e.dtype})
 
 
 @lowers("If")
-def _(e: Emitter, node: Node) -> str:
+def lower_if(e: Emitter, node: Node) -> str:
     condition, yes, no = e.aligned(*node.inputs)
     truth = e.op("cast", {"x": condition}, {"dtype": np.dtype(bool)})
     return e.op("where", {"condition": truth, "x": yes, "y": no})
 
 
 @lowers("Clip")
-def _(e: Emitter, node: Node) -> str:
+def lower_clip(e: Emitter, node: Node) -> str:
     low, high, x = e.aligned(*node.inputs)
     below = e.op("minimum", {"x": x, "y": high})
     return e.op("maximum", {"x": below, "y": low})
 
 
 @lowers("Softmax", "LogSoftmax", "Hardmax")
-def _(e: Emitter, node: Node) -> str:
+def lower_softmax(e: Emitter, node: Node) -> str:
     """Over all elements of a sample."""
     op_type = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}
     x = e.flat(node.inputs[0])
@@ -80,7 +80,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("Pass", "Trace", "LabelsToGraph")
-def _(e: Emitter, node: Node) -> str:
+def lower_pass(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     rows = e.sparse(child)
     if rows is not None:

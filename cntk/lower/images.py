@@ -140,7 +140,7 @@ def _legacy_convolution(e: Emitter, node: Node) -> str:
 
 
 @lowers("Convolution")
-def _(e: Emitter, node: Node) -> str:
+def lower_convolution(e: Emitter, node: Node) -> str:
     data, values = node.inputs[1], node.attributes
     if not geometry.is_chw(node):
         return _legacy_convolution(e, node)
@@ -226,7 +226,7 @@ def _transposed(e: Emitter, node: Node, windows: Windows) -> str:
 
 
 @lowers("Pooling")
-def _(e: Emitter, node: Node) -> str:
+def lower_pooling(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     windows = Windows(node, child.shape, node.shape)
     return _whole(e, node, _pooled(e, child, windows, node.attributes["pool"] == "max"))
@@ -262,7 +262,7 @@ def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> str:
 
 
 @lowers("MaxPooling", "AveragePooling")
-def _(e: Emitter, node: Node) -> str:
+def lower_max_pooling(e: Emitter, node: Node) -> str:
     (child,), values = node.inputs, node.attributes
     kernel = values["windowWidth"], values["windowHeight"]
     stride = values["horizontalSubsample"], values["verticalSubsample"]
@@ -275,7 +275,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("MaxUnpooling")
-def _(e: Emitter, node: Node) -> str:
+def lower_max_unpooling(e: Emitter, node: Node) -> str:
     pooled, whole = node.inputs
     windows = Windows(node, whole.shape, pooled.shape)
     reads = {"x": e.flat(pooled), "pooled": e.flat(whole)}
@@ -284,7 +284,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("ROIPooling")
-def _(e: Emitter, node: Node) -> str:
+def lower_roi_pooling(e: Emitter, node: Node) -> str:
     image, regions = node.inputs
     cols, rows = node.attributes["roiOutputShape"]
     reads = {"x": e.value(image), "regions": e.value(regions)}
@@ -292,7 +292,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("BatchNormalization")
-def _(e: Emitter, node: Node) -> str:
+def lower_batch_normalization(e: Emitter, node: Node) -> str:
     data, *parameters = node.inputs
     values, features = node.attributes, size(parameters[0])
     positions = size(data) // features

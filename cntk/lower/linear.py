@@ -11,7 +11,7 @@ from .table import lowers
 
 
 @lowers("Times", "QuantizedTimes", "TransposeTimes")
-def _(e: Emitter, node: Node) -> str:
+def lower_times(e: Emitter, node: Node) -> str:
     """As products of rows and a matrix: the right operand's summed dimensions are its fastest, and
     the left operand's the slowest of its array."""
     left, right = node.inputs
@@ -49,19 +49,19 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("SumElements")
-def _(e: Emitter, node: Node) -> str:
+def lower_sum_elements(e: Emitter, node: Node) -> str:
     return e.total(e.value(node.inputs[0]))
 
 
 @lowers("DiagTimes")
-def _(e: Emitter, node: Node) -> str:
+def lower_diag_times(e: Emitter, node: Node) -> str:
     diagonal, right = node.inputs
     x, y = e.flat(right), e.shaped(diagonal, (size(diagonal),))
     return e.unflat(e.op("mul", {"x": x, "y": y}), node)
 
 
 @lowers("KhatriRaoProduct")
-def _(e: Emitter, node: Node) -> str:
+def lower_khatri_rao_product(e: Emitter, node: Node) -> str:
     first, second = node.inputs
     x, y = e.shaped(second, (size(second), 1)), e.shaped(first, (1, size(first)))
     out = e.op("mul", {"x": x, "y": y})
@@ -70,7 +70,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("CosDistance", "CosDistanceWithNegativeSamples")
-def _(e: Emitter, node: Node) -> str:
+def lower_cos_distance(e: Emitter, node: Node) -> str:
     x, y = (e.flat(child) for child in node.inputs[:2])
     attrs = {}
     if node.operation != "CosDistance":
@@ -81,7 +81,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("LookupTable")
-def _(e: Emitter, node: Node) -> str:
+def lower_lookup_table(e: Emitter, node: Node) -> str:
     table, words = node.inputs
     width, count = rules.matrix(table)
     number = size(words) // count

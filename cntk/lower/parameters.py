@@ -9,13 +9,13 @@ from .table import lowers
 
 
 @lowers("InputValue")
-def _(e: Emitter, node: Node) -> str:
+def lower_input_value(e: Emitter, node: Node) -> str:
     e.lowered.inputs[node] = False
     return e.var(node.name, (-1, *dims(node)), INPUT)
 
 
 @lowers("SparseInputValue")
-def _(e: Emitter, node: Node) -> str:
+def lower_sparse_input_value(e: Emitter, node: Node) -> str:
     e.lowered.inputs[node] = True
     rows = Sparse.of(node.name)
     e.var(rows.values, (-1,), INPUT)
@@ -26,10 +26,10 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("LearnableParameter")
-def _(e: Emitter, node: Node) -> str:
+def lower_learnable_parameter(e: Emitter, node: Node) -> str:
     return e.parameter(node)
 
 
 @lowers("DynamicAxis")
-def _(e: Emitter, node: Node) -> str:
+def lower_dynamic_axis(e: Emitter, node: Node) -> str:
     return ""

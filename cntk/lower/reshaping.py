@@ -13,12 +13,12 @@ from .table import lowers
 
 
 @lowers("Reshape")
-def _(e: Emitter, node: Node) -> str:
+def lower_reshape(e: Emitter, node: Node) -> str:
     return e.shaped(node.inputs[0], dims(node))
 
 
 @lowers("LegacyReshape")
-def _(e: Emitter, node: Node) -> str:
+def lower_legacy_reshape(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     if node.axis is child.axis:
         return e.shaped(child, dims(node))
@@ -26,7 +26,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("Slice")
-def _(e: Emitter, node: Node) -> str:
+def lower_slice(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     axis, begin = node.attributes["axis"], node.attributes["beginIndex"]
     begin += child.shape[axis - 1] if begin < 0 else 0
@@ -34,7 +34,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("Crop")
-def _(e: Emitter, node: Node) -> str:
+def lower_crop(e: Emitter, node: Node) -> str:
     out = e.value(node.inputs[0])
     for axis, key in ((1, "xOffset"), (2, "yOffset")):
         begin = int(node.attributes[key])
@@ -43,7 +43,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("RowRepeat")
-def _(e: Emitter, node: Node) -> str:
+def lower_row_repeat(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     rank = len(dims(child))
     repeats = (node.attributes["numRepeats"], *(1,) * (rank - 1))
@@ -52,7 +52,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("RowStack")
-def _(e: Emitter, node: Node) -> str:
+def lower_row_stack(e: Emitter, node: Node) -> str:
     axis, shape = node.attributes["axis"], dims(node)
     pieces = []
     for child in node.inputs:
@@ -69,7 +69,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("TransposeDimensions")
-def _(e: Emitter, node: Node) -> str:
+def lower_transpose_dimensions(e: Emitter, node: Node) -> str:
     rank = len(dims(node))
     first, second = (rank - node.attributes[key] for key in ("axis1", "axis2"))
     x = e.shaped(node.inputs[0], (1,) * (rank - len(dims(node.inputs[0]))) + dims(node.inputs[0]))
@@ -92,7 +92,7 @@ _REDUCE = {
 
 
 @lowers("ReduceElements")
-def _(e: Emitter, node: Node) -> str:
+def lower_reduce_elements(e: Emitter, node: Node) -> str:
     (child,), axis = node.inputs, node.attributes["axis"]
     op_type = _REDUCE[node.attributes["reductionOp"]]
     if axis == 0:
@@ -107,14 +107,14 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("SumColumnElements")
-def _(e: Emitter, node: Node) -> str:
+def lower_sum_column_elements(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     x = e.shaped(child, (size(child),))
     return e.op("reduce_sum", {"x": x}, {"axes": (-1,), "keepdims": True})
 
 
 @lowers("Diagonal")
-def _(e: Emitter, node: Node) -> str:
+def lower_diagonal(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     count = node.shape[1]
     flat = e.shaped(child, (count * count,))

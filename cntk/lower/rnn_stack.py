@@ -144,7 +144,7 @@ def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> 
 
 
 @lowers("OptimizedRNNStack")
-def _(e: Emitter, node: Node) -> str:
+def lower_optimized_rnn_stack(e: Emitter, node: Node) -> str:
     data, values = node.inputs[1], node.attributes
     within = values["axis"] >= 0  # along the second axis of each sample, not along time
     x = e.value(data)

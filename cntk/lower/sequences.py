@@ -9,7 +9,7 @@ from .table import lowers
 
 
 @lowers("Where")
-def _(e: Emitter, node: Node) -> str:
+def lower_where(e: Emitter, node: Node) -> str:
     """How many positions there are is data, so they are found before the net runs."""
     e.lowered.conditions.append(node)
     e.sequences(node.axis)
@@ -17,7 +17,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("PackedIndex")
-def _(e: Emitter, node: Node) -> str:
+def lower_packed_index(e: Emitter, node: Node) -> str:
     source, index = node.inputs
     e.sequences(source.axis)
     e.sequences(index.axis)
@@ -25,7 +25,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("GatherPacked")
-def _(e: Emitter, node: Node) -> str:
+def lower_gather_packed(e: Emitter, node: Node) -> str:
     index, source = node.inputs
     e.sequences(node.axis)
     shape = dims(source)
@@ -36,7 +36,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("ScatterPacked")
-def _(e: Emitter, node: Node) -> str:
+def lower_scatter_packed(e: Emitter, node: Node) -> str:
     layout, index, source = node.inputs
     e.sequences(node.axis)
     reads = {"x": e.value(source), "index": e.value(index), "like": e.value(layout)}
@@ -44,7 +44,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("ReconcileDynamicAxis")
-def _(e: Emitter, node: Node) -> str:
+def lower_reconcile_dynamic_axis(e: Emitter, node: Node) -> str:
     data, layout = node.inputs
     if data.axis is layout.axis:
         return e.value(data)

@@ -12,7 +12,7 @@ from .table import lowers
 
 
 @lowers("ClassBasedCrossEntropyWithSoftmax")
-def _(e: Emitter, node: Node) -> str:
+def lower_class_based_cross_entropy_with_softmax(e: Emitter, node: Node) -> str:
     label, data, weight, classes = node.inputs
     reads = {"label": e.flat(label), "x": e.flat(data), "classes": e.flat(classes)}
     reads["w"] = e.shaped(weight, (size(weight) // size(data), size(data)))
@@ -23,7 +23,7 @@ _EVALUATIONS = {0: "softmax", 1: "unnormalised"}  # else noise contrastive estim
 
 
 @lowers("NCEBasedCrossEntropyWithSoftmax")
-def _(e: Emitter, node: Node) -> str:
+def lower_nce_based_cross_entropy_with_softmax(e: Emitter, node: Node) -> str:
     label, data, weight, bias = node.inputs
     reads = {"x": e.flat(data), "w": e.shaped(weight, (size(weight) // size(data), size(data)))}
     reads["b"] = e.reshape(e.value(bias), (-1,))
@@ -37,13 +37,13 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("DummyCriterion")
-def _(e: Emitter, node: Node) -> str:
+def lower_dummy_criterion(e: Emitter, node: Node) -> str:
     value, slope, x = (e.flat(child) for child in node.inputs)
     return e.op("cntk.given_gradient", {"value": value, "slope": slope, "x": x})
 
 
 @lowers("GMMLogLikelihood")
-def _(e: Emitter, node: Node) -> str:
+def lower_gmm_log_likelihood(e: Emitter, node: Node) -> str:
     """Gaussians of C components and D features, each with one deviation for all features. As in
     CNTK, its exponent in the norm of a density is C where that of a density of D features is D."""
     prior, means, deviations, data = node.inputs
@@ -73,7 +73,7 @@ def _read_path(e: Emitter, node: Node) -> dict[str, str]:
 
 
 @lowers("CRF")
-def _(e: Emitter, node: Node) -> str:
+def lower_crf(e: Emitter, node: Node) -> str:
     reads = _read_path(e, node)
     slots = ("out", "start", "by_x", "by_pairs")
     writes = {slot: e.temporary() for slot in slots}
@@ -82,12 +82,12 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("SequenceDecoderNode")
-def _(e: Emitter, node: Node) -> str:
+def lower_sequence_decoder_node(e: Emitter, node: Node) -> str:
     return e.unflat(e.op("cntk.best_path", _read_path(e, node)), node)
 
 
 @lowers("EditDistanceError")
-def _(e: Emitter, node: Node) -> str:
+def lower_edit_distance_error(e: Emitter, node: Node) -> str:
     x, y = node.inputs
     values = node.attributes
     e.sequences(x.axis)
@@ -102,7 +102,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("LambdaRank", "NDCG1Eval")
-def _(e: Emitter, node: Node) -> str:
+def lower_lambda_rank(e: Emitter, node: Node) -> str:
     gain, score, query = (e.flat(child) for child in node.inputs)
     reads = {"gain": gain, "x": score, "query": query}
     if node.operation == "LambdaRank":
@@ -123,7 +123,7 @@ _SEQUENCE = {  # attributes of the node, and of the operator
 
 
 @lowers("SequenceWithSoftmax")
-def _(e: Emitter, node: Node) -> str:
+def lower_sequence_with_softmax(e: Emitter, node: Node) -> str:
     """The lattices are variables, which `feed_lattices` sets. As with CNTK on a GPU; its CPU code
     drops all frames."""
     reads = dict(zip(("label", "x", "likelihoods"), map(e.flat, node.inputs), strict=True))

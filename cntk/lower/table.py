@@ -1,7 +1,7 @@
 """Which function lowers which operation. Modules of this package fill the table; so do users.
 
     @lowers("Sigmoid")
-    def _(e: Emitter, node: Node) -> str:
+    def lower_sigmoid(e: Emitter, node: Node) -> str:
         return e.op("sigmoid", x=e.value(node.inputs[0]))
 
 A function emits operators for one node and returns the variable that holds its value.

@@ -11,7 +11,7 @@ _LARGEST = 1 << 63
 
 
 @lowers("Dropout")
-def _(e: Emitter, node: Node) -> str:
+def lower_dropout(e: Emitter, node: Node) -> str:
     (x,) = node.inputs
     mask = e.outside(node, lambda outer, reverse: _mask(outer, node, reverse))
     return e.op("mul", {"x": e.value(x), "y": mask})
@@ -40,12 +40,12 @@ def _random(e: Emitter, node: Node) -> tuple[dict[str, str], str]:
 
 
 @lowers("EnvironmentInput")
-def _(e: Emitter, node: Node) -> str:
+def lower_environment_input(e: Emitter, node: Node) -> str:
     return e.op("cntk.is_training", {}, {"dtype": e.dtype})
 
 
 @lowers("RandomSample", "RandomSampleInclusionFrequency")
-def _(e: Emitter, node: Node) -> str:
+def lower_random_sample(e: Emitter, node: Node) -> str:
     (weights,), values = node.inputs, node.attributes
     x = e.shaped(weights, (size(weights),))
     attrs = {"count": values["sizeOfSampledSet"], "duplicates": values["allowDuplicates"]}
@@ -61,7 +61,7 @@ def _(e: Emitter, node: Node) -> str:
 
 
 @lowers("EpochAccumulator")
-def _(e: Emitter, node: Node) -> str:
+def lower_epoch_accumulator(e: Emitter, node: Node) -> str:
     (child,) = node.inputs
     mean = e.state(node, "MEAN", dims(node))
     count = e.state(node, "COUNT", (1,), 0.0, "float64")

@@ -43,13 +43,13 @@ cross_entropy = operator(
 
 
 @cross_entropy.shape_rule
-def _(s: ShapeArgs) -> None:
+def cross_entropy_shape(s: ShapeArgs) -> None:
     total(s, "label", "x")
     s.set("log_softmax", (s["x"], s.dtype("x")))
 
 
 @cross_entropy.kernel
-def _(k: Any) -> Call:
+def cross_entropy_kernel(k: Any) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     logs = k.get("log_softmax")
     if logs is None:
@@ -71,7 +71,7 @@ def _(k: Any) -> Call:
 
 
 @cross_entropy.backward("label", "x")
-def _(k: Any) -> Call:
+def cross_entropy_grad_kernel(k: Any) -> Call:
     xp, grad, logs = k.xp, k["out_grad"], k["log_softmax"]
     calls = []
     if k.get("label_grad") is not None:
@@ -104,12 +104,12 @@ classification_error = operator(
 
 
 @classification_error.shape_rule
-def _(s: ShapeArgs) -> None:
+def classification_error_shape(s: ShapeArgs) -> None:
     total(s, "label", "x")
 
 
 @classification_error.kernel
-def _(k: Any) -> Call:
+def classification_error_kernel(k: Any) -> Call:
     xp, label, x, out, top = k.xp, k["label"], k["x"], k["out"], k.attrs["top"]
     wanted = k.scratch((len(x),), np.int64)
     found = k.scratch((len(x),), np.int64)
@@ -147,7 +147,7 @@ logistic = operator(
 
 
 @logistic.shape_rule
-def _(s: ShapeArgs) -> None:
+def logistic_shape(s: ShapeArgs) -> None:
     total(s, *(slot for slot in ("label", "x", "weight") if s.has(slot)))
 
 
@@ -161,7 +161,7 @@ def _probability(xp: Any, label: Any, x: Any, out: Any) -> None:
 
 
 @logistic.kernel
-def _(k: Any) -> Call:
+def logistic_kernel(k: Any) -> Call:
     xp, label, x, weight, out = k.xp, k["label"], k["x"], k.get("weight"), k["out"]
     p, small = k.scratch(x.shape, x.dtype), k.scratch(x.shape, bool)
     real = x.dtype.type
@@ -183,7 +183,7 @@ def _(k: Any) -> Call:
 
 
 @logistic.backward("x")
-def _(k: Any) -> Call:
+def logistic_grad_kernel(k: Any) -> Call:
     xp, label, weight, grad, x_grad = k.xp, k["label"], k.get("weight"), k["out_grad"], k["x_grad"]
     p, real = k.scratch(label.shape, label.dtype), label.dtype.type
 

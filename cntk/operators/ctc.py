@@ -50,7 +50,7 @@ ctc = operator(
 
 
 @ctc.shape_rule
-def _(s: ShapeArgs) -> None:
+def ctc_shape(s: ShapeArgs) -> None:
     levels_of(s, "x")
     rows, classes = s.same_shape("label and x", s.rank("label", 2), s.rank("x", 2))
     if 0 <= classes <= s.attrs["blank"]:
@@ -150,7 +150,7 @@ def _backward(paths: _Paths, scores: np.ndarray) -> np.ndarray:
 
 
 @ctc.kernel
-def _(k: Any) -> Call:
+def ctc_kernel(k: Any) -> Call:
     label, x, out, slope = k["label"], k["x"], k["out"], k.get("slope")
     offsets = offsets_in(k, "x")
     if not len(x):
@@ -187,5 +187,5 @@ def _(k: Any) -> Call:
 
 
 @ctc.backward("x")
-def _(k: Any) -> Call:
+def ctc_grad_kernel(k: Any) -> Call:
     return partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"])

@@ -28,7 +28,7 @@ cos_distance = operator(
 
 
 @cos_distance.shape_rule
-def _(s: ShapeArgs) -> None:
+def cos_distance_shape(s: ShapeArgs) -> None:
     rows, _ = s.same_shape("x and y", s.rank("x", 2), s.rank("y", 2))
     s.set("out", ((rows, 1 + s.attrs["negatives"]), s.floats("x", "y")))
 
@@ -51,7 +51,7 @@ def _partners(k: Any) -> list[Any]:
 
 
 @cos_distance.kernel
-def _(k: Any) -> Call:
+def cos_distance_kernel(k: Any) -> Call:
     xp, x, y, out = k.xp, k["x"], k["y"], k["out"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)
@@ -72,7 +72,7 @@ def _(k: Any) -> Call:
 
 
 @cos_distance.backward("x", "y")
-def _(k: Any) -> Call:
+def cos_distance_grad_kernel(k: Any) -> Call:
     xp, x, y, out, grad = k.xp, k["x"], k["y"], k["out"], k["out_grad"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)

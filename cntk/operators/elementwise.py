@@ -27,7 +27,7 @@ log = unary(
 
 
 @log.kernel
-def _(k: Any) -> Call:
+def log_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real = x.dtype.type
     small = k.scratch(x.shape, bool)
@@ -42,7 +42,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(log, "out_grad * exp(-out)")
-def _(k: Any) -> Call:
+def log_grad_kernel(k: Any) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -62,13 +62,13 @@ sqrt = unary(
 
 
 @sqrt.kernel
-def _(k: Any) -> Call:
+def sqrt_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     return in_order(partial(xp.maximum, x, x.dtype.type(0), out=out), partial(xp.sqrt, out, out))
 
 
 @gradient(sqrt, "out_grad / (out + out)")
-def _(k: Any) -> Call:
+def sqrt_grad_kernel(k: Any) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
     return in_order(
         partial(xp.divide, k["out_grad"], k["out"], x_grad),
@@ -86,7 +86,7 @@ reciprocal = unary(
 
 
 @reciprocal.kernel
-def _(k: Any) -> Call:
+def reciprocal_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     zero = k.scratch(x.shape, bool)
     return in_order(
@@ -97,7 +97,7 @@ def _(k: Any) -> Call:
 
 
 @gradient(reciprocal, "-out_grad * out * out")
-def _(k: Any) -> Call:
+def reciprocal_grad_kernel(k: Any) -> Call:
     xp, out, x_grad = k.xp, k["out"], k["x_grad"]
     return in_order(
         partial(xp.multiply, k["out_grad"], out, x_grad),
@@ -122,12 +122,12 @@ log_plus = operator(
 
 
 @log_plus.kernel
-def _(k: Any) -> Call:
+def log_plus_kernel(k: Any) -> Call:
     return partial(k.xp.logaddexp, k["x"], k["y"], out=k["out"])
 
 
 @log_plus.backward("x", "y")
-def _(k: Any) -> Call:
+def log_plus_grad_kernel(k: Any) -> Call:
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     calls: list[Call | None] = []
     for slot in ("x", "y"):

@@ -98,7 +98,7 @@ crf = operator(
 
 
 @crf.shape_rule
-def _(s: ShapeArgs) -> None:
+def crf_shape(s: ShapeArgs) -> None:
     rows, labels = _path_rule(s)
     dtype = s.dtype("x")
     s.set("out", ((1,), dtype))
@@ -108,7 +108,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @crf.kernel
-def _(k: Any) -> Call:
+def crf_kernel(k: Any) -> Call:
     xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
     by_x, by_pairs, start = k.get("by_x"), k.get("by_pairs"), k.get("start")
     steps = _Steps(k)
@@ -171,7 +171,7 @@ def _log_sum(xp: Any, x: Any) -> Any:
 
 
 @crf.backward("x", "pairs")
-def _(k: Any) -> Call:
+def crf_grad_kernel(k: Any) -> Call:
     xp, grad = k.xp, k["out_grad"]
     targets = [(k[f"by_{slot}"], k.get(f"{slot}_grad")) for slot in ("x", "pairs")]
 
@@ -197,12 +197,12 @@ best_path = operator(
 
 
 @best_path.shape_rule
-def _(s: ShapeArgs) -> None:
+def best_path_shape(s: ShapeArgs) -> None:
     s.set("out", (_path_rule(s), s.dtype("x")))
 
 
 @best_path.kernel
-def _(k: Any) -> Call:
+def best_path_kernel(k: Any) -> Call:
     xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
     steps = _Steps(k)
     best = k.scratch(x.shape, x.dtype)
@@ -250,7 +250,7 @@ edit_error = operator(
 
 
 @edit_error.shape_rule
-def _(s: ShapeArgs) -> None:
+def edit_error_shape(s: ShapeArgs) -> None:
     s.same_shape("x and y", s.rank("x", 2), s.rank("y", 2))
     levels_of(s, "x")
     s.set("out", ((1,), s.floats("x", "y")))
@@ -298,7 +298,7 @@ def _edits(x: np.ndarray, y: np.ndarray, costs: tuple[np.float32, ...]) -> np.nd
 
 
 @edit_error.kernel
-def _(k: Any) -> Call:
+def edit_error_kernel(k: Any) -> Call:
     x, y, out, attrs = k["x"], k["y"], k["out"], k.attrs
     offsets = offsets_in(k, "x")
     costs = tuple(np.float32(attrs[name]) for name in ("substitution", "deletion", "insertion"))

@@ -48,7 +48,7 @@ class_cross_entropy = operator(
 
 
 @class_cross_entropy.shape_rule
-def _(s: ShapeArgs) -> None:
+def class_cross_entropy_shape(s: ShapeArgs) -> None:
     label, x, w, classes = (s.rank(slot, 2) for slot in ("label", "x", "w", "classes"))
     s.same("rows of label, x and classes", label[0], x[0], classes[0])
     s.same("columns of label", label[1], 4)
@@ -106,7 +106,7 @@ class _Classes:
 
 
 @class_cross_entropy.kernel
-def _(k: Any) -> Call:
+def class_cross_entropy_kernel(k: Any) -> Call:
     xp, x, w, scores, out = k.xp, k["x"], k["w"], k["classes"], k["out"]
     logs = k.get("log_softmax")
     if logs is None:
@@ -129,7 +129,7 @@ def _(k: Any) -> Call:
 
 
 @class_cross_entropy.backward("x", "w", "classes")
-def _(k: Any) -> Call:
+def class_cross_entropy_grad_kernel(k: Any) -> Call:
     xp, x, w, grad, logs = k.xp, k["x"], k["w"], k["out_grad"], k["log_softmax"]
     x_grad, w_grad, classes_grad = k.get("x_grad"), k.get("w_grad"), k.get("classes_grad")
     plan = _Classes(k, logs.shape[1])
@@ -191,7 +191,7 @@ def _scores_rule(s: ShapeArgs, slot: str) -> tuple[int, ...]:
 
 
 @noise_contrastive.shape_rule
-def _(s: ShapeArgs) -> None:
+def noise_contrastive_shape(s: ShapeArgs) -> None:
     rows, columns = _scores_rule(s, "samples")
     if columns >= 0 and (columns < 4 or columns % 2):
         s.fail(f"samples has {columns} columns, not a pair for a word and for each word of noise")
@@ -211,7 +211,7 @@ def _words(k: Any, numbers: Any) -> Any:
 
 
 @noise_contrastive.kernel
-def _(k: Any) -> Call:
+def noise_contrastive_kernel(k: Any) -> Call:
     xp, samples, x, w, b, out = k.xp, k["samples"], k["x"], k["w"], k["b"], k["out"]
     slope = k.get("slope")
     if slope is None:
@@ -234,7 +234,7 @@ def _(k: Any) -> Call:
 
 
 @noise_contrastive.backward("x", "w", "b")
-def _(k: Any) -> Call:
+def noise_contrastive_grad_kernel(k: Any) -> Call:
     xp, samples, x, w, grad = k.xp, k["samples"], k["x"], k["w"], k["out_grad"]
     slope = k["slope"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
@@ -277,12 +277,12 @@ word_score = operator(
 
 
 @word_score.shape_rule
-def _(s: ShapeArgs) -> None:
+def word_score_shape(s: ShapeArgs) -> None:
     _scores_rule(s, "label")
 
 
 @word_score.kernel
-def _(k: Any) -> Call:
+def word_score_kernel(k: Any) -> Call:
     xp, label, x, w, b, out = k.xp, k["label"], k["x"], k["w"], k["b"], k["out"]
     mode = k.attrs["mode"]
 
@@ -318,16 +318,16 @@ given_gradient = operator(
 
 
 @given_gradient.shape_rule
-def _(s: ShapeArgs) -> None:
+def given_gradient_shape(s: ShapeArgs) -> None:
     s.same_shape("slope and x", s["slope"], s["x"])
     s.set("out", ((1,), s.floats("value", "slope", "x")))
 
 
 @given_gradient.kernel
-def _(k: Any) -> Call:
+def given_gradient_kernel(k: Any) -> Call:
     return partial(k["value"].sum, None, None, k["out"].reshape(()))
 
 
 @given_gradient.backward("x")
-def _(k: Any) -> Call:
+def given_gradient_grad_kernel(k: Any) -> Call:
     return in_order(partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"]))

@@ -73,7 +73,7 @@ _NO_SCORE = -200.0  # language-model scores below it are not meant
 
 
 @lattice_criterion.shape_rule
-def _(s: ShapeArgs) -> None:
+def lattice_criterion_shape(s: ShapeArgs) -> None:
     shape = s.same_shape("label, x and likelihoods", *map(s.__getitem__, ("label", "x")))
     s.same_shape("label and likelihoods", shape, s.rank("likelihoods", 2))
     edges, ends = s.rank("edges", 2)
@@ -184,7 +184,7 @@ def _backwards(edges: np.ndarray) -> list[np.ndarray]:
 
 
 @lattice_criterion.kernel
-def _(k: Any) -> Call:
+def lattice_criterion_kernel(k: Any) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     slope, attrs = k.get("slope"), k.attrs
     acoustic, smoothing, risk = attrs["acoustic"], attrs["smoothing"], attrs["risk"]
@@ -234,7 +234,7 @@ def _relabelled(xp: Any, label: Any, rows: np.ndarray, states: np.ndarray) -> An
 
 
 @lattice_criterion.backward("x")
-def _(k: Any) -> Call:
+def lattice_criterion_grad_kernel(k: Any) -> Call:
     xp = k.xp
 
     def run() -> None:

@@ -384,7 +384,7 @@ clip_gradient = operator(
 
 
 @clip_gradient.kernel
-def _(k: Any) -> Call:
+def clip_gradient_kernel(k: Any) -> Call:
     xp, grad, out = k.xp, k["grad"], k["out"]
     threshold = k.attrs["threshold"]
 
@@ -414,13 +414,13 @@ l2_gradient = operator(
 
 
 @l2_gradient.shape_rule
-def _(s: ShapeArgs) -> None:
+def l2_gradient_shape(s: ShapeArgs) -> None:
     s.same_shape("grad and param", s["grad"], s["param"])
     _like("grad", "out")(s)
 
 
 @l2_gradient.kernel
-def _(k: Any) -> Call:
+def l2_gradient_kernel(k: Any) -> Call:
     xp, grad, param, out = k.xp, k["grad"], k["param"], k["out"]
     weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
 
@@ -447,7 +447,7 @@ soft_threshold = operator(
 
 
 @soft_threshold.kernel
-def _(k: Any) -> Call:
+def soft_threshold_kernel(k: Any) -> Call:
     xp, param, out = k.xp, k["param"], k["param_out"]
     factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
 
@@ -474,7 +474,7 @@ weight_noise = operator(
 
 
 @weight_noise.kernel
-def _(k: Any) -> Call:
+def weight_noise_kernel(k: Any) -> Call:
     xp, param, out, state, dtype = k.xp, k["param"], k["param_out"], k.state, k["param"].dtype
     deviation = k.attrs["deviation"]
     if "rows" in k.op.inputs:

@@ -52,7 +52,7 @@ _DOUBLE = np.dtype(np.float64)
 
 
 @batch_norm.shape_rule
-def _(s: ShapeArgs) -> None:
+def batch_norm_shape(s: ShapeArgs) -> None:
     x, dtype = s.rank("x", 2, 3), s.floats("x", "scale", "bias", "mean", "variance")
     held = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
     features = s.same("features", x[1], *held, count(s["variance"]))
@@ -88,7 +88,7 @@ def _spread(vector: Any, like: Any) -> Any:
 
 
 @batch_norm.kernel
-def _(k: Any) -> Call:
+def batch_norm_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     load = [copying(xp, k[slot], k[f"{slot}_out"]) for slot in ("mean", "variance", "seen")]
     mean, variance = k["mean_out"].reshape(-1), k["variance_out"].reshape(-1)
@@ -140,7 +140,7 @@ def _(k: Any) -> Call:
 
 
 @batch_norm.backward("x", "scale", "bias")
-def _(k: Any) -> Call:
+def batch_norm_grad_kernel(k: Any) -> Call:
     """As CNTK's: what passes through the statistics of the minibatch counts with its weight w.
 
     With d = x - m and a = scale * s,

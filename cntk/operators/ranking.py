@@ -116,7 +116,7 @@ lambda_rank = operator(
 
 
 @lambda_rank.kernel
-def _(k: Any) -> Call:
+def lambda_rank_kernel(k: Any) -> Call:
     xp, out, slope = k.xp, k["out"], k.get("slope")
     if not len(k["x"]):
         return partial(out.fill, 0)
@@ -134,7 +134,7 @@ def _(k: Any) -> Call:
 
 
 @lambda_rank.backward("x")
-def _(k: Any) -> Call:
+def lambda_rank_grad_kernel(k: Any) -> Call:
     return partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"])
 
 
@@ -153,7 +153,7 @@ first_gain = operator(
 
 
 @first_gain.kernel
-def _(k: Any) -> Call:
+def first_gain_kernel(k: Any) -> Call:
     out = k["out"]
     if not len(k["x"]):
         return partial(out.fill, 0)

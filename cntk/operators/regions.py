@@ -31,7 +31,7 @@ region_pool = operator(
 
 
 @region_pool.shape_rule
-def _(s: ShapeArgs) -> None:
+def region_pool_shape(s: ShapeArgs) -> None:
     x, regions = s.rank("x", 4), s.rank("regions", 3)
     rows = s.same("rows of x and regions", x[0], regions[0])
     s.same("numbers of a region", regions[2], 4)
@@ -68,7 +68,7 @@ def _largest(xp: Any, take: Any, first: Any, end: Any, size: int) -> tuple[Any, 
 
 
 @region_pool.kernel
-def _(k: Any) -> Call:
+def region_pool_kernel(k: Any) -> Call:
     """Along the width first, then along the height."""
     xp, x, regions, out, where = k.xp, k["x"], k["regions"], k["out"], k.get("where")
     height, width = x.shape[2:]
@@ -98,7 +98,7 @@ def _(k: Any) -> Call:
 
 
 @region_pool.backward("x")
-def _(k: Any) -> Call:
+def region_pool_grad_kernel(k: Any) -> Call:
     xp, where, grad, x_grad = k.xp, k["where"], k["out_grad"], k["x_grad"]
     image = xp.arange(len(where)).reshape(-1, 1, 1, 1, 1)
     channel = xp.arange(x_grad.shape[1]).reshape(1, 1, -1, 1, 1)

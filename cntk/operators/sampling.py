@@ -102,7 +102,7 @@ dropout_mask = operator(
 
 
 @dropout_mask.shape_rule
-def _(s: ShapeArgs) -> None:
+def dropout_mask_shape(s: ShapeArgs) -> None:
     shape = tuple(s.attrs["shape"])
     if s.has("columns"):
         s.integers("columns")
@@ -114,7 +114,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @dropout_mask.kernel
-def _(k: Any) -> Call:
+def dropout_mask_kernel(k: Any) -> Call:
     out, rate, drawn = k["out"], k["rate"], k["drawn_out"]
     load = copying(k.xp, k["drawn"], drawn)
     if not k.train:
@@ -180,7 +180,7 @@ random_sample = operator(
 
 
 @random_sample.shape_rule
-def _(s: ShapeArgs) -> None:
+def random_sample_shape(s: ShapeArgs) -> None:
     s.rank("weights", 1)
     shape = (s.attrs["count"],)
     s.set("values", (shape, s.floats("weights")))
@@ -190,7 +190,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @random_sample.kernel
-def _(k: Any) -> Call:
+def random_sample_kernel(k: Any) -> Call:
     weights, indices, drawn, count = k["weights"], k["indices"], k["drawn_out"], k.attrs["count"]
     ones = [partial(k[slot].fill, 1) for slot in ("values", "counts")]
     draw = _any_classes if k.attrs["duplicates"] else _different_classes
@@ -241,7 +241,7 @@ inclusion_frequency = operator(
 
 
 @inclusion_frequency.shape_rule
-def _(s: ShapeArgs) -> None:
+def inclusion_frequency_shape(s: ShapeArgs) -> None:
     s.set("out", (s.rank("weights", 1), s.floats("weights")))
 
 
@@ -261,7 +261,7 @@ def _draws_needed(p: np.ndarray, count: int) -> float:
 
 
 @inclusion_frequency.kernel
-def _(k: Any) -> Call:
+def inclusion_frequency_kernel(k: Any) -> Call:
     weights, out, count = k["weights"], k["out"], k.attrs["count"]
 
     def run() -> None:

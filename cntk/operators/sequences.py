@@ -35,7 +35,7 @@ initial_state = operator(
 
 
 @initial_state.shape_rule
-def _(s: ShapeArgs) -> None:
+def initial_state_shape(s: ShapeArgs) -> None:
     if s.has("fresh") != s.has("carried"):
         s.fail("fresh and carried go together")
     count = sequences_in(levels_of(s, "like"))
@@ -47,7 +47,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @initial_state.kernel
-def _(k: Any) -> Call:
+def initial_state_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     fill = partial(xp.copyto, out, x)
     if k.get("fresh") is None:
@@ -63,7 +63,7 @@ def _mask(k: Any) -> Any:
 
 
 @initial_state.backward("x")
-def _(k: Any) -> Call:
+def initial_state_grad_kernel(k: Any) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     if k.get("fresh") is None:
         return partial(xp.sum, grad, 0, None, x_grad)
@@ -86,18 +86,18 @@ expand_rows = operator(
 
 
 @expand_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def expand_rows_shape(s: ShapeArgs) -> None:
     s.set("out", ((s["like"][0], *s["x"]), s.dtype("x")))
     s.set_offsets("out", s.offsets("like"))
 
 
 @expand_rows.kernel
-def _(k: Any) -> Call:
+def expand_rows_kernel(k: Any) -> Call:
     return partial(k.xp.copyto, k["out"], k["x"])
 
 
 @expand_rows.backward("x")
-def _(k: Any) -> Call:
+def expand_rows_grad_kernel(k: Any) -> Call:
     return reducing(k.xp, k["out_grad"], k["x_grad"][None]) or nothing
 
 
@@ -114,7 +114,7 @@ with_sequences = operator(
 
 
 @with_sequences.shape_rule
-def _(s: ShapeArgs) -> None:
+def with_sequences_shape(s: ShapeArgs) -> None:
     mine, others = levels_of(s, "x"), levels_of(s, "like")
     if mine is not None and not np.array_equal(lengths_of(mine[0]), lengths_of(others[0])):
         s.fail("the sequences of x and like differ in length")
@@ -123,12 +123,12 @@ def _(s: ShapeArgs) -> None:
 
 
 @with_sequences.kernel
-def _(k: Any) -> Call:
+def with_sequences_kernel(k: Any) -> Call:
     return copying(k.xp, k["x"], k["out"]) or nothing
 
 
 @with_sequences.backward("x")
-def _(k: Any) -> Call:
+def with_sequences_grad_kernel(k: Any) -> Call:
     return copying(k.xp, k["out_grad"], k["x_grad"]) or nothing
 
 
@@ -149,7 +149,7 @@ packed_index = operator(
 
 
 @packed_index.shape_rule
-def _(s: ShapeArgs) -> None:
+def packed_index_shape(s: ShapeArgs) -> None:
     mine, others = levels_of(s, "x"), levels_of(s, "source")
     s.same("sequences of x and source", sequences_in(mine), sequences_in(others))
     s.set("out", (s["x"], np.int64))
@@ -157,7 +157,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @packed_index.kernel
-def _(k: Any) -> Call:
+def packed_index_kernel(k: Any) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not out.size:
         return nothing
@@ -203,13 +203,13 @@ gather_rows = operator(
 
 
 @gather_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def gather_rows_shape(s: ShapeArgs) -> None:
     s.set("out", ((s["index"][0], *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", s.offsets("index"))
 
 
 @gather_rows.kernel
-def _(k: Any) -> Call:
+def gather_rows_kernel(k: Any) -> Call:
     ids, load = _row_numbers(k)
     check = _in_range(k, ids, k.shape("x")[0])
     if not k["out"].size:
@@ -219,7 +219,7 @@ def _(k: Any) -> Call:
 
 
 @gather_rows.backward("x")
-def _(k: Any) -> Call:
+def gather_rows_grad_kernel(k: Any) -> Call:
     x_grad, grad = k["x_grad"], k["out_grad"]
     ids, load = _row_numbers(k)
     clear = partial(x_grad.fill, 0)
@@ -240,14 +240,14 @@ scatter_rows = operator(
 
 
 @scatter_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def scatter_rows_shape(s: ShapeArgs) -> None:
     s.same("rows of x and index", s["x"][0], s["index"][0])
     s.set("out", ((s["like"][0], *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", s.offsets("like"))
 
 
 @scatter_rows.kernel
-def _(k: Any) -> Call:
+def scatter_rows_kernel(k: Any) -> Call:
     x, out = k["x"], k["out"]
     ids, load = _row_numbers(k)
     add = scatter_adder(k, out, ids, x) if x.size else None
@@ -255,7 +255,7 @@ def _(k: Any) -> Call:
 
 
 @scatter_rows.backward("x")
-def _(k: Any) -> Call:
+def scatter_rows_grad_kernel(k: Any) -> Call:
     ids, load = _row_numbers(k)
     if not k["x_grad"].size:
         return nothing

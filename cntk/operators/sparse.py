@@ -51,12 +51,12 @@ to_dense = operator(
 
 
 @to_dense.shape_rule
-def _(s: ShapeArgs) -> None:
+def to_dense_shape(s: ShapeArgs) -> None:
     s.set("out", ((_rows_rule(s), s.attrs["width"]), s.dtype("values")))
 
 
 @to_dense.kernel
-def _(k: Any) -> Call:
+def to_dense_kernel(k: Any) -> Call:
     xp, out, values, indices, counts = k.xp, k["out"], k["values"], k["indices"], k["counts"]
     row = k.scratch(values.shape, _INT)
 
@@ -89,7 +89,7 @@ sparse_times = operator(
 
 
 @sparse_times.shape_rule
-def _(s: ShapeArgs) -> None:
+def sparse_times_shape(s: ShapeArgs) -> None:
     rows, w = _rows_rule(s), s["w"]
     if s.attrs["transpose"]:
         w = s.rank("w", 2)[::-1]
@@ -124,7 +124,7 @@ class _Elements:
 
 
 @sparse_times.kernel
-def _(k: Any) -> Call:
+def sparse_times_kernel(k: Any) -> Call:
     xp, w, out, parts = k.xp, k["w"], k["out"], k.attrs["parts"]
     values, counts, transpose = k["values"], k["counts"], k.attrs["transpose"]
     depth = w.shape[1] if transpose else w.shape[0]
@@ -179,7 +179,7 @@ sparse_times_grad = operator(
 
 
 @sparse_times_grad.shape_rule
-def _(s: ShapeArgs) -> None:
+def sparse_times_grad_shape(s: ShapeArgs) -> None:
     _rows_rule(s)
     s.rank("out_grad", 2)
     elements = s["values"][0]
@@ -206,7 +206,7 @@ def _terms_of(k: Any, terms: Any, elements: _Elements) -> Call:
 
 
 @sparse_times_grad.kernel
-def _(k: Any) -> Call:
+def sparse_times_grad_kernel(k: Any) -> Call:
     grad, rows = k["grad"], k["rows"]
     elements, whole = _Elements(k, k.shape("w")[0]), _whole(k, grad)
     terms = whole.reshape(len(rows), -1 if grad.size else 0)
@@ -227,14 +227,14 @@ sparse_times_columns_grad = operator(
 
 
 @sparse_times_columns_grad.shape_rule
-def _(s: ShapeArgs) -> None:
+def sparse_times_columns_grad_shape(s: ShapeArgs) -> None:
     _rows_rule(s)
     s.rank("out_grad", 2)
     s.set("grad", (s.rank("w", 2), s.dtype("out_grad")))
 
 
 @sparse_times_columns_grad.kernel
-def _(k: Any) -> Call:
+def sparse_times_columns_grad_kernel(k: Any) -> Call:
     xp, grad = k.xp, k["grad"]
     width, depth = grad.shape
     elements = _Elements(k, depth)
@@ -251,7 +251,7 @@ def _(k: Any) -> Call:
 
 
 @sparse_times.gradient_maker
-def _(g: Any) -> Any:
+def sparse_times_gradient(g: Any) -> Any:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []

@@ -22,7 +22,7 @@ split_steps = operator(
 
 
 @split_steps.shape_rule
-def _(s: ShapeArgs) -> None:
+def split_steps_shape(s: ShapeArgs) -> None:
     rows, steps, *rest = s["x"]
     known = rows >= 0 and steps >= 0
     s.set("out", ((rows * steps if known else -1, *rest), s.dtype("x")))
@@ -41,12 +41,12 @@ def _grouped(k: Any, source: Any, target: Any) -> Call:
 
 
 @split_steps.kernel
-def _(k: Any) -> Call:
+def split_steps_kernel(k: Any) -> Call:
     return _grouped(k, k["x"], k["out"])
 
 
 @split_steps.backward("x")
-def _(k: Any) -> Call:
+def split_steps_grad_kernel(k: Any) -> Call:
     return _grouped(k, k["out_grad"], k["x_grad"])
 
 
@@ -66,7 +66,7 @@ join_steps = operator(
 
 
 @join_steps.shape_rule
-def _(s: ShapeArgs) -> None:
+def join_steps_shape(s: ShapeArgs) -> None:
     rows, steps = s["like"][:2]
     if rows >= 0 and steps >= 0:
         s.same("rows of x and rows times steps of like", s["x"][0], rows * steps)
@@ -75,10 +75,10 @@ def _(s: ShapeArgs) -> None:
 
 
 @join_steps.kernel
-def _(k: Any) -> Call:
+def join_steps_kernel(k: Any) -> Call:
     return _grouped(k, k["x"], k["out"])
 
 
 @join_steps.backward("x")
-def _(k: Any) -> Call:
+def join_steps_grad_kernel(k: Any) -> Call:
     return _grouped(k, k["out_grad"], k["x_grad"])

@@ -22,12 +22,12 @@ is_training = operator(
 
 
 @is_training.shape_rule
-def _(s: ShapeArgs) -> None:
+def is_training_shape(s: ShapeArgs) -> None:
     s.set("out", ((1,), s.attrs["dtype"]))
 
 
 @is_training.kernel
-def _(k: Any) -> Call:
+def is_training_kernel(k: Any) -> Call:
     return partial(k["out"].fill, 1 if k.train else 0)
 
 
@@ -52,14 +52,14 @@ epoch_mean = operator(
 
 
 @epoch_mean.shape_rule
-def _(s: ShapeArgs) -> None:
+def epoch_mean_shape(s: ShapeArgs) -> None:
     s.same_shape("rows of x and mean", s["x"][1:], s["mean"])
     s.set("mean_out", (s["mean"], s.dtype("mean")))
     s.set("count_out", ((1,), s.dtype("count")))
 
 
 @epoch_mean.kernel
-def _(k: Any) -> Call:
+def epoch_mean_kernel(k: Any) -> Call:
     xp, x, out, total = k.xp, k["x"], k["mean_out"], k["count_out"]
     load = [copying(xp, k["mean"], out), copying(xp, k["count"], total)]
     if not len(x):

@@ -96,7 +96,7 @@ unfold = operator(
 
 
 @unfold.shape_rule
-def _(s: ShapeArgs) -> None:
+def unfold_shape(s: ShapeArgs) -> None:
     size, windows, elements = _counts(s.attrs)
     rows, width = s.rank("x", 2)
     s.same("columns of x and elements of shape", width, size)
@@ -104,7 +104,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @unfold.kernel
-def _(k: Any) -> Call:
+def unfold_kernel(k: Any) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -113,7 +113,7 @@ def _(k: Any) -> Call:
 
 
 @unfold.backward("x")
-def _(k: Any) -> Call:
+def unfold_grad_kernel(k: Any) -> Call:
     grad = k["out_grad"]
     if not grad.size:
         return nothing
@@ -135,14 +135,14 @@ fold = operator(
 
 
 @fold.shape_rule
-def _(s: ShapeArgs) -> None:
+def fold_shape(s: ShapeArgs) -> None:
     size, windows, elements = _counts(s.attrs)
     shape = s.same_shape("x and its windows", s.rank("x", 3), (-1, windows, elements))
     s.set("out", ((shape[0], size), s.dtype("x")))
 
 
 @fold.kernel
-def _(k: Any) -> Call:
+def fold_kernel(k: Any) -> Call:
     x = k["x"]
     if not x.size:
         return nothing
@@ -150,7 +150,7 @@ def _(k: Any) -> Call:
 
 
 @fold.backward("x")
-def _(k: Any) -> Call:
+def fold_grad_kernel(k: Any) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -178,7 +178,7 @@ max_unpool = operator(
 
 
 @max_unpool.shape_rule
-def _(s: ShapeArgs) -> None:
+def max_unpool_shape(s: ShapeArgs) -> None:
     size, windows, _ = _counts(s.attrs)
     s.same("columns of x and windows", s.rank("x", 2)[1], windows)
     s.same("columns of pooled and elements of shape", s.rank("pooled", 2)[1], size)
@@ -187,7 +187,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @max_unpool.kernel
-def _(k: Any) -> Call:
+def max_unpool_kernel(k: Any) -> Call:
     xp, x, pooled, out, owner = k.xp, k["x"], k["pooled"], k["out"], k.get("owner")
     if not x.size:
         return nothing
@@ -210,7 +210,7 @@ def _(k: Any) -> Call:
 
 
 @max_unpool.backward("x")
-def _(k: Any) -> Call:
+def max_unpool_grad_kernel(k: Any) -> Call:
     xp, x_grad, grad, owner = k.xp, k["x_grad"], k["out_grad"], k["owner"]
 
     def run() -> None:

@@ -18,7 +18,7 @@ _TRANSPOSED = encode_attrs({"transpose_y": True})
 
 
 @lowers("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_affine_component(component: Any, recipe: Recipe) -> None:
     trainable = component.type != "FixedAffineComponent"
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
@@ -46,20 +46,20 @@ def _affine(w: str, b: str, middle: str, trainable: bool) -> tuple[list[Step], l
 
 
 @lowers("LinearComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_linear_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("params", component.params)
     recipe.op("matmul", OUT, attrs=_TRANSPOSED, x=X, y=w)
 
 
 @lowers("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_repeated_affine_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("linear_params", component.linear_params)
     b = recipe.parameter("bias_params", component.bias_params)
     recipe.op("nnet3.repeated_affine", OUT, x=X, w=w, b=b)
 
 
 @lowers("BlockAffineComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_block_affine_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("linear_params", component.linear_params)
     b = recipe.parameter("bias_params", component.bias_params)
     attrs = {"blocks": int(component.num_blocks)}
@@ -83,7 +83,7 @@ repeated_affine = operator(
 
 
 @repeated_affine.shape_rule
-def _(s: ShapeArgs) -> None:
+def repeated_affine_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b")
     rows, cols = s.rank("x", 2)
     units, inputs = s.rank("w", 2)
@@ -143,7 +143,7 @@ block_affine = operator(
 
 
 @block_affine.shape_rule
-def _(s: ShapeArgs) -> None:
+def block_affine_shape(s: ShapeArgs) -> None:
     dtype, blocks = s.floats("x", "w", "b"), s.attrs["blocks"]
     rows, cols = s.rank("x", 2)
     units, inputs = s.rank("w", 2)
@@ -167,7 +167,7 @@ def _rows(array: Any, blocks: int) -> Any:
 
 
 @block_affine.kernel
-def _(k: Any) -> Callable[[], Any]:
+def block_affine_kernel(k: Any) -> Callable[[], Any]:
     xp, blocks, out = k.xp, k.attrs["blocks"], k["out"]
     w = _rows(k["w"], blocks).swapaxes(1, 2)
     return in_order(
@@ -177,7 +177,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @block_affine.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def block_affine_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, blocks, calls = k.xp, k.attrs["blocks"], []
     grad = _columns(k["out_grad"], blocks)
     if k.get("w_grad") is not None:

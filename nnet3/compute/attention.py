@@ -11,7 +11,7 @@ from .lowering import OUT, Recipe, X, lowers
 
 
 @lowers("RestrictedAttentionComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_restricted_attention_component(component: Any, recipe: Recipe) -> None:
     c, where = component, recipe.indexes
     attrs = {
         "heads": int(c.num_heads),
@@ -66,7 +66,7 @@ attention = operator(
 
 
 @attention.shape_rule
-def _(s: ShapeArgs) -> None:
+def attention_shape(s: ShapeArgs) -> None:
     a, dtype = s.attrs, s.floats("x")
     rows, cols = s.rank("x", 2)
     wanted = a["heads"] * (2 * a["key_dim"] + a["value_dim"] + a["context"])
@@ -97,7 +97,7 @@ class _Heads:
 
 
 @attention.kernel
-def _(k: Any) -> Callable[[], Any]:
+def attention_kernel(k: Any) -> Callable[[], Any]:
     xp, x, a = k.xp, _Heads(k, k["x"]), k.attrs
     out = k["out"].reshape(a["rows"], a["heads"], k["out"].shape[1] // a["heads"])
     mixed, rest = out[:, :, : a["value_dim"]], out[:, :, a["value_dim"] :]
@@ -130,7 +130,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @attention.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def attention_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, a, x_grad, weights = k.xp, k.attrs, k["x_grad"], k["weights"]
     x, target = _Heads(k, k["x"]), _Heads(k, x_grad)
     whole = k["out_grad"]

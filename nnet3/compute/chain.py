@@ -75,7 +75,7 @@ chain = operator(
 
 
 @chain.kernel
-def _(k: Any) -> Callable[[], Any]:
+def chain_kernel(k: Any) -> Callable[[], Any]:
     xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
     attrs, state = k.attrs, k.state
     options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})

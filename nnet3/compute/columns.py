@@ -17,17 +17,17 @@ _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 
 
 @lowers("PermuteComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_permute_component(component: Any, recipe: Recipe) -> None:
     recipe.op("nnet3.permute", OUT, attrs={"columns": _ints(component.column_map)}, x=X)
 
 
 @lowers("SumGroupComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_sum_group_component(component: Any, recipe: Recipe) -> None:
     recipe.op("nnet3.sum_group", OUT, attrs={"sizes": _ints(component.sizes)}, x=X)
 
 
 @lowers("SumBlockComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_sum_block_component(component: Any, recipe: Recipe) -> None:
     attrs = {
         "blocks": int(component.input_dim // component.output_dim),
         "scale": float(component.scale),
@@ -36,7 +36,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("PnormComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_pnorm_component(component: Any, recipe: Recipe) -> None:
     attrs = {"group": int(component.input_dim // component.output_dim)}
     recipe.op("nnet3.pnorm", OUT, attrs=attrs, x=X)
 
@@ -56,7 +56,7 @@ permute = operator(
 
 
 @permute.shape_rule
-def _(s: ShapeArgs) -> None:
+def permute_shape(s: ShapeArgs) -> None:
     columns = s.attrs["columns"]
     if sorted(columns) != list(range(len(columns))):
         s.fail("columns is no permutation of 0, 1, ...")
@@ -66,12 +66,12 @@ def _(s: ShapeArgs) -> None:
 
 
 @permute.kernel
-def _(k: Any) -> Callable[[], Any]:
+def permute_kernel(k: Any) -> Callable[[], Any]:
     return _gather(k, k["x"], np.asarray(k.attrs["columns"], np.intp), k["out"])
 
 
 @permute.gradient_maker
-def _(g: Any) -> list[Any]:
+def permute_gradient(g: Any) -> list[Any]:
     columns = np.argsort(np.asarray(g.attrs["columns"].ints.values))
     grads = {"out": g.input_grads("x")}
     return [g.op("nnet3.permute", {"x": g.output_grads("out")}, grads, {"columns": _ints(columns)})]
@@ -107,7 +107,7 @@ sum_group = operator(
 
 
 @sum_group.shape_rule
-def _(s: ShapeArgs) -> None:
+def sum_group_shape(s: ShapeArgs) -> None:
     sizes = s.attrs["sizes"]
     rows, cols = s.rank("x", 2)
     s.same("the columns of x and the sum of sizes", cols, sum(sizes))
@@ -115,7 +115,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @sum_group.kernel
-def _(k: Any) -> Callable[[], Any]:
+def sum_group_kernel(k: Any) -> Callable[[], Any]:
     sizes, out = k.attrs["sizes"], k["out"]
     if len(set(sizes)) == 1:
         return partial(k.xp.sum, k["x"].reshape(*out.shape, sizes[0]), axis=2, out=out)
@@ -127,7 +127,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @sum_group.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def sum_group_grad_kernel(k: Any) -> Callable[[], Any]:
     sizes = k.attrs["sizes"]
     return _gather(k, k["out_grad"], np.repeat(np.arange(len(sizes)), sizes), k["x_grad"])
 
@@ -154,19 +154,19 @@ sum_block = operator(
 
 
 @sum_block.shape_rule
-def _(s: ShapeArgs) -> None:
+def sum_block_shape(s: ShapeArgs) -> None:
     divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
 @sum_block.kernel
-def _(k: Any) -> Callable[[], Any]:
+def sum_block_kernel(k: Any) -> Callable[[], Any]:
     out, blocks = k["out"], k.attrs["blocks"]
     x = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     return in_order(partial(k.xp.sum, x, axis=1, out=out), _scaling(k, out))
 
 
 @sum_block.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def sum_block_grad_kernel(k: Any) -> Callable[[], Any]:
     grad, blocks = k["out_grad"], k.attrs["blocks"]
     target = k["x_grad"].reshape(grad.shape[0], blocks, grad.shape[1])
     scale = grad.dtype.type(k.attrs["scale"])
@@ -193,12 +193,12 @@ pnorm = operator(
 
 
 @pnorm.shape_rule
-def _(s: ShapeArgs) -> None:
+def pnorm_shape(s: ShapeArgs) -> None:
     divided(s, s.attrs["group"], f"groups of {s.attrs['group']}")
 
 
 @pnorm.kernel
-def _(k: Any) -> Callable[[], Any]:
+def pnorm_kernel(k: Any) -> Callable[[], Any]:
     xp, out = k.xp, k["out"]
     x = k["x"].reshape(*out.shape, k.attrs["group"])
     squares = k.scratch(x.shape, x.dtype)
@@ -210,7 +210,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @pnorm.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def pnorm_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     shape = (*out.shape, k.attrs["group"])
     x, target = k["x"].reshape(shape), k["x_grad"].reshape(shape)

@@ -8,7 +8,7 @@ from .lowering import OUT, Recipe, X, lower_into, lowers
 
 
 @lowers("CompositeComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_composite_component(component: Any, recipe: Recipe) -> None:
     # Intermediate results are variables like any other; `composite_rows` cuts the rows into pieces.
     source, last = X, len(component.components) - 1
     for number, part in enumerate(component.components):

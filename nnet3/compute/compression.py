@@ -32,7 +32,7 @@ compress = operator(
 
 
 @compress.shape_rule
-def _(s: ShapeArgs) -> None:
+def compress_shape(s: ShapeArgs) -> None:
     s.floats("x")
     dtype = np.dtype(s.attrs["dtype"])
     if dtype.kind not in "iu":
@@ -43,7 +43,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @compress.kernel
-def _(k: Any) -> Callable[[], Any]:
+def compress_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
     if not limit:
         return partial(xp.greater, x, x.dtype.type(0), out, casting="unsafe")
@@ -69,12 +69,12 @@ decompress = operator(
 
 
 @decompress.shape_rule
-def _(s: ShapeArgs) -> None:
+def decompress_shape(s: ShapeArgs) -> None:
     s.set("out", (s["x"], s.attrs["dtype"]))
 
 
 @decompress.kernel
-def _(k: Any) -> Callable[[], Any]:
+def decompress_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
     copy = partial(xp.copyto, out, x, casting="unsafe")
     if not limit:

@@ -20,7 +20,9 @@ from .time_grid import precomputes, sort_keys
 
 
 @precomputes("DistributeComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+def precompute_distribute_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> np.ndarray:
     """The block that each output row is a copy of: input row * blocks + block, int64 [N]."""
     blocks = component.input_dim // component.output_dim
     wanted = outputs.copy()
@@ -40,7 +42,7 @@ def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> np.ndarray:
 
 
 @lowers("DistributeComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_distribute_component(component: Any, recipe: Recipe) -> None:
     attrs = {
         "blocks": int(component.input_dim // component.output_dim),
         "ids": np.asarray(recipe.indexes, np.int64),
@@ -65,7 +67,7 @@ distribute = operator(
 
 
 @distribute.shape_rule
-def _(s: ShapeArgs) -> None:
+def distribute_shape(s: ShapeArgs) -> None:
     rows, cols = s.rank("x", 2)
     blocks, ids = s.attrs["blocks"], s.attrs["ids"]
     if cols >= 0 and cols % blocks:
@@ -84,7 +86,7 @@ def _split(k: Any, slot: str, write: bool = False) -> tuple[Any, list[Callable[[
 
 
 @distribute.kernel
-def _(k: Any) -> Callable[[], Any]:
+def distribute_kernel(k: Any) -> Callable[[], Any]:
     xp, out = k.xp, k["out"]
     x, load = _split(k, "x")
     if not out.size:
@@ -99,7 +101,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @distribute.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def distribute_grad_kernel(k: Any) -> Callable[[], Any]:
     x_grad, store = _split(k, "x_grad", write=True)
     ids = k.xp.asarray(k.attrs["ids"])
     add = scatter_adder(k, x_grad, ids, k["out_grad"])

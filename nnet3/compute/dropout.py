@@ -42,7 +42,9 @@ class SequenceRows:
 
 
 @precomputes("GeneralDropoutComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> MaskRows:
+def precompute_general_dropout_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> MaskRows:
     n, t, _ = inputs.astype(np.int64).T
     period = component.time_period
     pairs = np.stack((n, t // period if period else np.zeros_like(t)), axis=1)
@@ -51,14 +53,16 @@ def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> MaskRows:
 
 
 @precomputes("SpecAugmentTimeMaskComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> SequenceRows:
+def precompute_spec_augment_time_mask_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> SequenceRows:
     n, t, _ = inputs.T
     lengths = np.unique(n, return_counts=True)[1]
     return SequenceRows(np.lexsort((t, n)), tuple(lengths.tolist()))
 
 
 @lowers("DropoutComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_dropout_component(component: Any, recipe: Recipe) -> None:
     p = float(component.dropout_proportion)
     if component.test_mode:
         recipe.op("scale", OUT, attrs={"scale": 1.0 - p}, x=X)
@@ -70,7 +74,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("DropoutMaskComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_dropout_mask_component(component: Any, recipe: Recipe) -> None:
     p, columns = float(component.dropout_proportion), int(component.output_dim)
     if component.test_mode or p == 0:
         value = 1.0 if component.continuous or p == 0 else 1.0 - p
@@ -87,7 +91,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("GeneralDropoutComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_general_dropout_component(component: Any, recipe: Recipe) -> None:
     p, specaugment = (
         float(component.dropout_proportion),
         float(component.specaugment_max_proportion),
@@ -107,7 +111,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("SpecAugmentTimeMaskComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_spec_augment_time_mask_component(component: Any, recipe: Recipe) -> None:
     if component.test_mode or component.zeroed_proportion == 0:
         recipe.op("assign", OUT, x=X)
         return
@@ -182,7 +186,7 @@ def _uniform(k: Any, out: Any) -> tuple[Any, Callable[[], None]]:
 
 
 @dropout_mask.kernel
-def _(k: Any) -> Callable[[], Any]:
+def dropout_mask_kernel(k: Any) -> Callable[[], Any]:
     xp, out, p = k.xp, k["out"], k.attrs["p"]
     drawn, draw = _uniform(k, out)
     real = drawn.dtype.type
@@ -230,7 +234,7 @@ spec_augment_mask = operator(
 
 
 @spec_augment_mask.kernel
-def _(k: Any) -> Callable[[], Any]:
+def spec_augment_mask_kernel(k: Any) -> Callable[[], Any]:
     xp, out, state = k.xp, k["out"], k.state
     rows, columns = out.shape
     most = int(columns * k.attrs["proportion"] + 0.5)
@@ -278,7 +282,7 @@ time_mask = operator(
 
 
 @time_mask.shape_rule
-def _(s: ShapeArgs) -> None:
+def time_mask_shape(s: ShapeArgs) -> None:
     order, lengths, p = s.attrs["order"], s.attrs["lengths"], s.attrs["proportion"]
     if order.shape != (sum(lengths),):
         s.fail(f"order names {order.size} rows and lengths {sum(lengths)}")
@@ -288,7 +292,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @time_mask.kernel
-def _(k: Any) -> Callable[[], Any]:
+def time_mask_kernel(k: Any) -> Callable[[], Any]:
     xp, out, state, lengths = k.xp, k["out"], k.state, k.attrs["lengths"]
     order, p = xp.asarray(k.attrs["order"]), k.attrs["proportion"]
     longest = k.attrs["longest"]
@@ -324,7 +328,7 @@ multiply_rows = operator(
 
 
 @multiply_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def multiply_rows_shape(s: ShapeArgs) -> None:
     (rows, cols), (masks, width) = s.rank("x", 2), s.rank("mask", 2)
     which = s.attrs["rows"]
     if which.ndim != 1 or which.dtype.kind not in "iu":
@@ -352,10 +356,10 @@ def _product(k: Any, source: str, target: str) -> Callable[[], Any]:
 
 
 @multiply_rows.kernel
-def _(k: Any) -> Callable[[], Any]:
+def multiply_rows_kernel(k: Any) -> Callable[[], Any]:
     return _product(k, "x", "out")
 
 
 @multiply_rows.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def multiply_rows_grad_kernel(k: Any) -> Callable[[], Any]:
     return _product(k, "out_grad", "x_grad")

@@ -75,18 +75,18 @@ def keep_statistics(component: Any, recipe: Recipe) -> None:
 
 
 @lowers(*_SHARED)
-def _(component: Any, recipe: Recipe) -> None:
+def lower_shared(component: Any, recipe: Recipe) -> None:
     recipe.op(_SHARED[component.type], OUT, x=X)
     keep_statistics(component, recipe)
 
 
 @lowers("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_per_element_scale_component(component: Any, recipe: Recipe) -> None:
     recipe.op("mul", OUT, x=X, y=recipe.parameter("scales", component.scales))
 
 
 @lowers("FixedScaleComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_fixed_scale_component(component: Any, recipe: Recipe) -> None:
     scale_by(recipe, recipe.parameter("scales", component.scales, trainable=False))
 
 
@@ -97,19 +97,19 @@ def scale_by(recipe: Recipe, factors: str) -> None:
 
 
 @lowers("FixedBiasComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_fixed_bias_component(component: Any, recipe: Recipe) -> None:
     recipe.op("add", OUT, x=X, y=recipe.parameter("bias", component.bias, trainable=False))
 
 
 @lowers("PerElementOffsetComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_per_element_offset_component(component: Any, recipe: Recipe) -> None:
     b = recipe.parameter("offsets", component.offsets)
     blocked = len(component.offsets) != component.dim
     recipe.op("nnet3.block_offset" if blocked else "add", OUT, x=X, y=b)
 
 
 @lowers("ScaleAndOffsetComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_scale_and_offset_component(component: Any, recipe: Recipe) -> None:
     scale = recipe.parameter("scales", component.scales)
     offset = recipe.parameter("offsets", component.offsets)
     attrs = {"epsilon": SCALE_EPSILON}
@@ -117,19 +117,19 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("ElementwiseProductComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_elementwise_product_component(component: Any, recipe: Recipe) -> None:
     attrs = {"blocks": int(component.input_dim // component.output_dim)}
     recipe.op("nnet3.elementwise_product", OUT, attrs=attrs, x=X)
 
 
 @lowers("ConstantFunctionComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_constant_function_component(component: Any, recipe: Recipe) -> None:
     y = recipe.parameter("output", component.output, bool(component.is_updatable))
     recipe.op("nnet3.constant_rows", OUT, x=X, y=y)
 
 
 @lowers("ConstantComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_constant_component(component: Any, recipe: Recipe) -> None:
     y = recipe.parameter("output", component.output, bool(component.is_updatable))
     recipe.op("expand", OUT, attrs={"shape": [recipe.rows, len(component.output)]}, x=y)
 
@@ -169,13 +169,13 @@ block_offset = operator(
 
 
 @block_offset.kernel
-def _(k: Any) -> Callable[[], Any]:
+def block_offset_kernel(k: Any) -> Callable[[], Any]:
     y = k["y"]
     return partial(k.xp.add, blocks_of(k["x"], len(y)), y, blocks_of(k["out"], len(y)))
 
 
 @block_offset.backward("x", "y", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def block_offset_grad_kernel(k: Any) -> Callable[[], Any]:
     calls, grad = [], k["out_grad"]
     if k.get("y_grad") is not None:
         calls.append(reducing(k.xp, blocks_of(grad, len(k["y_grad"])), k["y_grad"]))
@@ -226,7 +226,7 @@ def _away_from_zero(k: Any, scale: Any) -> tuple[Any, Callable[[], Any] | None]:
 
 
 @scale_offset.kernel
-def _(k: Any) -> Callable[[], Any]:
+def scale_offset_kernel(k: Any) -> Callable[[], Any]:
     xp, width = k.xp, len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
@@ -238,7 +238,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @scale_offset.backward("x", "scale", "offset", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def scale_offset_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, width, grad = k.xp, len(k["scale"]), k["out_grad"]
     scale, prepare = _away_from_zero(k, k["scale"])
     grad, out = blocks_of(grad, width), blocks_of(k["out"], width)
@@ -278,14 +278,14 @@ scale_offset_terms = operator(
 
 
 @scale_offset_terms.shape_rule
-def _(s: ShapeArgs) -> None:
+def scale_offset_terms_shape(s: ShapeArgs) -> None:
     shape = s.same_shape("out and grad", s["out"], s["grad"])
     s.same_shape("scale and offset", s["scale"], s["offset"])
     s.set("terms", (shape, s.floats("out", "grad", "scale", "offset")))
 
 
 @scale_offset_terms.kernel
-def _(k: Any) -> Callable[[], Any]:
+def scale_offset_terms_kernel(k: Any) -> Callable[[], Any]:
     xp, width = k.xp, len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     terms = blocks_of(k["terms"], width)
@@ -308,12 +308,12 @@ elementwise_product = operator(
 
 
 @elementwise_product.shape_rule
-def _(s: ShapeArgs) -> None:
+def elementwise_product_shape(s: ShapeArgs) -> None:
     divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
 @elementwise_product.kernel
-def _(k: Any) -> Callable[[], Any]:
+def elementwise_product_kernel(k: Any) -> Callable[[], Any]:
     xp, out, blocks = k.xp, k["out"], k.attrs["blocks"]
     parts = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     if blocks == 1:
@@ -324,7 +324,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @elementwise_product.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def elementwise_product_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, blocks = k.xp, k["out_grad"], k.attrs["blocks"]
     shape = (grad.shape[0], blocks, grad.shape[1])
     x, x_grad, calls = k["x"].reshape(shape), k["x_grad"].reshape(shape), []
@@ -352,15 +352,15 @@ constant_rows = operator(
 
 
 @constant_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def constant_rows_shape(s: ShapeArgs) -> None:
     s.set("out", ((s.rank("x", 2)[0], s.rank("y", 1)[0]), s.floats("y")))
 
 
 @constant_rows.kernel
-def _(k: Any) -> Callable[[], Any]:
+def constant_rows_kernel(k: Any) -> Callable[[], Any]:
     return partial(k.xp.copyto, k["out"], k["y"])
 
 
 @constant_rows.backward("y")
-def _(k: Any) -> Callable[[], Any]:
+def constant_rows_grad_kernel(k: Any) -> Callable[[], Any]:
     return in_order(reducing(k.xp, k["out_grad"], k["y_grad"]))

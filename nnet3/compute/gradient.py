@@ -20,7 +20,7 @@ _UNLIMITED = 1e10
 
 
 @lowers("NoOpComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_no_op_component(component: Any, recipe: Recipe) -> None:
     if component.backprop_scale == 1.0:
         recipe.op("assign", OUT, x=X)
     else:
@@ -29,7 +29,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("ClipGradientComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_clip_gradient_component(component: Any, recipe: Recipe) -> None:
     if component.clipping_threshold < 0:
         recipe.op("assign", OUT, x=X)
         return
@@ -41,7 +41,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("BackpropTruncationComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_backprop_truncation_component(component: Any, recipe: Recipe) -> None:
     source = X
     if component.scale != 1.0:
         source = recipe.temp()
@@ -57,7 +57,9 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @precomputes_by_row("BackpropTruncationComponent")
-def _(component: Any, outputs: np.ndarray) -> np.ndarray:
+def precompute_by_row_backprop_truncation_component(
+    component: Any, outputs: np.ndarray
+) -> np.ndarray:
     """Which rows lie on a boundary where the gradient may be cut; these differ among sequences."""
     shifted = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.int64)
     # With `recurrence_interval` steps back one is on the other side of a multiple.
@@ -77,7 +79,7 @@ def _passing(op_type: str, doc: str, attrs: list[AttrSpec], source: str, shape: 
     )
 
     @entry.kernel
-    def _(k: Any) -> Callable[[], Any]:
+    def kernel(k: Any) -> Callable[[], Any]:
         return in_order(copying(k.xp, k["x"], k["out"]))
 
     return entry
@@ -92,7 +94,7 @@ scale_gradient = _passing(
 
 
 @scale_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def scale_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
     grad = k["out_grad"]
     return partial(k.xp.multiply, grad, grad.dtype.type(k.attrs["scale"]), k["x_grad"])
 
@@ -119,7 +121,7 @@ def _row_norms(k: Any, grad: Any, squares: Any, total: Any, factor: float) -> li
 
 
 @clip_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def clip_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, x_grad, bound = k.xp, k["out_grad"], k["x_grad"], k.attrs["threshold"]
     real = grad.dtype.type
     if bound == 0:
@@ -163,7 +165,7 @@ truncate_gradient = _passing(
 
 
 @truncate_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def truncate_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, attrs = k.xp, k["out_grad"], k.attrs
     real = grad.dtype.type
     boundary = xp.asarray(attrs["boundary"])

@@ -19,13 +19,13 @@ _ZERO = {"value": 0.0}
 
 
 @lowers("GruNonlinearityComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_gru_nonlinearity_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
     recipe.op("nnet3.gru", OUT, x=X, w=w, **_tanh_statistics(component, recipe))
 
 
 @lowers("OutputGruNonlinearityComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_output_gru_nonlinearity_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("w_h", component.w_h)
     recipe.op("nnet3.output_gru", OUT, x=X, w=w, **_tanh_statistics(component, recipe))
 
@@ -92,7 +92,7 @@ gru = operator(
 
 
 @gru.shape_rule
-def _(s: ShapeArgs) -> None:
+def gru_shape(s: ShapeArgs) -> None:
     cells, recurrent = s.rank("w", 2)
     projected = 0 if cells == recurrent else recurrent
     known = min(cells, recurrent) >= 0
@@ -121,7 +121,7 @@ def _mix(k: Any, z: Any, h: Any, before: Any, out: Any) -> list[Callable[[], Any
 
 
 @gru.kernel
-def _(k: Any) -> Callable[[], Any]:
+def gru_kernel(k: Any) -> Callable[[], Any]:
     xp, w, out = k.xp, k["w"], k["out"]
     cells, recurrent = w.shape
     z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
@@ -166,7 +166,7 @@ def gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[An
 
 
 @gru.backward("x", "w")
-def _(k: Any) -> Callable[[], Any]:
+def gru_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
     cells, recurrent = w.shape
     z, r, _, before, state = gru_parts(x, cells, recurrent)
@@ -212,13 +212,13 @@ output_gru = operator(
 
 
 @output_gru.shape_rule
-def _(s: ShapeArgs) -> None:
+def output_gru_shape(s: ShapeArgs) -> None:
     (cells,) = s.rank("w", 1)
     _gru_shape(s, cells, 3 * cells if cells >= 0 else -1)
 
 
 @output_gru.kernel
-def _(k: Any) -> Callable[[], Any]:
+def output_gru_kernel(k: Any) -> Callable[[], Any]:
     xp, w, out, x = k.xp, k["w"], k["out"], k["x"]
     cells = len(w)
     z, part, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
@@ -232,7 +232,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @output_gru.backward("x", "w")
-def _(k: Any) -> Callable[[], Any]:
+def output_gru_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
     cells = len(w)
     z, _, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))

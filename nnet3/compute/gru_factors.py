@@ -49,7 +49,7 @@ gru_factors = _factors(
 
 
 @gru_factors.kernel
-def _(k: Any) -> Callable[[], Any]:
+def gru_factors_kernel(k: Any) -> Callable[[], Any]:
     z, r, _, before, state = gru_parts(k["x"], *k["w"].shape)
     delta, calls = gru_common(k, z, before, None, None)
     return in_order(
@@ -70,7 +70,7 @@ output_gru_factors = _factors(
 
 
 @output_gru_factors.kernel
-def _(k: Any) -> Callable[[], Any]:
+def output_gru_factors_kernel(k: Any) -> Callable[[], Any]:
     x, cells = k["x"], len(k["w"])
     before = x[:, 2 * cells : 3 * cells]
     delta, calls = gru_common(k, x[:, :cells], before, None, None)

@@ -23,7 +23,7 @@ CHUNK_BYTES = 32 << 20
 
 
 @lowers("ConvolutionComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_convolution_component(component: Any, recipe: Recipe) -> None:
     c = component
     attrs = {
         "size": [int(c.input_x_dim), int(c.input_y_dim), int(c.input_z_dim)],
@@ -37,7 +37,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("MaxpoolingComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_maxpooling_component(component: Any, recipe: Recipe) -> None:
     c = component
     attrs = {
         "size": [int(c.input_x_dim), int(c.input_y_dim), int(c.input_z_dim)],
@@ -87,7 +87,7 @@ convolution = operator(
 
 
 @convolution.shape_rule
-def _(s: ShapeArgs) -> None:
+def convolution_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b")
     across, down, _ = _positions(s, "filter")
     filters, taps = s.rank("w", 2)
@@ -125,7 +125,7 @@ def chunks_of(rows: int, row_bytes: int) -> list[slice]:
 
 
 @convolution.kernel
-def _(k: Any) -> Callable[[], Any]:
+def convolution_kernel(k: Any) -> Callable[[], Any]:
     xp, w, b, out = k.xp, k["w"], k["b"], k["out"]
     patches = _patches(k["x"], k.attrs, xp)
     pools, taps = patches.shape[1] * patches.shape[2], w.shape[1]
@@ -144,7 +144,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @convolution.backward("x", "w", "b")
-def _(k: Any) -> Callable[[], Any]:
+def convolution_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
     filters, taps = w.shape
     grad, calls = k["out_grad"], []
@@ -199,7 +199,7 @@ max_pool = operator(
 
 
 @max_pool.shape_rule
-def _(s: ShapeArgs) -> None:
+def max_pool_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x")
     if len(s.attrs["pool"]) != 3:
         s.fail("pool wants 3 numbers")
@@ -219,7 +219,7 @@ def _places(array: Any, attrs: Any) -> list[Any]:
 
 
 @max_pool.kernel
-def _(k: Any) -> Callable[[], Any]:
+def max_pool_kernel(k: Any) -> Callable[[], Any]:
     xp, places = k.xp, _places(k["x"], k.attrs)
     out = k["out"].reshape(places[0].shape)
     first = partial(xp.copyto, out, places[0])
@@ -227,7 +227,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @max_pool.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def max_pool_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, x_grad = k.xp, k["x_grad"]
     places, targets = _places(k["x"], k.attrs), _places(x_grad, k.attrs)
     out, grad = (k[slot].reshape(places[0].shape) for slot in ("out", "out_grad"))

@@ -19,7 +19,7 @@ _PIECE = 1 << 16  # elements
 
 
 @lowers("LstmNonlinearityComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_lstm_nonlinearity_component(component: Any, recipe: Recipe) -> None:
     lower, scale = component.self_repair_config.reshape(2, 5)
     inputs = {"x": X, "w": recipe.parameter("params", component.params)}
     repair = {}
@@ -71,7 +71,7 @@ lstm = operator(
 
 
 @lstm.shape_rule
-def _(s: ShapeArgs) -> None:
+def lstm_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w")
     rows, cols = s.rank("x", 2)
     three, cells = s.rank("w", 2)
@@ -148,7 +148,7 @@ def _lstm_formulas(k: Any) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @lstm.kernel
-def _(k: Any) -> Callable[[], Any]:
+def lstm_kernel(k: Any) -> Callable[[], Any]:
     xp, out, cells = k.xp, k["out"], k["w"].shape[1]
     names, formulas = _lstm_formulas(k)
     call = fused(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
@@ -219,7 +219,7 @@ def _fused_lstm_grad(k: Any) -> Callable[[], Any] | None:
 
 
 @lstm.backward("x", "w")
-def _(k: Any) -> Callable[[], Any]:
+def lstm_grad_kernel(k: Any) -> Callable[[], Any]:
     call = _fused_lstm_grad(k)
     if call is not None:
         return call

@@ -21,5 +21,5 @@ mark = operator(
 
 
 @mark.kernel
-def _(k):
+def mark_kernel(k):
     return lambda: None

@@ -72,7 +72,7 @@ precondition = operator(
 
 
 @precondition.shape_rule
-def _(s: ShapeArgs) -> None:
+def precondition_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "d", "rho")
     rows, cols = s.rank("x", 2)
     rank, width = s.rank("w", 2)
@@ -90,7 +90,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @precondition.kernel
-def _(k: Any) -> Callable[[], Any]:
+def precondition_kernel(k: Any) -> Callable[[], Any]:
     states = ("w", "d", "rho", "count")
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in states]
     return in_order(*copies, _Preconditioner(k).run)

@@ -107,7 +107,7 @@ def _product(
 
 
 @preconditions("NaturalGradientAffineComponent", "LinearComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_natural_gradient_affine_component(c: Any, recipe: Recipe) -> None:
     common = (c.update_period, c.alpha, c.num_samples_history)
     linear = c.type == "LinearComponent"
     _product(
@@ -120,7 +120,7 @@ def _(c: Any, recipe: Recipe) -> None:
 
 
 @preconditions("TdnnComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_tdnn_component(c: Any, recipe: Recipe) -> None:
     if not c.use_natural_gradient:
         return
     _product(
@@ -143,20 +143,20 @@ def _sum(recipe: Recipe, estimate: _Estimate, source: str, width: int, name: str
 
 
 @preconditions("PerElementOffsetComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_per_element_offset_component(c: Any, recipe: Recipe) -> None:
     if c.use_natural_gradient:
         _sum(recipe, _Estimate(recipe, "offset", 20, 4), OUT_DERIV, len(c.offsets), "offsets")
 
 
 @preconditions("ConstantFunctionComponent", "ConstantComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_constant_function_component(c: Any, recipe: Recipe) -> None:
     if c.is_updatable and c.use_natural_gradient:
         # Kaldi leaves the preconditioner as it is made: rank 40, an update with each batch.
         _sum(recipe, _Estimate(recipe, "output", 40, 1), OUT_DERIV, len(c.output), "output")
 
 
 @preconditions("NaturalGradientPerElementScaleComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_natural_gradient_per_element_scale_component(c: Any, recipe: Recipe) -> None:
     product = recipe.temp()
     _add(recipe, "mul", {"x": X, "y": OUT_DERIV}, {"out": product})
     estimate = _Estimate(recipe, "scale", c.rank, c.update_period, c.alpha, c.num_samples_history)
@@ -164,7 +164,7 @@ def _(c: Any, recipe: Recipe) -> None:
 
 
 @preconditions("ScaleAndOffsetComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_scale_and_offset_component(c: Any, recipe: Recipe) -> None:
     if not c.use_natural_gradient:
         return
     (step,) = recipe.steps  # its input is found from its output, as in the plain gradient
@@ -184,7 +184,7 @@ def _own(recipe: Recipe, *names: str) -> tuple[str, ...]:
 
 
 @preconditions("NaturalGradientRepeatedAffineComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_natural_gradient_repeated_affine_component(c: Any, recipe: Recipe) -> None:
     units, width = c.linear_params.shape
     joined = _joined(recipe)
     rank = max(1, min(40, width // 2))
@@ -193,7 +193,7 @@ def _(c: Any, recipe: Recipe) -> None:
 
 
 @preconditions("TimeHeightConvolutionComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_time_height_convolution_component(c: Any, recipe: Recipe) -> None:
     if not c.use_natural_gradient:
         return
     units, width = c.linear_params.shape
@@ -226,7 +226,7 @@ def _parted(recipe: Recipe, joined: str, scale: tuple[str, ...]) -> None:
 
 
 @preconditions("LstmNonlinearityComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_lstm_nonlinearity_component(c: Any, recipe: Recipe) -> None:
     (plain,) = _own(recipe, "params")
     estimate = _Estimate(recipe, "params", 20, 2, samples=1000.0)
     rows, scale = estimate.apply(plain, c.params.shape[1])
@@ -235,7 +235,7 @@ def _(c: Any, recipe: Recipe) -> None:
 
 
 @preconditions("GruNonlinearityComponent", "OutputGruNonlinearityComponent")
-def _(c: Any, recipe: Recipe) -> None:
+def precondition_gru_nonlinearity_component(c: Any, recipe: Recipe) -> None:
     step = recipe.steps[-1]
     inputs = {"out_grad": OUT_DERIV, "out": OUT} | dict(step.inputs)
     value, grad = recipe.temp(), recipe.temp()
@@ -276,7 +276,7 @@ splice_rows = operator(
 
 
 @splice_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def splice_rows_shape(s: ShapeArgs) -> None:
     (rows, cols), a = s.rank("x", 2), s.attrs
     if a["first"]:
         last = max(a["first"]) + a["stride"] * (a["rows"] - 1)
@@ -287,7 +287,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @splice_rows.kernel
-def _(k: Any) -> Callable[[], Any]:
+def splice_rows_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, a = k.xp, k["x"], k["out"], k.attrs
     parts = [x]
     if a["first"]:
@@ -327,7 +327,7 @@ scaled_product = operator(
 
 
 @scaled_product.shape_rule
-def _(s: ShapeArgs) -> None:
+def scaled_product_shape(s: ShapeArgs) -> None:
     rows, units = s.rank("grad", 2)
     dtype = s.floats("grad")
     for shape in s.shapes("scale"):
@@ -351,7 +351,7 @@ def _times(factors: list[Any]) -> Callable[[Any], None]:
 
 
 @scaled_product.kernel
-def _(k: Any) -> Callable[[], Any]:
+def scaled_product_kernel(k: Any) -> Callable[[], Any]:
     xp, grad = k.xp, k["grad"]
     x, w_grad, b_grad = (k.get(slot) for slot in ("x", "w_grad", "b_grad"))
     scaled = _times(k.list("scale"))
@@ -387,7 +387,7 @@ scaled_parts = operator(
 
 
 @scaled_parts.shape_rule
-def _(s: ShapeArgs) -> None:
+def scaled_parts_shape(s: ShapeArgs) -> None:
     (rows, cols), dtype = s.rank("x", 2), s.floats("x")
     for shape in s.shapes("scale"):
         s.same_shape("scale and [1]", shape, (1,))
@@ -397,7 +397,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @scaled_parts.kernel
-def _(k: Any) -> Callable[[], Any]:
+def scaled_parts_kernel(k: Any) -> Callable[[], Any]:
     xp, x, w_grad, b_grad = k.xp, k["x"], k["w_grad"], k.get("b_grad")
     scaled = _times(k.list("scale"))
 

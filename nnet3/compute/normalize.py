@@ -25,7 +25,7 @@ _PIECE = 1 << 16  # elements
 
 
 @lowers("NormalizeComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_normalize_component(component: Any, recipe: Recipe) -> None:
     attrs = {
         "block": int(component.block_dim),
         "target_rms": float(component.target_rms),
@@ -35,13 +35,13 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("SoftmaxComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_softmax_component(component: Any, recipe: Recipe) -> None:
     recipe.op("nnet3.softmax", OUT, x=X)
     keep_statistics(component, recipe)
 
 
 @lowers("BatchNormComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_batch_norm_component(component: Any, recipe: Recipe) -> None:
     if component.test_mode:
         scale, offset = batch_norm_transform(component)
         inputs = {
@@ -112,7 +112,7 @@ def _whole_blocks(s: ShapeArgs) -> int:
 
 
 @normalize.shape_rule
-def _(s: ShapeArgs) -> None:
+def normalize_shape(s: ShapeArgs) -> None:
     blocks, block = _whole_blocks(s), s.attrs["block"] + int(s.attrs["add_log_stddev"])
     s.set("out", ((s["x"][0], blocks * block if blocks >= 0 else -1), s.floats("x")))
 
@@ -132,7 +132,7 @@ def _inverse_rms(k: Any, x: Any, squares: Any, scale: Any) -> list[Callable[[], 
 
 
 @normalize.kernel
-def _(k: Any) -> Callable[[], Any]:
+def normalize_kernel(k: Any) -> Callable[[], Any]:
     xp, block = k.xp, k.attrs["block"]
     x = blocks_of(k["x"], block)
     out = blocks_of(k["out"], block + int(k.attrs["add_log_stddev"]))
@@ -148,7 +148,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @normalize.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def normalize_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, block, log = k.xp, k.attrs["block"], int(k.attrs["add_log_stddev"])
     x, grad = blocks_of(k["x"], block), blocks_of(k["out_grad"], block + log)
     target, real = blocks_of(k["x_grad"], block), x.dtype.type
@@ -189,7 +189,7 @@ softmax = operator(
 
 
 @softmax.shape_rule
-def _(s: ShapeArgs) -> None:
+def softmax_shape(s: ShapeArgs) -> None:
     rows, cols = s.rank("x", 2)
     if cols == 0:
         s.fail("x has no columns")
@@ -197,7 +197,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @softmax.kernel
-def _(k: Any) -> Callable[[], Any]:
+def softmax_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out = k.xp, k["x"], k["out"]
     edge = k.scratch((x.shape[0], 1), x.dtype)
     return in_order(
@@ -211,7 +211,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @softmax.gradient_maker
-def _(g: Any) -> list[Any]:
+def softmax_gradient(g: Any) -> list[Any]:
     reads = {"x": g.inputs("x"), "out": g.outputs("out"), "out_grad": g.output_grads("out")}
     return [g.op("softmax_grad", reads, {"x_grad": g.input_grads("x")}, {"axis": -1})]
 
@@ -242,7 +242,7 @@ batch_norm = operator(
 
 
 @batch_norm.shape_rule
-def _(s: ShapeArgs) -> None:
+def batch_norm_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x")
     _whole_blocks(s)
     s.set("out", (s["x"], dtype))
@@ -273,7 +273,7 @@ def _elementwise(
 
 
 @batch_norm.kernel
-def _(k: Any) -> Callable[[], Any]:
+def batch_norm_kernel(k: Any) -> Callable[[], Any]:
     xp, width = k.xp, k.attrs["block"]
     x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
     real, count = x.dtype.type, x.shape[0] * x.shape[1]
@@ -313,7 +313,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
-def _(k: Any) -> Callable[[], Any]:
+def batch_norm_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, width, scale = k.xp, k.attrs["block"], k["scale"]
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
     target, real = blocks_of(k["x_grad"], width), out.dtype.type

@@ -43,7 +43,7 @@ linear = _objective(
 
 
 @linear.kernel
-def _(k: Any) -> Callable[[], Any]:
+def linear_kernel(k: Any) -> Callable[[], Any]:
     xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
     product = k.scratch(output.shape, output.dtype)
 
@@ -66,7 +66,7 @@ quadratic = _objective(
 
 
 @quadratic.kernel
-def _(k: Any) -> Callable[[], Any]:
+def quadratic_kernel(k: Any) -> Callable[[], Any]:
     xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
     deriv = k["deriv"]
     square = k.scratch(output.shape, output.dtype)

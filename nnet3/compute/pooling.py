@@ -31,7 +31,9 @@ class RowRanges:
 
 
 @reorders("StatisticsExtractionComponent", "StatisticsPoolingComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> Any:
+def reorder_statistics_extraction_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> Any:
     return _sorted(inputs), _sorted(outputs)
 
 
@@ -42,13 +44,17 @@ def _sorted(indexes: np.ndarray) -> np.ndarray:
 
 
 @precomputes("StatisticsExtractionComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> RowRanges:
+def precompute_statistics_extraction_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> RowRanges:
     start = outputs[:, 1] - outputs[:, 1] % component.output_period
     return _ranges(inputs, outputs, start, start + component.output_period)
 
 
 @precomputes("StatisticsPoolingComponent")
-def _(component: Any, inputs: np.ndarray, outputs: np.ndarray) -> RowRanges:
+def precompute_statistics_pooling_component(
+    component: Any, inputs: np.ndarray, outputs: np.ndarray
+) -> RowRanges:
     t = outputs[:, 1]
     return _ranges(inputs, outputs, t - component.left_context, t + component.right_context + 1)
 
@@ -76,13 +82,13 @@ def _range_attrs(where: RowRanges) -> dict[str, np.ndarray]:
 
 
 @lowers("StatisticsExtractionComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_statistics_extraction_component(component: Any, recipe: Recipe) -> None:
     attrs = _range_attrs(recipe.indexes) | {"variance": bool(component.include_variance)}
     recipe.op("nnet3.statistics", OUT, attrs=attrs, x=X)
 
 
 @lowers("StatisticsPoolingComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_statistics_pooling_component(component: Any, recipe: Recipe) -> None:
     attrs = _range_attrs(recipe.indexes) | {
         "log_counts": int(component.num_log_count_features),
         "stddevs": bool(component.output_stddevs),
@@ -162,14 +168,14 @@ statistics = operator(
 
 
 @statistics.shape_rule
-def _(s: ShapeArgs) -> None:
+def statistics_shape(s: ShapeArgs) -> None:
     rows, cols = _check_ranges(s), s["x"][1]
     sums = 2 if s.attrs["variance"] else 1
     s.set("out", ((rows, 1 + sums * cols if cols >= 0 else -1), s.floats("x")))
 
 
 @statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
+def statistics_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out = k.xp, k["x"], k["out"]
     begin, end, width = k.attrs["begin"], k.attrs["end"], x.shape[1]
     counts = xp.asarray((end - begin).astype(out.dtype))
@@ -187,7 +193,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @statistics.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def statistics_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     rows, width = x_grad.shape
     begin, end = transposed(k.attrs["begin"], k.attrs["end"], rows)
@@ -225,7 +231,7 @@ pool_statistics = operator(
 
 
 @pool_statistics.shape_rule
-def _(s: ShapeArgs) -> None:
+def pool_statistics_shape(s: ShapeArgs) -> None:
     rows, cols = _check_ranges(s), s["x"][1]
     if cols == 0 or (s.attrs["stddevs"] and cols > 0 and cols % 2 == 0):
         s.fail(f"x has {cols} columns; wants a count, then as many means as squares")
@@ -233,7 +239,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @pool_statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
+def pool_statistics_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, logs = k.xp, k["x"], k["out"], k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     totals = k.scratch((len(begin), x.shape[1]), x.dtype)
@@ -259,7 +265,7 @@ def _(k: Any) -> Callable[[], Any]:
 
 
 @pool_statistics.backward("x")
-def _(k: Any) -> Callable[[], Any]:
+def pool_statistics_grad_kernel(k: Any) -> Callable[[], Any]:
     xp, x, out, x_grad, logs = k.xp, k["x"], k["out"], k["x_grad"], k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     counts = k.scratch((len(begin), 1), x.dtype)

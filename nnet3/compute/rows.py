@@ -107,13 +107,13 @@ add_scaled = operator(
 
 
 @add_scaled.shape_rule
-def _(s: ShapeArgs) -> None:
+def add_scaled_shape(s: ShapeArgs) -> None:
     s.same_shape("y and x", s["y"], s["x"])
     s.set("out", (s["y"], s.dtype("y")))
 
 
 @add_scaled.kernel
-def _(k: Any) -> Any:
+def add_scaled_kernel(k: Any) -> Any:
     copy = copying(k.xp, k["y"], k["out"])
     return in_order(copy, _adder(k, k["out"], k["x"], k.attrs["alpha"]))
 
@@ -130,7 +130,7 @@ add_rows = operator(
 
 
 @add_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def add_rows_shape(s: ShapeArgs) -> None:
     rows = _rows(s.attrs)
     _same_columns(s, s["x"])
     _check_rows(s, rows, len(rows), s["x"][0])
@@ -138,7 +138,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @add_rows.kernel
-def _(k: Any) -> Any:
+def add_rows_kernel(k: Any) -> Any:
     rows = _rows(k.attrs)
     target = np.flatnonzero(rows >= 0)
     copy = copying(k.xp, k["y"], k["out"])
@@ -157,7 +157,7 @@ add_rows_multi = operator(
 
 
 @add_rows_multi.shape_rule
-def _(s: ShapeArgs) -> None:
+def add_rows_multi_shape(s: ShapeArgs) -> None:
     pairs = _rows(s.attrs, "pairs")
     shapes = s.shapes("x")
     _same_columns(s, *shapes)
@@ -171,7 +171,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @add_rows_multi.kernel
-def _(k: Any) -> Any:
+def add_rows_multi_kernel(k: Any) -> Any:
     pairs = _rows(k.attrs, "pairs")
     calls = [copying(k.xp, k["y"], k["out"])]
     for number, x in enumerate(k.list("x")):
@@ -192,7 +192,7 @@ add_row_ranges = operator(
 
 
 @add_row_ranges.shape_rule
-def _(s: ShapeArgs) -> None:
+def add_row_ranges_shape(s: ShapeArgs) -> None:
     ranges = _rows(s.attrs, "ranges")
     _same_columns(s, s["x"])
     if ranges.ndim != 2 or ranges.shape[1] != 2:
@@ -205,7 +205,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @add_row_ranges.kernel
-def _(k: Any) -> Any:
+def add_row_ranges_kernel(k: Any) -> Any:
     x, out, xp = k["x"], k["out"], k.xp
     ranges = _rows(k.attrs, "ranges")
     target = np.flatnonzero(ranges[:, 0] >= 0)
@@ -282,7 +282,7 @@ copy_rows = operator(
 
 
 @copy_rows.shape_rule
-def _(s: ShapeArgs) -> None:
+def copy_rows_shape(s: ShapeArgs) -> None:
     rows = _rows(s.attrs)
     s.rank("x", 2)
     if rows.ndim != 1:
@@ -293,7 +293,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @copy_rows.kernel
-def _(k: Any) -> Any:
+def copy_rows_kernel(k: Any) -> Any:
     rows, out = _rows(k.attrs), k["out"]
     target = np.flatnonzero(rows >= 0)
     clear = partial(out.fill, 0) if len(target) < len(rows) else None
@@ -301,7 +301,7 @@ def _(k: Any) -> Any:
 
 
 @copy_rows.backward("x")
-def _(k: Any) -> Any:
+def copy_rows_grad_kernel(k: Any) -> Any:
     rows, grad, x_grad = _rows(k.attrs), k["out_grad"], k["x_grad"]
     alpha, target = k.attrs["alpha"], np.flatnonzero(rows >= 0)
     source = rows[target]
@@ -330,7 +330,7 @@ copy_rows_multi = operator(
 
 
 @copy_rows_multi.shape_rule
-def _(s: ShapeArgs) -> None:
+def copy_rows_multi_shape(s: ShapeArgs) -> None:
     pairs, shapes = _rows(s.attrs, "pairs"), s.shapes("x")
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not shapes:
         s.fail(f"wants pairs [N, 2] and at least one x, not {pairs.shape}")
@@ -346,7 +346,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @copy_rows_multi.kernel
-def _(k: Any) -> Any:
+def copy_rows_multi_kernel(k: Any) -> Any:
     pairs, out = _rows(k.attrs, "pairs"), k["out"]
     calls = [partial(out.fill, 0) if (pairs[:, 0] < 0).any() else None]
     for number, x in enumerate(k.list("x")):

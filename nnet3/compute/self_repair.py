@@ -49,7 +49,7 @@ self_repair = operator(
 
 
 @self_repair.shape_rule
-def _(s: ShapeArgs) -> None:
+def self_repair_shape(s: ShapeArgs) -> None:
     rows, cols = s.same_shape("grad and out", s["grad"], s["out"])
     s.same("the columns of grad and the length of slopes", cols, s.rank("slopes", 1)[0])
     if cols >= 0 and cols % s.attrs["block"]:
@@ -61,7 +61,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @self_repair.kernel
-def _(k: Any) -> Callable[[], Any]:
+def self_repair_kernel(k: Any) -> Callable[[], Any]:
     xp, attrs, state, width = k.xp, k.attrs, k.state, k.attrs["block"]
     kind, slopes, count = attrs["kind"], k["slopes"], k["count"]
     grad = blocks_of(k["grad_out"], width)
@@ -115,7 +115,7 @@ draw_repair = operator(
 
 
 @draw_repair.shape_rule
-def _(s: ShapeArgs) -> None:
+def draw_repair_shape(s: ShapeArgs) -> None:
     s.set(
         "repair_out",
         (s.same_shape("repair and slopes", s["repair"], s["slopes"]), s.floats("repair")),
@@ -125,7 +125,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @draw_repair.kernel
-def _(k: Any) -> Callable[[], Any]:
+def draw_repair_kernel(k: Any) -> Callable[[], Any]:
     xp, state, slopes, count = k.xp, k.state, k["slopes"], k["count"]
     repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
     lower, push = k.attrs["lower"], k.attrs["scale"] / PROBABILITY

@@ -62,7 +62,7 @@ column_sums = operator(
 
 
 @column_sums.shape_rule
-def _(s: ShapeArgs) -> None:
+def column_sums_shape(s: ShapeArgs) -> None:
     s.floats("x")
     counted = {"count": (1,)} if s.has("count") else {}
     cols, width = s.rank("x", 2)[1], s.rank("total", 1)[0]
@@ -72,7 +72,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @column_sums.kernel
-def _(k: Any) -> Callable[[], Any]:
+def column_sums_kernel(k: Any) -> Callable[[], Any]:
     xp, of = k.xp, k.attrs["of"]
     x = k["x"][:, : k["total"].shape[0]]
     sums, work = k.scratch(x.shape[1:], x.dtype), k.scratch(x.shape, x.dtype)
@@ -117,14 +117,14 @@ batch_norm_statistics = operator(
 
 
 @batch_norm_statistics.shape_rule
-def _(s: ShapeArgs) -> None:
+def batch_norm_statistics_shape(s: ShapeArgs) -> None:
     width = s.same_shape("mean and uvar", s["mean"], s["uvar"])
     s.rank("x", 2)
     _keep(s, sum=width, sumsq=width, count=(1,))
 
 
 @batch_norm_statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
+def batch_norm_statistics_kernel(k: Any) -> Callable[[], Any]:
     xp, mean = k.xp, k["mean"]
     rows, cols = k.shape("x")
     count = rows * cols // max(mean.shape[0], 1)
@@ -155,14 +155,14 @@ attention_statistics = operator(
 
 
 @attention_statistics.shape_rule
-def _(s: ShapeArgs) -> None:
+def attention_statistics_shape(s: ShapeArgs) -> None:
     s.floats("weights")
     shape = s.rank("weights", 3)
     _keep(s, posterior=shape[1:], entropy=shape[1:2], count=(1,))
 
 
 @attention_statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
+def attention_statistics_kernel(k: Any) -> Callable[[], Any]:
     xp, weights = k.xp, k["weights"]
     work = k.scratch(weights.shape, weights.dtype)
     sums, entropies = (k.scratch(weights.shape[1:end], weights.dtype) for end in (3, 2))
@@ -211,7 +211,7 @@ lstm_statistics = operator(
 
 
 @lstm_statistics.shape_rule
-def _(s: ShapeArgs) -> None:
+def lstm_statistics_shape(s: ShapeArgs) -> None:
     s.floats("x", "w")
     shape = (5, s.rank("w", 2)[1])
     _keep(s, values=shape, slopes=shape, count=(1,), repaired=(5,))
@@ -223,7 +223,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @lstm_statistics.kernel
-def _(k: Any) -> Callable[[], Any]:
+def lstm_statistics_kernel(k: Any) -> Callable[[], Any]:
     xp, gates = k.xp, LstmGates(k)
     values = (gates.i, gates.f, gates.g, gates.o, gates.t)
     work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")

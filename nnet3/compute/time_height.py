@@ -23,7 +23,7 @@ OFFSETS = {name: of_indexes(name) for name in ("first", "stride", "rows")}
 
 
 @lowers("TdnnComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_tdnn_component(component: Any, recipe: Recipe) -> None:
     inputs = {"x": X, "w": recipe.parameter("linear_params", component.linear_params)}
     if len(component.bias_params):
         inputs["b"] = recipe.parameter("bias_params", component.bias_params)
@@ -31,7 +31,7 @@ def _(component: Any, recipe: Recipe) -> None:
 
 
 @lowers("TimeHeightConvolutionComponent")
-def _(component: Any, recipe: Recipe) -> None:
+def lower_time_height_convolution_component(component: Any, recipe: Recipe) -> None:
     w = recipe.parameter("linear_params", component.linear_params)
     b = recipe.parameter("bias_params", component.bias_params)
     attrs = OFFSETS | {
@@ -78,7 +78,7 @@ tdnn = operator(
 
 
 @tdnn.shape_rule
-def _(s: ShapeArgs) -> None:
+def tdnn_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
     cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
     if s.has("b"):
@@ -172,7 +172,7 @@ convolution = operator(
 
 
 @convolution.shape_rule
-def _(s: ShapeArgs) -> None:
+def convolution_shape(s: ShapeArgs) -> None:
     dtype, attrs = s.floats("x", "w", "b"), s.attrs
     cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
     units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])

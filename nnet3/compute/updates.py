@@ -57,7 +57,7 @@ def _scalars(s: ShapeArgs, *slots: str) -> None:
 
 
 @parameter_delta.shape_rule
-def _(s: ShapeArgs) -> None:
+def parameter_delta_shape(s: ShapeArgs) -> None:
     _scalars(s, "rate", "l2_scale", "kept")
     metas = s.metas("param")
     for slot in ("grad", "delta"):
@@ -70,7 +70,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @parameter_delta.kernel
-def _(k: Any) -> Callable[[], Any]:
+def parameter_delta_kernel(k: Any) -> Callable[[], Any]:
     xp, l2, momentum = k.xp, k.attrs["l2"], k.attrs["momentum"]
     rate, l2_scale, kept = k["rate"], k["l2_scale"], k.get("kept")
     params, targets = k.list("param"), k.list("delta_out")
@@ -138,7 +138,7 @@ max_change = operator(
 
 
 @max_change.shape_rule
-def _(s: ShapeArgs) -> None:
+def max_change_shape(s: ShapeArgs) -> None:
     _scalars(s, "scale", "bound_scale")
     arrays, bounds = s.attrs["arrays"], s.attrs["bounds"]
     s.same("the lengths of arrays and bounds", len(arrays), len(bounds))
@@ -150,7 +150,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @max_change.kernel
-def _(k: Any) -> Callable[[], Any]:
+def max_change_kernel(k: Any) -> Callable[[], Any]:
     xp, attrs = k.xp, k.attrs
     deltas = [delta.reshape(-1) for delta in k.list("delta")]
     parts = k.scratch((len(deltas),), deltas[0].dtype if deltas else k["scale"].dtype)
@@ -199,7 +199,7 @@ apply_change = operator(
 
 
 @apply_change.shape_rule
-def _(s: ShapeArgs) -> None:
+def apply_change_shape(s: ShapeArgs) -> None:
     metas, deltas = s.metas("param"), s.metas("delta")
     s.same("the numbers of param and delta", len(metas), len(deltas))
     for (shape, _), (other, _) in zip(metas, deltas, strict=True):
@@ -211,7 +211,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @apply_change.kernel
-def _(k: Any) -> Callable[[], Any]:
+def apply_change_kernel(k: Any) -> Callable[[], Any]:
     xp, scales, index = k.xp, k["scales"], k.attrs["index"]
     params, deltas, targets = k.list("param"), k.list("delta"), k.list("param_out")
     scratch = [k.scratch(p.shape, p.dtype) for p in params]
@@ -258,7 +258,7 @@ constrain_orthonormal = operator(
 
 
 @constrain_orthonormal.shape_rule
-def _(s: ShapeArgs) -> None:
+def constrain_orthonormal_shape(s: ShapeArgs) -> None:
     _scalars(s, "wanted")
     s.rank("w", 2)
     if s.attrs["scale"] == 0:
@@ -267,7 +267,7 @@ def _(s: ShapeArgs) -> None:
 
 
 @constrain_orthonormal.kernel
-def _(k: Any) -> Callable[[], Any]:
+def constrain_orthonormal_kernel(k: Any) -> Callable[[], Any]:
     xp, state, wanted = k.xp, k.state, k.get("wanted")
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram = k.scratch((len(w), len(w)), w.dtype)
@@ -308,12 +308,12 @@ scale_states = operator(
 
 
 @scale_states.shape_rule
-def _(s: ShapeArgs) -> None:
+def scale_states_shape(s: ShapeArgs) -> None:
     _scalars(s, "factor")
     s.set("x_out", *s.metas("x"))
 
 
 @scale_states.kernel
-def _(k: Any) -> Callable[[], Any]:
+def scale_states_kernel(k: Any) -> Callable[[], Any]:
     pairs = zip(k.list("x"), k.list("x_out"), strict=True)
     return in_order(*(partial(k.xp.multiply, x, k["factor"], out) for x, out in pairs))

@@ -95,7 +95,7 @@ def _affine(c: Conversion, node: Node, product: Node, bias: Node | None) -> Valu
 
 
 @converts(*_PRODUCTS)
-def _(c: Conversion, node: Node) -> Value:
+def convert_products(c: Conversion, node: Node) -> Value:
     return _affine(c, node, node, None)
 
 
@@ -129,7 +129,7 @@ def _scale(c: Conversion, node: Node, value: Value, child: Node) -> Value:
 
 
 @converts("Plus")
-def _(c: Conversion, node: Node) -> Value:
+def convert_plus(c: Conversion, node: Node) -> Value:
     first, second = node.inputs
     if node in c.absorbed:
         (product,) = c.absorbed[node]
@@ -142,7 +142,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("Minus")
-def _(c: Conversion, node: Node) -> Value:
+def convert_minus(c: Conversion, node: Node) -> Value:
     first, second = node.inputs
     if second in c.fixed:
         return _offset(c, node, c.whole(first, node), second, -1.0)
@@ -153,7 +153,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("Negate")
-def _(c: Conversion, node: Node) -> Value:
+def convert_negate(c: Conversion, node: Node) -> Value:
     return scaled(c.values[node.inputs[0]], -1.0)
 
 
@@ -191,7 +191,7 @@ def _norm(c: Conversion, node: Node) -> Value:
 
 
 @converts("ElementTimes")
-def _(c: Conversion, node: Node) -> Value:
+def convert_element_times(c: Conversion, node: Node) -> Value:
     if node in c.absorbed:
         return _norm(c, node)
     first, second = node.inputs
@@ -205,14 +205,14 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("PerDimMeanVarNormalization")
-def _(c: Conversion, node: Node) -> Value:
+def convert_per_dim_mean_var_normalization(c: Conversion, node: Node) -> Value:
     data, mean, deviation = node.inputs
     centred = _offset(c, node, c.whole(data, node), mean, -1.0, "centred")
     return _scale(c, node, centred, deviation)
 
 
 @converts("PerDimMeanVarDeNormalization")
-def _(c: Conversion, node: Node) -> Value:
+def convert_per_dim_mean_var_de_normalization(c: Conversion, node: Node) -> Value:
     data, mean, deviation = node.inputs
     scales = 1 / c.spread(deviation, node)
     value, config = c.whole(data, node), f"dim={scales.size}"
@@ -222,7 +222,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts(*_NONLINEAR)
-def _(c: Conversion, node: Node) -> Value:
+def convert_nonlinear(c: Conversion, node: Node) -> Value:
     value = c.values[node.inputs[0]]
     return c.component(node, (), value, _NONLINEAR[node.operation], f"dim={width(value)}")
 
@@ -236,7 +236,7 @@ ABSORBS["Log"] = _absorbed_softmax
 
 
 @converts("Log")
-def _(c: Conversion, node: Node) -> Value:
+def convert_log(c: Conversion, node: Node) -> Value:
     if node not in c.absorbed:
         refuse(node, "nnet3 has a logarithm only of softmax, and that must be for it alone")
     value = c.values[c.absorbed[node][0].inputs[0]]
@@ -247,7 +247,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("BatchNormalization")
-def _(c: Conversion, node: Node) -> Value:
+def convert_batch_normalization(c: Conversion, node: Node) -> Value:
     """As it is used after training, with running statistics. Scale and bias are a component of
     their own, unless they are one fixed number and zero."""
     data, *parameters = node.inputs
@@ -288,7 +288,7 @@ def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:
 
 
 @converts("Dropout")
-def _(c: Conversion, node: Node) -> Value:
+def convert_dropout(c: Conversion, node: Node) -> Value:
     """Identity after training; a recipe may set the proportion for training on."""
     value = c.values[node.inputs[0]]
     config = f"dim={width(value)} dropout-proportion=0"
@@ -299,19 +299,19 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("Pass", "Trace")
-def _(c: Conversion, node: Node) -> Value:
+def convert_pass(c: Conversion, node: Node) -> Value:
     return c.values[node.inputs[0]]
 
 
 @converts("Reshape", "LegacyReshape")
-def _(c: Conversion, node: Node) -> Value:
+def convert_reshape(c: Conversion, node: Node) -> Value:
     if size(node) != size(node.inputs[0]):
         refuse(node, "it changes the number of samples")
     return c.values[node.inputs[0]]
 
 
 @converts("TransposeDimensions")
-def _(c: Conversion, node: Node) -> Value:
+def convert_transpose_dimensions(c: Conversion, node: Node) -> Value:
     """A permutation of columns."""
     (child,) = node.inputs
     first, second = node.attributes["axis1"] - 1, node.attributes["axis2"] - 1
@@ -321,7 +321,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("Convolution")
-def _(c: Conversion, node: Node) -> Value:
+def convert_convolution(c: Conversion, node: Node) -> Value:
     """Over the height of an image [width x height x channels], which is the one axis that nnet3's
     convolution has besides time; its rows hold for each height the channels."""
     weight, data = node.inputs
@@ -368,7 +368,7 @@ def _reads(height: int, offset: int, step: int, count: int) -> bool:
 
 
 @converts("Slice")
-def _(c: Conversion, node: Node) -> Value:
+def convert_slice(c: Conversion, node: Node) -> Value:
     (child,) = node.inputs
     axis, begin = node.attributes["axis"], node.attributes["beginIndex"]
     if not _ends(child, axis):
@@ -379,7 +379,7 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("RowStack")
-def _(c: Conversion, node: Node) -> Value:
+def convert_row_stack(c: Conversion, node: Node) -> Value:
     axis = node.attributes["axis"]
     fixed = next((child for child in node.inputs if child in c.fixed), None)
     if fixed is not None:
@@ -390,14 +390,14 @@ def _(c: Conversion, node: Node) -> Value:
 
 
 @converts("RowRepeat")
-def _(c: Conversion, node: Node) -> Value:
+def convert_row_repeat(c: Conversion, node: Node) -> Value:
     if not _ends(node, 1):
         refuse(node, f"it repeats the rows of a tensor [{' x '.join(map(str, node.shape))}]")
     return c.values[node.inputs[0]] * node.attributes["numRepeats"]
 
 
 @converts("PastValue", "FutureValue")
-def _(c: Conversion, node: Node) -> Value:
+def convert_past_value(c: Conversion, node: Node) -> Value:
     initial = (
         f"those of {node.inputs[1].name}"
         if len(node.inputs) > 1

@@ -43,17 +43,17 @@ def _affine(
     "FixedAffineComponent",
     "TdnnComponent",
 )
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_affine_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _affine(u, c, place, x, c.linear_params, c.bias_params)
 
 
 @converts("LinearComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_linear_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _affine(u, c, place, x, c.params, None)
 
 
 @converts("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_repeated_affine_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     """As the product of a matrix with a matrix of a column for each block."""
     shape = (c.linear_params.shape[1], c.num_repeats)
     blocks = u.add("Reshape", f"{place.name}.blocks", [x], shape=shape)
@@ -63,7 +63,7 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts("BlockAffineComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_block_affine_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     rows, columns = c.output_dim // c.num_blocks, c.linear_params.shape[1]
     products = []
     for k in range(c.num_blocks):
@@ -77,7 +77,7 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts("TimeHeightConvolutionComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_time_height_convolution_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     """Frames become an image [time x height x filters], for which CNTK has its fast engines; the
     kernel covers all times. Offsets between the least and the greatest height that the component
     does not have are zeros in the kernel."""
@@ -119,24 +119,24 @@ def _fixed_product(u: Unrolling, place: Place, name: str, matrix: np.ndarray, x:
 
 
 @converts("SumBlockComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_sum_block_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     blocks = np.tile(np.eye(c.output_dim) * c.scale, c.input_dim // c.output_dim)
     return _fixed_product(u, place, place.name, blocks, x)
 
 
 @converts("SumGroupComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_sum_group_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     groups = np.repeat(np.eye(c.output_dim), c.sizes, axis=1)
     return _fixed_product(u, place, place.name, groups, x)
 
 
 @converts("PermuteComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_permute_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _fixed_product(u, place, place.name, np.eye(c.dim)[c.column_map], x)
 
 
 @converts("PnormComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_pnorm_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     squares = u.add("ElementTimes", f"{place.name}.squares", [x, x])
     groups = np.repeat(np.eye(c.output_dim), c.input_dim // c.output_dim, axis=1)
     sums = _fixed_product(u, place, f"{place.name}.sums", groups, squares)
@@ -144,7 +144,7 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts("ElementwiseProductComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_elementwise_product_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     dim = c.output_dim
     blocks = range(0, c.input_dim, dim)
     out, *others = [u.rows(x, k, dim, f"{place.name}.block{k // dim}") for k in blocks]
@@ -174,22 +174,22 @@ def _offset(u: Unrolling, c: Any, place: Place, offsets: np.ndarray, x: Node) ->
 @converts(
     "PerElementScaleComponent", "NaturalGradientPerElementScaleComponent", "FixedScaleComponent"
 )
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_per_element_scale_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _scaled(u, c, place, place.name, c.scales, x)
 
 
 @converts("PerElementOffsetComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_per_element_offset_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _offset(u, c, place, c.offsets, x)
 
 
 @converts("FixedBiasComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_fixed_bias_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return _offset(u, c, place, c.bias, x)
 
 
 @converts("ScaleAndOffsetComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_scale_and_offset_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     out = _scaled(u, c, place, f"{place.name}.scaled", c.scales, x)
     return _offset(u, c, place, c.offsets, out)
 
@@ -198,12 +198,12 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts(*_NONLINEAR)
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_nonlinear(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return u.add(_NONLINEAR[c.type], place.name, [x])
 
 
 @converts("BatchNormComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_batch_norm_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     """In test mode, whatever mode it is in: by the statistics of training."""
     if not c.count:
         refuse(place.node, "its BatchNormComponent has no statistics")
@@ -229,7 +229,7 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts("NormalizeComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_normalize_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     """x / sqrt(max(mean square / target^2, 2^-66)); the mean as a product with a row of 1/dim."""
     if c.add_log_stddev or c.block_dim != c.input_dim:
         refuse(place.node, "its NormalizeComponent appends a deviation or works in blocks")
@@ -245,7 +245,7 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
 
 
 @converts("DropoutComponent", "GeneralDropoutComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_dropout_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     return u.add("Dropout", place.name, [x])
 
 
@@ -255,13 +255,13 @@ def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     "BackpropTruncationComponent",
     "SpecAugmentTimeMaskComponent",
 )
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_no_op_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     """The identity, but for training."""
     return x
 
 
 @converts("CompositeComponent")
-def _(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
+def convert_composite_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
     for number, part in enumerate(c.components, start=1):
         if part.type not in RULES:
             refuse(place.node, f"there is no operation for the {part.type} in its component")

@@ -21,7 +21,7 @@ swish = operator(
 
 
 @swish.kernel
-def _(k: Any) -> Callable[[], None]:
+def swish_kernel(k: Any) -> Callable[[], None]:
     xp, x, out = k.xp, k["x"], k["out"]
     minus_beta = x.dtype.type(-k.attrs["beta"])
 
@@ -35,7 +35,7 @@ def _(k: Any) -> Callable[[], None]:
 
 
 @swish.backward("x")
-def _(k: Any) -> Callable[[], None]:
+def swish_grad_kernel(k: Any) -> Callable[[], None]:
     xp, x, out_grad, x_grad = k.xp, k["x"], k["out_grad"], k["x_grad"]
     beta = x.dtype.type(k.attrs["beta"])
     s = k.scratch(x.shape, x.dtype)
