@@ -67,7 +67,7 @@ _COMMANDS = {
     "matrix-sum-rows": (".cli_kaldi_sums", "Add up the rows of matrices."),
     "vector-sum": (".cli_kaldi_sums", "Add vectors."),
     "convert": (".cli_convert", "Convert feed-forward networks between CNTK and nnet3."),
-    "cntk": (".cli_cntk", "Read CNTK's configs and scripts, and check and lay them out."),
+    "cntk": (".cli_cntk_python", "Read CNTK's configs and scripts, and check and lay them out."),
     "nnet3": (".cli_nnet3_recipe", "Train an nnet3 network from features in one command."),
     "links": (".cli_nnet3_links", "Make executables with the names of Kaldi's programs."),
 }

@@ -148,21 +148,3 @@ def format_(file: str, in_place: bool) -> None:
         write_atomically(file, text.encode())
     else:
         click.echo(text, nl=False)
-
-
-@cntk.command(name="to-python")
-@click.argument("file")
-@click.argument("parameters", nargs=-1, metavar="name=value ...")
-@click.option("--section", help="Of a config with several networks: the section with the network.")
-@click.option("--params", type=click.Path(), help="Write the parameters' values here.")
-def to_python(file: str, parameters: tuple[str, ...], section: str | None, params: str) -> None:
-    """Print NetBuilder code that builds the network of a script or model.
-
-    It computes the same. Parameters start from random numbers of the same kind, or with --params
-    from the same numbers: those of a model, or those that CNTK would draw.
-    """
-    from .cli_cntk_files import kind_of_file, python_code
-
-    click.echo(python_code(file, parameters, section, params), nl=False)
-    if not params and kind_of_file(file) != "script":
-        click.echo("the values of the model's parameters are not in it: see --params", err=True)

@@ -82,38 +82,6 @@ def _script_lines(path: str) -> Iterator[str]:
         yield formatted(path).rstrip("\n")
 
 
-def python_code(
-    path: str, extra: Sequence[str] = (), section: str | None = None, params: str | None = None
-) -> str:
-    """NetBuilder code that builds the network of a script or model.
-
-    Args:
-        extra: further `name=value` of a config's command line.
-        section: which network, where there are several; without regard to case.
-        params: the file to write the parameters' values to; the code then loads it.
-
-    Raises:
-        FormatError: the file is damaged, or describes no network, or no single one.
-        OpscopeError: the network does not fit together, or cannot be run.
-    """
-    from .cntk_to_python import to_python, write_values
-
-    networks = networks_of(path, extra)
-    if section is not None:
-        chosen = {name: n for name, n in networks.items() if name.lower() == section.lower()}
-    else:
-        chosen = networks
-    if len(chosen) != 1:
-        known = ", ".join(networks) or "no network"
-        wanted = f"no network {section!r}" if section else "not one network"
-        raise FormatError(f"{path}: {wanted}; it has {known}")
-    (network,) = chosen.values()
-    code = to_python(network, os.path.basename(path), params or "")
-    if params:
-        write_values(code, params)
-    return code.text
-
-
 def formatted(path: str) -> str:
     """The text of a script in the layout of its language.
 
