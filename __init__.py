@@ -8,17 +8,17 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("save", "load"), ".python_api.io"),
-    **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".python_api.nnet3_files"),
-    "NetBuilder": ".python_api.builder",
-    **dict.fromkeys(("train", "EarlyStop"), ".python_api.training"),
-    "Minibatches": ".python_api.minibatches",
-    "Generator": ".python_api.generation",
-    "Scope": ".framework.scope",
-    "Sequences": ".framework.sequence",
-    **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.backend"),
-    "OpContext": ".framework.context",
-    "Net": ".framework.net",
+    **dict.fromkeys(("save", "load"), ".framework.files.saved"),
+    **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
+    "NetBuilder": ".python_api.builder.net_builder",
+    **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),
+    "Minibatches": ".python_api.train.minibatches",
+    "Generator": ".python_api.generate.generation",
+    "Scope": ".framework.base.scope",
+    "Sequences": ".framework.base.sequence",
+    **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
+    "OpContext": ".framework.base.context",
+    "Net": ".framework.runtime.net",
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
 }
 _SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")

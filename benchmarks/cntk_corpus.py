@@ -26,16 +26,16 @@ from pathlib import Path
 import numpy as np
 from cntk_baselines import Logged, Run, config_files, find_runs, local
 
-from opscope.cntk.brainscript.parser import parse_members
-from opscope.cntk.build import Seeds, build_section_network, builder_of
-from opscope.cntk.check import Report, parse_sections
+from opscope.cntk.brainscript.language.parser import parse_members
 from opscope.cntk.config import ConfigParameters, commands, parse_command_line
 from opscope.cntk.config.commands import Command
 from opscope.cntk.config.files import read_config_text, read_source
 from opscope.cntk.mel import edit_section, parse_mel_file
 from opscope.cntk.ndl.builder import parse_ndl_file
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.programs.check import Report, parse_sections
+from opscope.cntk.run.build import Seeds, build_section_network, builder_of
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 # Values of variables that configs take from the command line and that no log tells.
 SUPPLIED = {

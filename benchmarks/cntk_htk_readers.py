@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from opscope.cntk.config import parse_config
-from opscope.cntk.readers.htk import read_script, write_htk
-from opscope.cntk.readers.reader import create_reader
+from opscope.cntk.readers.base.htk_files import read_script, write_htk
+from opscope.cntk.readers.base.reader import create_reader
 
 _TESTS = "Tests/UnitTests/ReaderTests"
 _DATA = "Tests/EndToEndTests/Speech/Data"

@@ -78,9 +78,9 @@ def requests(name: str) -> tuple[Any, list[Any]]:
 
 def write_examples(path: pathlib.Path, made: list[Any]) -> None:
     """Training examples for which Kaldi makes these requests, in this order."""
-    from opscope.nnet3.examples import NnetExample, NnetIo
-    from opscope.nnet3.sparse import SparseMatrix
-    from opscope.nnet3.tables import TableWriter
+    from opscope.nnet3.files.examples import NnetExample, NnetIo
+    from opscope.nnet3.files.sparse import SparseMatrix
+    from opscope.nnet3.tables.tables import TableWriter
 
     rng = np.random.default_rng(0)
     with TableWriter(f"ark:{path}", "example") as writer:

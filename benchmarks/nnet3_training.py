@@ -42,8 +42,8 @@ def minibatches(data: pathlib.Path, nnet: Any, frames: int, extra: int) -> tuple
     from opscope.nnet3.egs import generate
     from opscope.nnet3.egs.merging import ExampleMerger, MinibatchRule
     from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-    from opscope.nnet3.posterior import Posterior
-    from opscope.nnet3.tables import read_table
+    from opscope.nnet3.files.posterior import Posterior
+    from opscope.nnet3.tables.tables import read_table
 
     left, right = nnet.context()
     splitter = UtteranceSplitter(ExampleGenerationOptions((frames,), left + extra, right))
@@ -64,7 +64,7 @@ def minibatches(data: pathlib.Path, nnet: Any, frames: int, extra: int) -> tuple
 def measure(data: pathlib.Path, name: str) -> dict[str, float]:
     """Seconds an epoch, and shares of the operators' time."""
     from opscope import nnet3
-    from opscope.framework.context import Hook
+    from opscope.framework.base.context import Hook
     from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 
     nnet = nnet3.Nnet.read(data / "kaldi" / "trained" / name / "model.raw")

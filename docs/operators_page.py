@@ -18,7 +18,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def _programs(markdown: str) -> str:
     import click
 
-    from opscope.python_api.cli import kaldi_programs, main
+    from opscope.python_api.cli.main import kaldi_programs, main
 
     wanted = {*kaldi_programs(), "nnet3", "nnet3-compile", "nnet3-xconfig-to-config", "links"}
     context = click.Context(main, info_name="opscope")
@@ -37,8 +37,8 @@ def _programs(markdown: str) -> str:
 
 
 def _operators(markdown: str) -> str:
-    from opscope.framework.registry import lookup
-    from opscope.python_api.op_methods import describe, method_types
+    from opscope.framework.ir.registry import lookup
+    from opscope.python_api.builder.methods import describe, method_types
 
     sections = [markdown]
     for name in method_types():

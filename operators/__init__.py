@@ -1,7 +1,7 @@
 """Operators: one small module for each family. Importing the package registers all of them."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
-for _module in iter_modules(__path__):
-    import_module(f".{_module.name}", __package__)
+for _module in walk_packages(__path__, f"{__package__}."):
+    import_module(_module.name)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from opscope.nnet3.components import new_component
-from opscope.nnet3.config import ConfigLine
+from opscope.nnet3.language.config import ConfigLine
 
 # Type -> config line, input and output dimension, properties as Kaldi's bitmask, how many
 # parameters it has.

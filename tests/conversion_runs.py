@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
-from opscope.nnet3.adjust import set_batchnorm_test_mode, set_dropout_test_mode
-from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
-from opscope.nnet3.nnet import Nnet
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.network.adjust import set_batchnorm_test_mode, set_dropout_test_mode
+from opscope.nnet3.network.nnet import Nnet
 
 
 def windows(frames: np.ndarray, left: int, right: int) -> np.ndarray:

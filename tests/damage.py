@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 
 _ALLOWED = 4 << 20  # bytes of memory that reading a small damaged file may take
 

@@ -44,8 +44,8 @@ from device_array import (
 )
 from device_kernels import make_kernel
 from device_names import METHODS, SIGNATURES, UFUNCS
-from opscope.framework import backend, scope
-from opscope.framework.backend import Place
+from opscope.framework.base import backend, scope
+from opscope.framework.base.backend import Place
 
 __all__ = [
     "DOUBLE",

@@ -1,7 +1,7 @@
 """Runs the elementwise CUDA of fused chains on NumPy memory, for the stand-in of CuPy.
 
 The statements are `const TYPE NAME = VALUE;` and `OUT = VALUE;`, where VALUE is the scalar
-expressions' language (framework/expression.py) with casts: anything else is an error.
+expressions' language (framework/fusion/expression.py) with casts: anything else is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.expression import Tree, parse
+from opscope.framework.fusion.expression import Tree, parse
 
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # sums of many variables nest deeply
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.registry import AttrSpec, Slot, operator, unregister
+from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 
 
 def _broadcast(s: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.htk import write_htk
+from opscope.cntk.readers.base.htk_files import write_htk
 
 STATES = ["zero", "one", "two"]
 IN_ORDER = 'readMethod = "rollingWindow" ; randomize = "none"'

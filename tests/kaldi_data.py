@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.tables import read_table
+from opscope.nnet3.run.computer import NnetComputer
+from opscope.nnet3.tables.tables import read_table
 
 FOLDER = Path(
     os.environ.get("OPSCOPE_KALDI_DATA")

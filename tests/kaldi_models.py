@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
-from opscope.python_api.cli import main
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
+from opscope.python_api.cli.main import main
 
 CONFIG = """# a small network
 input-node name=input dim=4

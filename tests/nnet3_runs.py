@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from opscope.framework.verify import verify
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.framework.passes.verify.verifier import verify
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 _ACTIVATIONS = ("RectifiedLinear", "Sigmoid", "Tanh", "LogSoftmax", "NoOp", "BatchNorm")
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.backend import Place, array_module, on_device, to_host, to_place
-from opscope.framework.context import OpContext
-from opscope.framework.executor import RunState, _deciding_dtype
-from opscope.framework.infer import infer_one
-from opscope.framework.operation import Operator
-from opscope.framework.registry import KernelArgs
+from opscope.framework.base.backend import Place, array_module, on_device, to_host, to_place
+from opscope.framework.base.context import OpContext
+from opscope.framework.ir.infer import infer_one
+from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.registry import KernelArgs
+from opscope.framework.runtime.executor import RunState, _deciding_dtype
 from opscope.proto import net_pb2 as pb
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from op_runner import Ran, execute
-from opscope.framework.backend import CPUPlace, Place
-from opscope.framework.backward import build_backward
-from opscope.framework.desc import INPUT, make_op, make_var
-from opscope.framework.errors import UnknownOperatorError, format_shape
-from opscope.framework.infer import infer_metas
-from opscope.framework.names import rows_name
-from opscope.framework.operation import Operator, check_attrs
-from opscope.framework.passes import expand_op
-from opscope.framework.registry import OperatorDef, lookup
+from opscope.framework.base.backend import CPUPlace, Place
+from opscope.framework.base.errors import UnknownOperatorError, format_shape
+from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.infer import infer_metas
+from opscope.framework.ir.names import rows_name
+from opscope.framework.ir.operation import Operator, check_attrs
+from opscope.framework.ir.registry import OperatorDef, lookup
+from opscope.framework.passes.backward import build_backward
+from opscope.framework.passes.pipeline import expand_op
 from opscope.proto import net_pb2 as pb
 
 TAIL = "neg"

@@ -31,14 +31,14 @@ import pytest
 
 from device_double import DOUBLE, instead_of_cupy
 from op_setup import Case, Setup, difference, run
-from opscope.framework.backend import CPUPlace, GPUPlace, gpu_present
-from opscope.framework.context import OpContext
-from opscope.framework.errors import OpscopeError, ShapeError
-from opscope.framework.infer import fits, infer_metas
-from opscope.framework.operation import Operator
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.registry import OperatorDef, lookup
-from opscope.framework.scope import Scope
+from opscope.framework.base.backend import CPUPlace, GPUPlace, gpu_present
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.infer import fits, infer_metas
+from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.registry import OperatorDef, lookup
+from opscope.framework.runtime.plain_net import PlainNet
 
 __all__ = ["Case", "OpTest"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import INPUT, OUTPUT, PARAMETER, NetDesc, make_op, make_var
-from opscope.framework.errors import GradientError
-from opscope.framework.net import Net
-from opscope.framework.optimizer import OptimizerAttrs
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import GradientError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, NetDesc, make_op, make_var
+from opscope.framework.passes.optimizer import OptimizerAttrs
+from opscope.framework.runtime.net import Net
 
 ROWS, COLS = 4, 5
 SMOOTH = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from opscope import NetBuilder
-from opscope.framework.desc import PARAMETER
-from opscope.framework.sequence import Sequences
+from opscope.framework.base.sequence import Sequences
+from opscope.framework.ir.desc import PARAMETER
 
 K, H = 5, 6
 LENGTHS = [3, 5, 1, 4]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import RECURRENT, NetDesc, make_op, make_var
-from opscope.framework.net import Net
-from opscope.framework.recurrent_net import recurrent_op
-from opscope.framework.scope import Scope
-from opscope.framework.sequence import Sequences, offsets_of
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.sequence import Sequences, offsets_of
+from opscope.framework.ir.desc import RECURRENT, NetDesc, make_op, make_var
+from opscope.framework.loops.recurrent.net import recurrent_op
+from opscope.framework.runtime.net import Net
 
 Op = tuple[str, dict[str, Any], dict[str, Any]] | tuple[str, dict[str, Any], dict[str, Any], dict]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opscope.framework.sequence import offsets_of
+from opscope.framework.base.sequence import offsets_of
 
 RAGGED = [[0, 3, 3, 7, 8]]
 """Four sequences of 3, 0, 4 and 1 rows."""

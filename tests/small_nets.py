@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opscope.framework.desc import (
+from opscope.framework.ir.desc import (
     INPUT,
     OPTIMIZE,
     PARAMETER,
@@ -13,7 +13,7 @@ from opscope.framework.desc import (
     make_op,
     make_var,
 )
-from opscope.framework.plain_net import PlainNet
+from opscope.framework.runtime.plain_net import PlainNet
 
 FEATURES, CLASSES = 6, 3
 

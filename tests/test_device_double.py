@@ -12,8 +12,8 @@ import pytest
 
 import device_double
 from device_double import DOUBLE, METHODS, SIGNATURES, UFUNCS, crossings, instead_of_cupy, xp
-from opscope.framework.backend import GPUPlace, address, on_device, to_host
-from opscope.framework.errors import DeviceError
+from opscope.framework.base.backend import GPUPlace, address, on_device, to_host
+from opscope.framework.base.errors import DeviceError
 
 try:
     import cupy

@@ -9,22 +9,22 @@ from cntk_runtime_nets import Builder, minibatch
 from device_double import DOUBLE, by_default, crossings
 from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
 from nnet3_runs import assert_same, computed, random_net, request_for
-from opscope.framework.backend import on_device
-from opscope.framework.context import OpContext
-from opscope.framework.executor import RunState
-from opscope.framework.initialize import initialize
-from opscope.framework.scope import Scope
-from opscope.nnet3.computer import NnetComputer
+from opscope.framework.base.backend import on_device
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.executor import RunState
+from opscope.framework.runtime.initialize import initialize
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
-from opscope.nnet3.examples import NnetExample
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.files.examples import NnetExample
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_computation, compile_request
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
-from opscope.nnet3.pipeline import compile_computation, compile_request
-from opscope.nnet3.request import ComputationRequest
+from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
-from opscope.python_api.builder import NetBuilder
-from opscope.python_api.generation import Generator
+from opscope.python_api.builder.net_builder import NetBuilder
+from opscope.python_api.generate.generation import Generator
 from rnn_nets import gradients, packed, simple
 from small_nets import classifier, data
 from training_runs import run, same, values

@@ -1,7 +1,7 @@
 """The page on CNTK's networks: its code runs, and prints what it says."""
 
 from opscope.cntk.models.layouts import FIELDS
-from opscope.cntk.network.kind import KINDS, NDL
+from opscope.cntk.network.nodes.kind import KINDS, NDL
 from test_docs_nnet3 import ROOT, fences, run_blocks
 
 

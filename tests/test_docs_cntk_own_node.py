@@ -5,8 +5,8 @@ from importlib.metadata import EntryPoint
 from opscope.cntk.lower.table import TABLE
 from opscope.cntk.models.layouts import FIELDS
 from opscope.cntk.network import catalogue
-from opscope.cntk.network.kind import KINDS, NDL
-from opscope.framework.registry import unregister
+from opscope.cntk.network.nodes.kind import KINDS, NDL
+from opscope.framework.ir.registry import unregister
 from test_docs_nnet3 import ROOT, fences, run_blocks
 
 
@@ -24,8 +24,8 @@ def test_page(tmp_path, monkeypatch):
 
 def test_entry_points_are_loaded_when_a_name_is_unknown(tmp_path, monkeypatch):
     (tmp_path / "my_nodes.py").write_text(
-        "from opscope.cntk.network import rules\n"
-        "from opscope.cntk.network.kind import Kind, register\n"
+        "from opscope.cntk.network.nodes import rules\n"
+        "from opscope.cntk.network.nodes.kind import Kind, register\n"
         "register(Kind('MyNode', (1, 1), rules.unary))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,7 +1,7 @@
 """The page on CNTK's readers: its code runs, prints what it says, and names every reader."""
 
-from opscope.cntk.readers.reader import _OWN as READERS
-from opscope.cntk.readers.writer import _OWN as WRITERS
+from opscope.cntk.readers.base.reader import _OWN as READERS
+from opscope.cntk.readers.base.writer import _OWN as WRITERS
 from test_docs_nnet3 import ROOT, fences, run_blocks
 
 PAGE = ROOT / "docs/cntk_readers.md"

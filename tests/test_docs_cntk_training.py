@@ -3,7 +3,7 @@
 import pytest
 
 from opscope.cntk.actions import run
-from opscope.framework.errors import OpscopeError
+from opscope.framework.base.errors import OpscopeError
 from test_docs_nnet3 import ROOT, fences, run_blocks
 
 

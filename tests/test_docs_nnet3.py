@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from kaldi_data import FOLDER
 from opscope import nnet3
-from opscope.python_api.cli import main
+from opscope.python_api.cli.main import main
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

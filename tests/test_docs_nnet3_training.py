@@ -9,10 +9,10 @@ import shutil
 import numpy as np
 from click.testing import CliRunner
 
-from opscope.nnet3.posterior import Posterior
-from opscope.nnet3.tables import TableWriter
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.tables.tables import TableWriter
 from opscope.nnet3.xconfig import xconfig_to_config
-from opscope.python_api.cli import main
+from opscope.python_api.cli.main import main
 from test_docs_nnet3 import ROOT, fences, run_blocks
 
 XCONFIG = """input dim=40 name=input

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.backend import CPUPlace
-from opscope.framework.compiler import available
-from opscope.framework.registry import AttrSpec, Slot, operator, unregister
-from opscope.framework.shape import same_as
+from opscope.framework.base.backend import CPUPlace
+from opscope.framework.base.shape import same_as
+from opscope.framework.fusion.compiler import available
+from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 
 PLACE = CPUPlace()
 needs_compiler = pytest.mark.skipif(not available(), reason="no C compiler: nothing is fused")

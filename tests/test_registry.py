@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.registry import REQUIRED, OperatorDef, load_operators, lookup, operator_types
+from opscope.framework.ir.registry import (
+    REQUIRED,
+    OperatorDef,
+    load_operators,
+    lookup,
+    operator_types,
+)
 from opscope.proto import net_pb2 as pb
 
 TESTS = Path(__file__).parent

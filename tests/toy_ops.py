@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.registry import AttrSpec, Slot, operator, unregister
-from opscope.framework.shape import same_as
+from opscope.framework.base.shape import same_as
+from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 
 X, Y = Slot("x", "any shape"), Slot("y", "shape of x")
 OUT = Slot("out", "shape of x")
@@ -313,7 +313,7 @@ def _odd_ones() -> list[str]:
 
     @pair.expansion
     def pair_expansion(op: Any) -> list[Any]:
-        from opscope.framework.desc import make_op, slot_map
+        from opscope.framework.ir.desc import make_op, slot_map
 
         inputs, outputs = slot_map(op.inputs), slot_map(op.outputs)
         between = f"{outputs['out'][0]}@PRODUCT"

@@ -7,9 +7,9 @@ import signal
 
 import numpy as np
 
-from opscope.python_api.io import persistent_values
-from opscope.python_api.minibatches import Minibatches
-from opscope.python_api.training import train
+from opscope.framework.files.saved import persistent_values
+from opscope.python_api.train.minibatches import Minibatches
+from opscope.python_api.train.training import train
 from small_nets import classifier, data
 
 BATCHES = Minibatches(data(), 16, seed=3)  # 16, 16, 16 and 12 rows

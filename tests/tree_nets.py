@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import RECURSIVE, NetDesc, make_op, make_var
-from opscope.framework.net import Net
-from opscope.framework.scope import Scope
-from opscope.framework.sequence import offsets_of
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.sequence import offsets_of
+from opscope.framework.ir.desc import RECURSIVE, NetDesc, make_op, make_var
+from opscope.framework.runtime.net import Net
 
 Op = Sequence[Any]
 """(type, inputs, outputs) or (type, inputs, outputs, attributes)"""

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...framework.atomic import make_folder_of, write_atomically
-from ...framework.backend import CPUPlace, GPUPlace, Place, gpu_present
-from ...framework.errors import FormatError, OpscopeError
-from ..build import Seeds, build_section_network, builder_of
+from ...framework.base.atomic import make_folder_of, write_atomically
+from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
+from ...framework.base.errors import FormatError, OpscopeError
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..models.dump import dump
 from ..models.open_model import open_model
 from ..network.network import Network
-from ..readers.reader import DataReader, create_reader
-from ..runtime import CntkNet
+from ..readers.base.reader import DataReader, create_reader
+from ..run.build import Seeds, build_section_network, builder_of
+from ..run.runtime import CntkNet
 from ..sgd.job import JobProgress
 from ..sgd.report import Say, to_stderr
 

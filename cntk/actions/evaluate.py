@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ...framework.errors import RunError
+from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
-from ..readers.reader import DataReader
+from ..readers.base.reader import DataReader
+from ..run.tracing import names_of, trace
 from ..sgd.evaluate import Evaluator, evaluation_nodes
 from ..sgd.report import Total, general
-from ..tracing import names_of, trace
 from .common import Run, build_or_load, load, net_of, reader_of, whole
 
 

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import make_folder_of
-from ...framework.errors import FormatError
-from ..build import builder_of
+from ...framework.base.atomic import make_folder_of
+from ...framework.base.errors import FormatError
 from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
 from ..models.dump import dump
 from ..models.v1 import write_model
-from ..network import rules
 from ..network.initialize import initialize
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes import rules
+from ..network.nodes.node import Node
+from ..run.build import builder_of
 from .common import Run, build, load, refuse_overwriting, write_text
 
 _ALL = "__AllNodes__"

@@ -12,22 +12,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ...framework.atomic import atomic_file, make_folder_of, remove_leftovers
-from ...framework.context import OpContext
-from ...framework.errors import FormatError, VariableError, nearest
+from ...framework.base.atomic import atomic_file, make_folder_of, remove_leftovers
+from ...framework.base.context import OpContext
+from ...framework.base.errors import FormatError, VariableError, nearest
+from ..base.text import located
 from ..config.parameters import ConfigParameters
-from ..formatting import NodeWriter, WriteFormat
-from ..network.analysis import depth_first
 from ..network.catalogue import kind
-from ..network.node import Node
-from ..readers.data import Samples
-from ..readers.pack import Minibatch
-from ..readers.reader import DataReader
-from ..readers.writer import create_writer
-from ..runtime import CntkNet, Program, goes_on
+from ..network.nodes.analysis import depth_first
+from ..network.nodes.node import Node
+from ..readers.base.data import Samples
+from ..readers.base.pack import Minibatch
+from ..readers.base.reader import DataReader
+from ..readers.base.writer import create_writer
+from ..run.runtime import CntkNet, Program, goes_on
+from ..run.tracing import names_of, trace
+from ..run.value_format import NodeWriter, WriteFormat
 from ..sgd.measure import columns_of
-from ..text import located
-from ..tracing import names_of, trace
 from .common import Run, build_or_load, net_of, reader_of, refuse_overwriting, whole
 
 _STDOUT = "-"

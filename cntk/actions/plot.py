@@ -10,10 +10,10 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 
-from ...framework.errors import RunError
+from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .common import Run, load, refuse_overwriting, write_text
 
 _STYLES = (  # what nodes are, and how they look

@@ -12,8 +12,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from ...framework.atomic import make_folder_of
-from ...framework.errors import FormatError, OpscopeError, SaveError
+from ...framework.base.atomic import make_folder_of
+from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ..config.commands import GROUP, Command, added, banner, commands
 from ..config.parameters import ConfigParameters
 from ..sgd.report import Say

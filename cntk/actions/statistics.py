@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ...framework.atomic import make_folder_of
-from ...framework.context import OpContext
-from ...framework.errors import RunError
+from ...framework.base.atomic import make_folder_of
+from ...framework.base.context import OpContext
+from ...framework.base.errors import RunError
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
-from ..network.node import Node
-from ..readers.reader import DataReader
-from ..runtime import CntkNet
+from ..network.nodes.node import Node
+from ..readers.base.reader import DataReader
+from ..run.runtime import CntkNet
+from ..run.tracing import names_of, trace
 from ..sgd.evaluate import evaluation_nodes
 from ..sgd.schedules import set_attribute
-from ..tracing import names_of, trace
 from .common import Run, build_or_load, net_of, reader_of
 
 

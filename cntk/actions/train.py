@@ -8,14 +8,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from ...framework.context import OpContext
-from ...framework.errors import VariableError
+from ...framework.base.context import OpContext
+from ...framework.base.errors import VariableError
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
-from ..network.node import Node
-from ..readers.data import Samples
-from ..readers.pack import Minibatch
-from ..runtime import CntkNet
+from ..network.nodes.node import Node
+from ..readers.base.data import Samples
+from ..readers.base.pack import Minibatch
+from ..run.runtime import CntkNet
 from ..sgd.files import ModelFiles
 from ..sgd.options import SgdOptions
 from ..sgd.trainer import Trainer

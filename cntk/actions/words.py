@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
+from ..base.text import located
 from ..config.parameters import ConfigParameters
-from ..readers.reader import create_reader
+from ..readers.base.reader import create_reader
 from ..sgd.report import general
-from ..text import located
 from .common import Run, refuse_overwriting, write_text
 
 _OUTPUTS = ("outputmappingfile", "outputvocabfile", "outputword2cls", "outputcls2index")

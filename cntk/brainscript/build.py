@@ -8,22 +8,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
+from ..base.text import Location, Source, Text, located
 from ..config.files import read_source
 from ..config.parameters import ConfigParameters
 from ..models.open_model import open_model
 from ..network.network import Network
-from ..text import Location, Source, Text, located
 from .compiler import compile_expression
-from .depth import deep_calls
 from .functions import FUNCTION_TYPES
+from .language.depth import deep_calls
+from .language.parser import parse_expression
+from .language.syntax import Expression, New
 from .library import INCLUDE_NAMES, STANDARD, define_library
 from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
-from .parser import parse_expression
 from .session import RuntimeType, Session, log
-from .syntax import Expression, New
 from .values import Failure, Record, Thunk, Value, type_name
 
 TYPES: dict[str, RuntimeType] = {

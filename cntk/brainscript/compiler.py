@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...framework.errors import nearest
+from ...framework.base.errors import nearest
 from ..network.network import Network
-from ..network.node import Node
-from . import syntax
-from .depth import MAX_ELEMENTS
+from ..network.nodes.node import Node
+from .language import syntax
+from .language.depth import MAX_ELEMENTS
+from .language.syntax import PRECEDENCE
 from .operators import INFIX, member_of_network, member_of_node, node_if, unary
-from .syntax import PRECEDENCE
 from .values import (
     Array,
     Closure,

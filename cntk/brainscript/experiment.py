@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...framework.atomic import atomic_file
-from ...framework.errors import FormatError
+from ...framework.base.atomic import atomic_file
+from ...framework.base.errors import FormatError
+from ..base.text import Source, located
 from ..config import ConfigParameters, parse_config
 from ..config.files import read_source
 from ..models.dump import dump
 from ..models.v1 import write_model
 from ..network.initialize import initialize
 from ..network.network import Network
-from ..network.node import Node
-from ..text import Source, located
-from . import syntax
+from ..network.nodes.node import Node
 from .build import TYPES, evaluate, file_finder, model_loader
-from .depth import deep_calls
+from .language import syntax
+from .language.depth import deep_calls
+from .language.parser import parse_expression, parse_members
+from .language.printer import number_text
+from .language.syntax import New, Number
 from .library import REDESIGNED
-from .parser import parse_expression, parse_members
-from .printer import number_text
 from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
 from .session import Session
-from .syntax import New, Number
 from .values import (
     Array,
     Failure,

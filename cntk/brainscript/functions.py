@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import re
 
-from .depth import MAX_STRING
-from .printer import number_text
+from .language.depth import MAX_STRING
+from .language.printer import number_text
+from .language.syntax import Expression
 from .session import RuntimeType
-from .syntax import Expression
 from .values import (
     Array,
     Failure,

@@ -6,9 +6,9 @@ from functools import cache
 from importlib.resources import files
 
 from .compiler import compile_expression
-from .depth import deep_calls
-from .parser import parse_members
-from .syntax import LibrarySource, Member
+from .language.depth import deep_calls
+from .language.parser import parse_members
+from .language.syntax import LibrarySource, Member
 from .values import Code, Record, Thunk
 
 # Names by which a file can include what is there anyway.

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...framework.errors import OpscopeError, nearest
+from ...framework.base.errors import OpscopeError, nearest
 from ..network.network import GROUPS, Network, group_of_tag
-from ..network.node import Node
+from ..network.nodes.node import Node
+from .language.syntax import Expression
 from .nodes import attach_late
 from .session import RuntimeType, Session
-from .syntax import Expression
 from .values import (
     Array,
     Failure,

@@ -14,9 +14,9 @@ also has the option `tag`.
 
 from __future__ import annotations
 
+from .language.syntax import Expression
 from .nodes import as_input_nodes, make_node, plain
 from .session import RuntimeType
-from .syntax import Expression
 from .values import Failure, Function, Overload, Path, Record, Thunk, Value, flatten, force
 
 

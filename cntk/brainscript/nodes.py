@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...framework.errors import OpscopeError, SlotError, nearest
+from ...framework.base.errors import OpscopeError, SlotError, nearest
+from ..base.text import Location
 from ..network.catalogue import kind as find_kind
-from ..network.given import RANDOM, kind_of_values
-from ..network.node import Node
-from ..text import Location
-from .syntax import Expression, LibrarySource
+from ..network.nodes.given import RANDOM, kind_of_values
+from ..network.nodes.node import Node
+from .language.syntax import Expression, LibrarySource
 from .values import (
     Array,
     Failure,

@@ -11,12 +11,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ...framework.errors import nearest
+from ...framework.base.errors import nearest
 from ..network.network import Network
-from ..network.node import Node
-from .depth import MAX_STRING
+from ..network.nodes.node import Node
+from .language.depth import MAX_STRING
+from .language.syntax import Expression, If, Infix, Unary
 from .nodes import constant, make_node
-from .syntax import Expression, If, Infix, Unary
 from .values import (
     Array,
     Composition,

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.errors import OpscopeError
+from ...framework.base.errors import OpscopeError
 from ..network.network import Network
-from ..network.node import Node
-from ..network.simple_builder import SimpleNetwork
+from ..network.nodes.node import Node
+from ..network.standard.simple_builder import SimpleNetwork
+from .language.syntax import Expression
 from .networks import computation_network, duplicate, network_of
 from .nodes import make_node, plain
 from .session import RuntimeType
-from .syntax import Expression
 from .values import (
     Failure,
     Instance,

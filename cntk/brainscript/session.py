@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ..network.network import Network
-from ..network.node import Node
-from .syntax import Expression
+from ..network.nodes.node import Node
+from .language.syntax import Expression
 from .values import Path, Record, Thunk, Value
 
 log = logging.getLogger("opscope.cntk")

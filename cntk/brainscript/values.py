@@ -14,12 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...framework.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ..base.text import Location, located
 from ..network.network import Network
-from ..network.node import Node
-from ..text import Location, located
-from .depth import MAX_CALLS, MAX_DEPTH
-from .syntax import Expression, LibrarySource, Member
+from ..network.nodes.node import Node
+from .language.depth import MAX_CALLS, MAX_DEPTH
+from .language.syntax import Expression, LibrarySource, Member
 
 if TYPE_CHECKING:
     from .session import Session

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ...framework.errors import FormatError
-from ..text import Text
+from ...framework.base.errors import FormatError
+from ..base.text import Text
 from .scan import records, skip_blanks
 from .value import ConfigValue
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from ...framework.errors import FormatError, nearest
+from ...framework.base.errors import FormatError, nearest
 from .parameters import ConfigParameters
 from .value import ConfigValue
 

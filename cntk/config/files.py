@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ...framework.errors import FormatError
-from ..text import Chain, Source, Text, join, located
+from ...framework.base.errors import FormatError
+from ..base.text import Chain, Source, Text, join, located
 from .array import ConfigArray
 from .parameters import ConfigParameters
 from .scan import lines, strip_comments

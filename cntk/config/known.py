@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...framework.errors import OpscopeError, nearest
-from ..text import located
+from ...framework.base.errors import OpscopeError, nearest
+from ..base.text import located
 from .parameters import ConfigParameters
 from .variables import names_used
 

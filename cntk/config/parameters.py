@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...framework.errors import FormatError, nearest
-from ..text import Location, Source, Text, join, located
+from ...framework.base.errors import FormatError, nearest
+from ..base.text import Location, Source, Text, join, located
 from .array import ConfigArray
 from .scan import closing, key_end, opens, records, skip_blanks
 from .value import ConfigValue

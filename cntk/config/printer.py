@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...framework.errors import FormatError
-from ..text import Text
+from ...framework.base.errors import FormatError
+from ..base.text import Text
 from .parameters import ConfigParameters
 from .scan import closing
 

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ...framework.errors import FormatError
-from ..text import Text, join, located
+from ...framework.base.errors import FormatError
+from ..base.text import Text, join, located
 
 OPEN = "[{("
 CLOSE = {"[": "]", "{": "}", "(": ")", '"': '"'}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...framework.errors import OpscopeError
+from ...framework.base.errors import OpscopeError
 from .parameters import ConfigParameters
 
 _REASONS = {

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...framework.errors import FormatError, OpscopeError
-from ..text import Chain, Location, Text, located
+from ...framework.base.errors import FormatError, OpscopeError
+from ..base.text import Chain, Location, Text, located
 
 if TYPE_CHECKING:
     from .array import ConfigArray

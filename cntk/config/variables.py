@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...framework.errors import FormatError, nearest
-from ..text import Location, Text, join, located
+from ...framework.base.errors import FormatError, nearest
+from ..base.text import Location, Text, join, located
 from .scan import lines, strip_comment
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError, nearest
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, nearest
 from .archive_format import read_lattice
 from .hmms import PAUSE, Hmms
 from .lattice import Lattice

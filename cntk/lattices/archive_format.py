@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...framework.errors import FormatError, SaveError, ShapeError
-from ...framework.sequence import offsets_of, runs
+from ...framework.base.errors import FormatError, SaveError, ShapeError
+from ...framework.base.sequence import offsets_of, runs
 from .lattice import Lattice, LatticeHeader
 
 HEADER = np.dtype(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
 from .archive import CONTENTS, LatticeArchive
 from .hmms import Hmms
 from .htk_text import read_htk_lattice

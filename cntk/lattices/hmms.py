@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError, nearest
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, nearest
 
 SILENCE, PAUSE = "sil", "sp"
 """Phones that lattices treat by themselves: silence, and the short pause at the end of a word."""

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError, ShapeError, nearest
-from ...framework.sequence import offsets_of
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, ShapeError, nearest
+from ...framework.base.sequence import offsets_of
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
 

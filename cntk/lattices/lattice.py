@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ...framework.scope import Scope
-from ...framework.sequence import lengths_of, offsets_of
+from ...framework.base.errors import ShapeError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import lengths_of, offsets_of
 from .hmms import SILENCE, Hmms
 
 PARTS = (  # variables `node@LATTICE@part`, and the slots of the operator that reads them

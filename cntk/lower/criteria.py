@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..network import rules
-from ..network.node import Node
+from ..network.nodes import rules
+from ..network.nodes.node import Node
 from .emitter import Emitter, size
 from .table import lowers
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...framework.desc import INPUT
-from ...framework.errors import RunError
-from ..network.node import Node
+from ...framework.base.errors import RunError
+from ...framework.ir.desc import INPUT
+from ..network.nodes.node import Node
 from .emitter import Delayed, Emitter, dims
 from .table import TABLE, lowers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import Emitter
 from .table import lowers
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import (
+from ...framework.base.errors import UnknownOperatorError, nearest
+from ...framework.ir.desc import (
     INPUT,
     OUTPUT,
     PARAMETER,
@@ -26,10 +27,9 @@ from ...framework.desc import (
     output_names,
     rename_vars,
 )
-from ...framework.errors import UnknownOperatorError, nearest
-from ...framework.names import inner_name
+from ...framework.ir.names import inner_name
 from ...proto import net_pb2 as pb
-from ..network.node import DynamicAxis, Node
+from ..network.nodes.node import DynamicAxis, Node
 from .table import TABLE
 
 

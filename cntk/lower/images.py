@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...framework.desc import make_op
-from ..network import geometry
-from ..network.node import Node
+from ...framework.ir.desc import make_op
+from ..network.nodes import geometry
+from ..network.nodes.node import Node
 from .emitter import Emitter, dims, size
 from .table import lowers
 

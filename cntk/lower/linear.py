@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..network import rules
-from ..network.node import Node
+from ..network.nodes import rules
+from ..network.nodes.node import Node
 from .emitter import Emitter, dims, size
 from .table import lowers
 

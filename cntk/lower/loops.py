@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...framework.desc import INPUT, RECURRENT
-from ...framework.names import COPY_OP
-from ...framework.recurrent_net import recurrent_op
+from ...framework.ir.desc import INPUT, RECURRENT
+from ...framework.ir.names import COPY_OP
+from ...framework.loops.recurrent.net import recurrent_op
 from ...proto import net_pb2 as pb
-from ..network.analysis import Loop
-from ..network.node import Node
+from ..network.nodes.analysis import Loop
+from ..network.nodes.node import Node
 from .delays import delay_start, delay_states, delay_steps, widened
 from .emitter import Emitter, Sparse, dims
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import Emitter, Lowered
 from .loops import lower_loop
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import Emitter, dims, size
 from .table import lowers
 

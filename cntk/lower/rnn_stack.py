@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...framework.desc import INPUT, RECURRENT
-from ...framework.recurrent_net import recurrent_op
+from ...framework.ir.desc import INPUT, RECURRENT
+from ...framework.loops.recurrent.net import recurrent_op
 from ...proto import net_pb2 as pb
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import Emitter, size
 from .table import lowers
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...framework.desc import INPUT
-from ..network.node import Node
+from ...framework.ir.desc import INPUT
+from ..network.nodes.node import Node
 from .emitter import Emitter, dims
 from .table import lowers
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ...framework.desc import INPUT, make_op
+from ...framework.ir.desc import INPUT, make_op
 from ..lattices.lattice import PARTS, lattice_variable
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import Emitter, size
 from .table import lowers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .emitter import STATE, Emitter, dims
 from .table import lowers
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..network.node import Node
+from ..network.nodes.node import Node
 
 if TYPE_CHECKING:
     from .emitter import Emitter

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...framework.desc import make_op
-from ..network.node import Node
+from ...framework.ir.desc import make_op
+from ..network.nodes.node import Node
 from .emitter import Emitter, Sparse, dims, size
 from .table import lowers
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.atomic import atomic_file, make_folder_of
-from ...framework.errors import (
+from ...framework.base.atomic import atomic_file, make_folder_of
+from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
     OpscopeError,
@@ -19,13 +19,13 @@ from ...framework.errors import (
     VariableError,
     nearest,
 )
+from ..base.text import Text, located
 from ..config.files import find_file
 from ..config.value import ConfigValue
 from ..models.dump import dump
 from ..network.edit import property_name
 from ..network.network import Network
-from ..network.node import Node
-from ..text import Text, located
+from ..network.nodes.node import Node
 from .syntax import Command, is_cut_from
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
 from ..config.files import load_resolved
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model

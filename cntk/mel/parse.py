@@ -7,14 +7,14 @@ A record is a command `Name(a, b, option=value)`, a model `m = LoadModel(...)`, 
 
 from __future__ import annotations
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
+from ..base.text import Source, Text, join, located
 from ..config.array import param_list
 from ..config.parameters import ConfigParameters
 from ..config.scan import key_end, records, skip_blanks
 from ..config.value import ConfigValue
 from ..ndl.parse import parse_ndl
 from ..ndl.syntax import Script
-from ..text import Source, Text, join, located
 from .syntax import Command, Embedded, Inline, MelScript, MelStatement, is_cut_from
 
 MODEL_MAKERS = ("CreateModel", "LoadModel")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import make_folder_of
-from ...framework.errors import FormatError, OpscopeError, VariableError, nearest
+from ...framework.base.atomic import make_folder_of
+from ...framework.base.errors import FormatError, OpscopeError, VariableError, nearest
+from ..base.text import Text, located
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
 from ..models.open_model import open_model
@@ -25,8 +26,7 @@ from ..ndl.syntax import Script, Word
 from ..network.edit import split_pattern
 from ..network.initialize import initial_value
 from ..network.network import Network
-from ..network.node import Node
-from ..text import Text, located
+from ..network.nodes.node import Node
 from .commands import run_command
 from .syntax import Embedded, Inline, MelScript
 

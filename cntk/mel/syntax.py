@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..base.text import Location, Text
 from ..config.scan import bracketed
 from ..ndl.syntax import Assignment, Script, format_script
-from ..text import Location, Text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

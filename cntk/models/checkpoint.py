@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import PathLike, atomic_file
-from ...framework.errors import FormatError
+from ...framework.base.atomic import PathLike, atomic_file
+from ...framework.base.errors import FormatError
 from .stream import BinaryReader, BinaryWriter
 
 VERSION = 2

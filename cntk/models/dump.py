@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ..network import geometry, rules
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes import geometry, rules
+from ..network.nodes.node import Node
 
 _RULER = "#" * 68
 _POOLS = {"max": 1, "average": 2}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..network.node import Node
+from ..network.nodes.node import Node
 from .stream import BinaryReader, BinaryWriter
 
 CURRENT_VERSION = 18

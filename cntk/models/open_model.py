@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError
 from ..network.network import Network
 from .v1 import is_model, parse_model
 from .v2 import parse_v2_model

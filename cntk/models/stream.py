@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
 
 _NUMBERS = {
     "bool": struct.Struct("<?"),

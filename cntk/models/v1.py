@@ -9,18 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ...framework.atomic import PathLike, atomic_file
-from ...framework.errors import (
+from ...framework.base.atomic import PathLike, atomic_file
+from ...framework.base.errors import (
     AttributeTypeError,
     FormatError,
     SlotError,
     UnknownOperatorError,
     VariableError,
 )
-from ..network import rules
 from ..network.catalogue import kind
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes import rules
+from ..network.nodes.node import Node
 from . import layouts
 from .stream import BinaryReader, BinaryWriter
 

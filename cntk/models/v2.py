@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError, OpscopeError
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, OpscopeError
 from ...proto import cntk_v2_pb2 as pb
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes.node import Node
 
 _INFERRED = (1 << 64) - 1
 _ALL_AXES, _END_AXIS = (1 << 31) - 2, (1 << 31) - 4

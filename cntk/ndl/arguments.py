@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.errors import AttributeTypeError, nearest
-from ..network.kind import NdlFunction
-from ..text import located
+from ...framework.base.errors import AttributeTypeError, nearest
+from ..base.text import located
+from ..network.nodes.kind import NdlFunction
 from .scope import Instance, Scope, Value, reduce
 from .syntax import Array, Call, Expression, Word, place
 

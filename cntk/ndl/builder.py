@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from ...framework.errors import FormatError, VariableError, nearest
+from ...framework.base.errors import FormatError, VariableError, nearest
+from ..base.text import Text, join, located
 from ..config.files import load_resolved, read_config_text
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..network.network import Network
-from ..text import Text, join, located
 from .evaluate import Evaluator
 from .macros import Macros
 from .numbering import Numbering

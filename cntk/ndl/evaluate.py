@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from ...framework.errors import (
+from ...framework.base.errors import (
     AttributeTypeError,
     CycleError,
     FormatError,
@@ -23,11 +23,11 @@ from ...framework.errors import (
     VariableError,
     nearest,
 )
+from ..base.text import Location, extended, located
 from ..network.catalogue import ndl_function, ndl_names
-from ..network.kind import NdlFunction
 from ..network.network import GROUPS, Network, group_of_tag
-from ..network.node import Node
-from ..text import Location, extended, located
+from ..network.nodes.kind import NdlFunction
+from ..network.nodes.node import Node
 from .arguments import number_of, plain, read_options
 from .macros import DEEPEST, Macros
 from .numbering import DEEPEST_CALL, Numbering

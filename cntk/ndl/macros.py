@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...framework.errors import VariableError
+from ...framework.base.errors import VariableError
+from ..base.text import located
 from ..network.catalogue import ndl_function
-from ..text import located
 from .syntax import Macro, place
 
 DEEPEST = 60  # macros inside one another

@@ -7,11 +7,11 @@ Parameters of calls are arrays in the sense of configs: `a:b` and `0*3` work in 
 
 from __future__ import annotations
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
+from ..base.text import Source, Text, located
 from ..config.array import ConfigArray
 from ..config.scan import closing, key_end, opens, records, skip_blanks
 from ..config.value import ConfigValue, parse_double
-from ..text import Source, Text, located
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Statement, Word
 
 DEEPEST = 100  # calls and macro definitions inside one another

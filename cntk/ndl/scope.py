@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...framework.errors import CycleError
-from ..network.node import Node
-from ..text import Location, located
+from ...framework.base.errors import CycleError
+from ..base.text import Location, located
+from ..network.nodes.node import Node
 from .numbering import Numbers
 from .syntax import Array, Call, Expression, Macro, Word
 

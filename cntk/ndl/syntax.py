@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..base.text import Location, Text
 from ..config.scan import bracketed
 from ..config.value import parse_double
-from ..text import Location, Text
 
 INDENT = "    "
 

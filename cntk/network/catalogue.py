@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from ...framework.errors import UnknownOperatorError, nearest
+from ...framework.base.errors import UnknownOperatorError, nearest
 from . import kinds as _kinds  # noqa: F401  fills the tables
-from .kind import KINDS, NDL, Kind, NdlFunction
+from .nodes.kind import KINDS, NDL, Kind, NdlFunction
 
 GROUP = "opscope.nodes"
 

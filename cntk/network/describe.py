@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .analysis import Loop
-from .node import Node
+from .nodes.analysis import Loop
+from .nodes.node import Node
 
 if TYPE_CHECKING:
     from .network import Network

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...framework.desc import (
+from ...framework.base.errors import AttributeTypeError, FormatError, OpscopeError
+from ...framework.ir.desc import (
     INPUT,
     OUTPUT,
     PARAMETER,
@@ -32,13 +33,12 @@ from ...framework.desc import (
     make_var,
     slot_map,
 )
-from ...framework.errors import AttributeTypeError, FormatError, OpscopeError
 from ...proto import net_pb2 as pb
-from ..text import Location, Source
+from ..base.text import Location, Source
 from .catalogue import kind
-from .kind import AttributeSpec
 from .network import GROUPS, Network
-from .node import Node
+from .nodes.kind import AttributeSpec
+from .nodes.node import Node
 
 DIALECT: Final = "cntk"
 PREFIX: Final = "cntk."

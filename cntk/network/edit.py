@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.errors import AttributeTypeError, OpscopeError, ShapeError, VariableError, nearest
-from .analysis import depth_first
-from .node import Node
+from ...framework.base.errors import (
+    AttributeTypeError,
+    OpscopeError,
+    ShapeError,
+    VariableError,
+    nearest,
+)
+from .nodes.analysis import depth_first
+from .nodes.node import Node
 
 if TYPE_CHECKING:
     from .network import Network

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError
-from . import rules
-from .given import kind_of_values, load_given
-from .kind import Dims
+from ...framework.base.errors import FormatError, ShapeError
 from .network import Network
-from .node import Node
+from .nodes import rules
+from .nodes.given import kind_of_values, load_given
+from .nodes.kind import Dims
+from .nodes.node import Node
 from .ziggurat import normal, uniform
 
 # Name -> (uniform, range or deviation from fan-in and fan-out).

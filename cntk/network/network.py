@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...framework.errors import (
+from ...framework.base.errors import (
     AttributeTypeError,
     OpscopeError,
     SlotError,
@@ -14,11 +14,11 @@ from ...framework.errors import (
     VariableError,
     nearest,
 )
-from ..text import Location, located
-from .analysis import Loop
+from ..base.text import Location, located
 from .catalogue import kind as find_kind
 from .edit import GROUPS, Editing
-from .node import DynamicAxis, Node
+from .nodes.analysis import Loop
+from .nodes.node import DynamicAxis, Node
 from .validate import AxisNames, Log, problems, validate
 
 __all__ = ["GROUPS", "DynamicAxis", "Network", "Node", "group_of_tag"]

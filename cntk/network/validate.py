@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.errors import OpscopeError, ShapeError, VariableError
-from . import analysis, rules
+from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from .describe import loop_lines, prototype, root_lines
-from .given import has_own_shape, load_given
-from .node import DEFAULT_AXIS, DynamicAxis, Node
+from .nodes import analysis, rules
+from .nodes.given import has_own_shape, load_given
+from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
 
 if TYPE_CHECKING:
     from .network import Network

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..mersenne import Mersenne64
+from ..base.mersenne import Mersenne64
 
 _NORMAL_EDGE = 3.4426198558966521214  # where the normal distribution's lowest layer ends
 _NORMAL_WIDTH = 3.7130862467403632609  # that layer's area over its height

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.sequence import offsets_of, runs
+from ...framework.base.sequence import offsets_of, runs
 
 
 @dataclass(frozen=True, eq=False)

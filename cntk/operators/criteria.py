@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, in_order
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, in_order
 from .elementwise import LOG_OF_SMALLEST, SMALLEST
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"

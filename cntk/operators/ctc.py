@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call
-from ...operators._sequences import levels_of, offsets_in
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call
+from ...operators.sequence.sequences import levels_of, offsets_in
 
 _BEGINS = 2  # what stands in the element of a label in the row where it begins
 _NEVER = -1e30

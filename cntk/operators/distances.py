@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call
 
 _TINY = 1e-30  # norms below count as that
 

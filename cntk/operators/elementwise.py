@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, in_order, reducing
-from ...operators.elementwise_math import gradient, unary
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import Call, in_order, reducing
+from ...operators.math.elementwise_math import gradient, unary
 
 SOURCE = "CNTK: Source/Math/TensorOps.h"
 SMALLEST = 1e-37  # logarithms of what is less are LOG_OF_SMALLEST

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.errors import RunError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.sequence import lengths_of, make_schedule
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call
-from ...operators._sequences import levels_of, offsets_in
+from ...framework.base.backend import to_host
+from ...framework.base.errors import RunError
+from ...framework.base.sequence import lengths_of, make_schedule
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call
+from ...operators.sequence.sequences import levels_of, offsets_in
 
 _LABEL = Slot("label", "sequences of labels, one not 0 in each row, [N, L]")
 _SCORES = Slot("x", "scores of the labels of each row, [N, L]")

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.errors import RunError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, in_order
+from ...framework.base.backend import to_host
+from ...framework.base.errors import RunError
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, in_order
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.errors import RunError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.sequence import lengths_of, runs
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call
+from ...framework.base.backend import to_host
+from ...framework.base.errors import RunError
+from ...framework.base.sequence import lengths_of, runs
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call
 from ..lattices.lattice import PARTS, levels
 from .alignment import align
 from .large_outputs import log_softmax

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, copying, in_order
-from ...operators._updates import merge_rows
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...operators.base.calls import Call, copying, in_order
+from ...operators.optim.updates import merge_rows
 
 SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
 _CONTROL = Slot("control", "rate per sample, momentum, columns of the minibatch, float64 [3]")

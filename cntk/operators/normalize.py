@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs, count
-from ...operators._calls import Call, copying, in_order
+from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, copying, in_order
 
 batch_norm = operator(
     "cntk.batch_norm",

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import Call
 
 _INPUTS = [
     Slot("gain", "of each document, falling within a query, [N, 1]"),

@@ -14,12 +14,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ...framework.backend import random_generator, to_host
-from ...framework.errors import RunError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, copying, in_order
-from ..mersenne import Mersenne64
+from ...framework.base.backend import random_generator, to_host
+from ...framework.base.errors import RunError
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, copying, in_order
+from ..base.mersenne import Mersenne64
 
 _SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 _STATE = (

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import RunError
-from ...framework.registry import Slot, operator
-from ...framework.rows import rows_of
-from ...framework.sequence import lengths_of
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, copying, in_order, nothing, reducing
-from ...operators._indexing import scatter_adder, taker
-from ...operators._sequences import levels_of, offsets_in, packed, sequences_in
+from ...framework.base.errors import RunError
+from ...framework.base.sequence import lengths_of
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...framework.ir.rows import rows_of
+from ...operators.base.calls import Call, copying, in_order, nothing, reducing
+from ...operators.base.indexing import scatter_adder, taker
+from ...operators.sequence.sequences import levels_of, offsets_in, packed, sequences_in
 
 initial_state = operator(
     "cntk.initial_state",

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.names import EMPTY, rows_name
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs, count
-from ...operators._calls import Call, in_order
-from ...operators._indexing import id_check, scatter_adder, taker
-from ...operators._updates import merge_rows
+from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.names import EMPTY, rows_name
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, in_order
+from ...operators.base.indexing import id_check, scatter_adder, taker
+from ...operators.optim.updates import merge_rows
 
 _ROWS = [
     Slot("values", "[E]"),

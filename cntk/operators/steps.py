@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, copying, nothing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import Call, copying, nothing
 
 SOURCE = "CNTK: OptimizedRNNStackNode, Source/ComputationNetworkLib/RNNNodes.cpp"
 

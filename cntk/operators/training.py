@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, copying, in_order, nothing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import Call, copying, in_order, nothing
 
 is_training = operator(
     "cntk.is_training",

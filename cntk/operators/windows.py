@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.rows import rows_of
-from ...framework.shape import ShapeArgs
-from ...operators._calls import Call, nothing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import rows_of
+from ...operators.base.calls import Call, nothing
 
 WINDOW = (
     AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),

@@ -20,18 +20,18 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TypeAlias
 
-from ...framework.errors import nearest
+from ...framework.base.errors import nearest
 from ..config.parameters import ConfigParameters
-from .data import Deserializer
-from .htk_data import LabelSequences, Utterances
-from .htk_lattices import LatticePacker, lattices_of, phones_of
-from .htk_reader import features_of, labels_of, randomization
-from .joined import Joined, SingleSamples
-from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
-from .pack import FramePacker, SequencePacker, TruncatedPacker
-from .reader import DataReader, PackedReader
-from .sections import complaint, sections_with
-from .text_reader import enumerator
+from .base.data import Deserializer
+from .base.joined import Joined, SingleSamples
+from .base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
+from .base.pack import FramePacker, SequencePacker, TruncatedPacker
+from .base.reader import DataReader, PackedReader
+from .base.sections import complaint, sections_with
+from .htk.data import LabelSequences, Utterances
+from .htk.lattices import LatticePacker, lattices_of, phones_of
+from .htk.reader import features_of, labels_of, randomization
+from .text.reader import enumerator
 
 Factory: TypeAlias = Callable[[ConfigParameters], Deserializer]
 
@@ -41,12 +41,12 @@ _HTK_FEATURES = "HTKFeatureDeserializer"
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
 
 _OWN = {  # type: module of this package and the function that makes the deserializer of a config
-    "CNTKBinaryFormatDeserializer": ("binary_format", "binary_source"),
-    "CNTKTextFormatDeserializer": ("text_reader", "text_source"),
+    "CNTKBinaryFormatDeserializer": ("binary.format", "binary_source"),
+    "CNTKTextFormatDeserializer": ("text.reader", "text_source"),
     _HTK_FEATURES: ("composite", "htk_features"),
     "HTKMLFDeserializer": ("composite", "htk_labels"),
-    "ImageDeserializer": ("image_reader", "image_source"),
-    "Base64ImageDeserializer": ("image_reader", "base64_image_source"),
+    "ImageDeserializer": ("image.reader", "image_source"),
+    "Base64ImageDeserializer": ("image.reader", "base64_image_source"),
 }
 
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.context import OpContext
-from ...framework.desc import make_var
-from ...framework.errors import RunError
-from ...framework.names import grad_name, rows_name
-from ...framework.plain_net import PlainNet
+from ...framework.base.context import OpContext
+from ...framework.base.errors import RunError
+from ...framework.ir.desc import make_var
+from ...framework.ir.names import grad_name, rows_name
+from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
 from ..lower.emitter import INPUT, PARAMETER, dims
-from ..network.node import Node
-from ..readers.pack import Minibatch
-from ..readers.reader import DataReader
-from ..runtime import CntkNet, Program, goes_on
+from ..network.nodes.node import Node
+from ..readers.base.pack import Minibatch
+from ..readers.base.reader import DataReader
+from ..run.runtime import CntkNet, Program, goes_on
 from .job import JobProgress
 from .measure import (
     accumulating,

@@ -9,11 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...framework.errors import RunError, ShapeError, VariableError
+from ...framework.base.errors import RunError, ShapeError, VariableError
 from ..network.network import Network
-from ..network.node import Node
-from ..readers.reader import DataReader
-from ..runtime import CntkNet, goes_on
+from ..network.nodes.node import Node
+from ..readers.base.reader import DataReader
+from ..run.runtime import CntkNet, goes_on
 from .measure import (
     accumulating,
     measured,

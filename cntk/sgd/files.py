@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...framework.atomic import make_folder_of, remove_leftovers
+from ...framework.base.atomic import make_folder_of, remove_leftovers
 from ..models.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ..models.v1 import read_model, write_model
 from ..network.network import Network
-from ..runtime import CntkNet
+from ..run.runtime import CntkNet
 from .schedules import set_attribute
 
 

@@ -9,13 +9,13 @@ import math
 
 import numpy as np
 
-from ...framework.context import OpContext
-from ...framework.errors import GradientError
-from ...framework.names import rows_name
-from ..network import rules
-from ..network.node import Node
-from ..readers.pack import Minibatch
-from ..runtime import CntkNet
+from ...framework.base.context import OpContext
+from ...framework.base.errors import GradientError
+from ...framework.ir.names import rows_name
+from ..network.nodes import rules
+from ..network.nodes.node import Node
+from ..readers.base.pack import Minibatch
+from ..run.runtime import CntkNet
 from .report import Say
 
 _STEP = 1e-5

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ..network.analysis import depth_first
+from ...framework.base.errors import ShapeError
 from ..network.network import Network
-from ..network.node import DEFAULT_AXIS, Node
-from ..readers.layout import Layout
-from ..readers.pack import Minibatch
-from ..runtime import CntkNet, Program
+from ..network.nodes.analysis import depth_first
+from ..network.nodes.node import DEFAULT_AXIS, Node
+from ..readers.base.layout import Layout
+from ..readers.base.pack import Minibatch
+from ..run.runtime import CntkNet, Program
 
 
 def samples_of(network: Network, minibatch: Minibatch) -> int:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import FormatError
+from ...framework.base.errors import FormatError
+from ..base.text import located
 from ..config.array import ArgVector
 from ..config.parameters import ConfigParameters
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
-from ..text import located
-from ..tracing import names_of
+from ..run.tracing import names_of
 
 _LEARNERS = {
     "": "momentum_sgd",
@@ -115,7 +115,7 @@ class SgdOptions:
         adaptation: weight of a reference model's output in the labels; 0 = none.
         criterion, evaluation: names of nodes, "" = those of the network's groups.
         trace_level: 0 = no lines about minibatches.
-        traced: nodes whose values are shown, and how; see `cntk/tracing.py`.
+        traced: nodes whose values are shown, and how; see `cntk/run/tracing.py`.
     """
 
     epochs: int

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.errors import RunError
+from ...framework.base.errors import RunError
 from ..network.network import Network
-from ..network.node import Node
-from ..readers.reader import DataReader
-from ..runtime import CntkNet
+from ..network.nodes.node import Node
+from ..readers.base.reader import DataReader
+from ..run.runtime import CntkNet
 from .report import Say
 
 _LEAST_VARIANCE = 1e-10

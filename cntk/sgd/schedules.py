@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network.analysis import evaluation_order
-from ..network.node import Node
-from ..runtime import CntkNet
+from ..network.nodes.analysis import evaluation_order
+from ..network.nodes.node import Node
+from ..run.runtime import CntkNet
 from .options import SgdOptions
 from .report import Say, general
 

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...framework.errors import FormatError, RunError, VariableError, nearest
+from ...framework.base.errors import FormatError, RunError, VariableError, nearest
 from ..models.checkpoint import Checkpoint, RateControl
-from ..network import rules
 from ..network.network import Network
-from ..network.node import Node
-from ..readers.pack import Minibatch
-from ..readers.reader import DataReader
-from ..runtime import CntkNet
-from ..tracing import trace
+from ..network.nodes import rules
+from ..network.nodes.node import Node
+from ..readers.base.pack import Minibatch
+from ..readers.base.reader import DataReader
+from ..run.runtime import CntkNet
+from ..run.tracing import trace
 from .epoch import EpochResult, EpochRunner, Prepare
 from .evaluate import Evaluator
 from .files import ModelFiles

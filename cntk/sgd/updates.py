@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
-from ...framework.errors import FormatError
-from ...framework.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
-from ...framework.scope import Scope
+from ...framework.base.errors import FormatError
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
+from ...framework.ir.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
 from ...proto import net_pb2 as pb
 from ..models.checkpoint import Checkpoint
-from ..network import rules
 from ..network.network import Network
-from ..network.node import Node
+from ..network.nodes import rules
+from ..network.nodes.node import Node
 from ..operators.learners import LEARNERS, Learner
 from .options import SgdOptions
 

@@ -12,8 +12,8 @@ import sys
 
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.run.runtime import CntkNet
 
 READER = """reader = [
     readerType = "HTKDeserializers" ; frameMode = false ; readMethod = "none"

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from opscope.cntk.lattices import Hmms, Lattice, write_archive
-from opscope.cntk.readers.htk import read_script
-from opscope.cntk.readers.mlf import read_states
+from opscope.cntk.readers.base.htk_files import read_script
+from opscope.cntk.readers.htk.mlf import read_states
 
 
 def words(frames: int, count: int) -> Lattice:

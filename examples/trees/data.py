@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.forest import Trees
-from opscope.framework.sequence import Sequences
+from opscope.framework.base.sequence import Sequences
+from opscope.framework.loops.trees.forest import Trees
 
 CLASSES = 5
 """The answer is the value modulo this."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...framework.errors import ShapeError
+from ...framework.base.errors import ShapeError
 from .fst import Fst
 from .fst_properties import reachable
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import ShapeError
+from ...framework.base.errors import ShapeError
 from .denominator import DenominatorGraph
 from .fst import Fst
 from .supervision import Supervision, check_labels

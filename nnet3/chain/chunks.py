@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...framework.errors import ShapeError
+from ...framework.base.errors import ShapeError
 from .acceptors import Matcher, compose, connect, determinize, minimize, remove_epsilons
 from .fst import Fst
 from .supervision import Supervision, breadth_first, state_times

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError
+from ...framework.base.errors import FormatError, ShapeError
 from .fst import Fst
 from .sparse_product import SparseMatrix
 

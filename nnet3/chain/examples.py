@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from .. import matrix_io
-from ..examples import NnetIo
-from ..index_io import read_indexes, write_indexes
+from ...framework.base.errors import ShapeError
+from ..files import matrix_io
+from ..files.examples import NnetIo
+from ..files.index_io import read_indexes, write_indexes
 from .supervision import Supervision, merge_supervision
 
 if TYPE_CHECKING:
-    from ..kaldi_io import Reader, Writer
+    from ..files.kaldi_io import Reader, Writer
 
 _SHORTEST = len("<NnetIo> a <I1V> ")
 

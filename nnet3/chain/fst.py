@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.errors import FormatError
-from ..kaldi_io import format_number
+from ...framework.base.errors import FormatError
+from ..files.kaldi_io import format_number
 from .fst_properties import acceptor_properties
 
 if TYPE_CHECKING:
-    from ..kaldi_io import Reader, Writer
+    from ..files.kaldi_io import Reader, Writer
 
 MAGIC = 2125659606
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
@@ -156,7 +156,7 @@ def read_fst(path: str) -> Fst:
     Raises:
         FormatError: the file cannot be read or holds something else.
     """
-    from ..kaldi_io import Reader  # tables import this module
+    from ..files.kaldi_io import Reader  # tables import this module
 
     reader = Reader(path, binary=False)
     fst = Fst.read(reader)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..epochs import strongly_connected
+from ..graph.node_order import strongly_connected
 
 if TYPE_CHECKING:
     from .fst import Fst

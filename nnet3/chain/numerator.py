@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import ShapeError
+from ...framework.base.errors import ShapeError
 from .fst import Fst
 from .supervision import Supervision, check_labels, state_times
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...framework.errors import ShapeError
+from ...framework.base.errors import ShapeError
 from .acceptors import remove_epsilons
 from .fst import Fst
 
 if TYPE_CHECKING:
-    from ..kaldi_io import Reader, Writer
+    from ..files.kaldi_io import Reader, Writer
 
 
 @dataclass(eq=False)

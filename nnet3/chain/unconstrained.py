@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ..transition_model import TransitionModel, Transitions
+from ...framework.base.errors import ShapeError
+from ..files.transition_model import TransitionModel, Transitions
 from .acceptors import connect, determinize, minimize, remove_epsilons
 from .fst import Fst
 from .supervision import Supervision

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..kaldi_io import Reader
+from ..files.kaldi_io import Reader
 from .base import (
     OLD_IS_GRADIENT,
     Component,

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError, nearest
-from ..config import ConfigLine
-from ..kaldi_io import Reader, Writer
+from ...framework.base.errors import FormatError, ShapeError, nearest
+from ..files.kaldi_io import Reader, Writer
+from ..language.config import ConfigLine
 from .fields import (
     BOOL,
     FLOAT,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import ConfigLine
-from ..kaldi_io import Reader, Writer
+from ..files.kaldi_io import Reader, Writer
+from ..language.config import ConfigLine
 from .base import COMPONENTS, Component, Properties, UpdatableComponent, new_component
 from .fields import INT, Field, Kind
 

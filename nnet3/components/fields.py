@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..kaldi_io import Reader, Writer
+from ..files.kaldi_io import Reader, Writer
 
 
 @dataclass(frozen=True)

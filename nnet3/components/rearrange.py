@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ..kaldi_io import Reader
+from ..files.kaldi_io import Reader
 from .base import Component, KeepsDim, Properties, key, optional, required
 from .fields import BOOL, DOUBLE, FLOAT, INT, INTS, VECTOR, Field, Kind
 from .summary import flag, number

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
-from ...operators.matmul import Product, as_rows, product
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
+from ...operators.linear.matmul import Product, as_rows, product
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of, lowers
 from .step import Step, encode_attrs
 

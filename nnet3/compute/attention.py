@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
 from .lowering import OUT, Recipe, X, lowers
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..chain.arrays import graph_of, supervision_of
 from ..chain.objective import ChainOptions, chain_objective
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import BACKWARD, FORWARD
-from ...framework.registry import lookup
+from ...framework.ir.desc import BACKWARD, FORWARD
+from ...framework.ir.registry import lookup
 from .lowering import (
     IN_DERIV,
     MEMORY,

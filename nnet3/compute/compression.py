@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
 
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
 _NO_GRADIENT = "it stands in compiled computations, whose backward part is compiled, too"

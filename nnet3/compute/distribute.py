@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
-from ...operators._indexing import scatter_adder
-from ...operators.matmul import as_rows
-from ..indexes import NO_TIME
+from ...framework.base.errors import ShapeError
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
+from ...operators.base.indexing import scatter_adder
+from ...operators.linear.matmul import as_rows
+from ..index.indexes import NO_TIME
 from .lowering import OUT, Recipe, X, lowers
 from .time_grid import precomputes, sort_keys
 

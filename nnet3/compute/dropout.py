@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
 from .elementwise import blocks_of, scale_by
 from .lowering import OUT, Recipe, X, lowers
 from .time_grid import precomputes

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
 from ..components.nonlinear import UNSET_THRESHOLD
 from .columns import divided
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, lowers

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework import compiler
-from ...framework.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
-from ...framework.expression import Tree, parse, replace_names
-from ...framework.settings import is_on
+from ...framework.base.settings import is_on
+from ...framework.fusion import compiler
+from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
+from ...framework.fusion.expression import Tree, parse, replace_names
 
 
 def fused(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs, same_as
-from ...operators._calls import copying, in_order
+from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import copying, in_order
 from .lowering import OUT, Recipe, X, lowers
 from .step import of_indexes
 from .time_grid import precomputes_by_row

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import in_order
 from .gru import gru_common, gru_parts
 
 

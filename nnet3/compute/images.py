@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import Kernel, lookup
-from ...operators import _mkl
+from ...framework.ir.registry import Kernel, lookup
+from ...operators.backends import mkl as _mkl
 from .affine import bind_repeated_affine, bind_repeated_affine_grad
 from .time_height import bind_convolution, bind_convolution_grad, bind_tdnn, bind_tdnn_grad
 

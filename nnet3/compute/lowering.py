@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...framework.backward import build_backward
-from ...framework.desc import FORWARD, make_var, slot_map
-from ...framework.errors import UnknownOperatorError, nearest
-from ...framework.names import EMPTY
-from ...framework.registry import lookup
+from ...framework.base.errors import UnknownOperatorError, nearest
+from ...framework.ir.desc import FORWARD, make_var, slot_map
+from ...framework.ir.names import EMPTY
+from ...framework.ir.registry import lookup
+from ...framework.passes.backward import build_backward
 from ...proto import net_pb2 as pb
 from .step import Step
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import in_order, reducing
 from .fused import fused
 from .lowering import OUT, Recipe, X, lowers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...framework.registry import AttrSpec, operator
+from ...framework.ir.registry import AttrSpec, operator
 
 SEGMENT, LABEL, GOTO = "segment", "label", "goto"
 

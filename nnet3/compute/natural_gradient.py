@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import copying, in_order
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import copying, in_order
 
 EPSILON = 1e-10
 """Least value of rho and d; also their first one."""

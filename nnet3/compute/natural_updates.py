@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
 from .lowering import FROZEN, OUT, OUT_DERIV, PARAMETER, Recipe, X, deriv_of, preconditions
 from .step import Step
 from .time_height import OFFSETS

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import RunError
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order
+from ...framework.base.errors import RunError
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
 from .elementwise import blocks_of, keep_statistics
 from .fused import fused
 from .lowering import OUT, Recipe, X, lowers

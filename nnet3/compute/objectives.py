@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.registry import Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import copying, in_order
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import copying, in_order
 
 _SOURCE = "Kaldi: nnet3/nnet-training.cc (ComputeObjectiveFunction)"
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import decode_attr
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import copying, in_order
-from ...operators._indexing import scatter_adder
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.desc import decode_attr
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import copying, in_order
+from ...operators.base.indexing import scatter_adder
 
 _ALPHA = AttrSpec("alpha", "float", "scale of what is added", 1.0)
 _SOURCE = "Kaldi's CuMatrixBase"

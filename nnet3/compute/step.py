@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...framework.desc import OpDesc, set_attrs
-from ...framework.registry import lookup
+from ...framework.ir.desc import OpDesc, set_attrs
+from ...framework.ir.registry import lookup
 from ...proto import net_pb2 as pb
 
 Slots = tuple[tuple[str, tuple[str, ...]], ...]

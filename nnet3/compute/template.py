@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from ...framework.desc import OpDesc, attr_bytes
-from ...framework.names import EMPTY, grad_name, state_name
-from ...framework.wire import Field, Pattern, delimited
+from ...framework.ir.desc import OpDesc, attr_bytes
+from ...framework.ir.names import EMPTY, grad_name, state_name
+from ...framework.ir.wire import Field, Pattern, delimited
 from ...proto import net_pb2 as pb
 from .lowering import FROZEN, IN_DERIV, MEMORY, OUT, OUT_DERIV, PARAMETER, TEMPORARY, X, is_own
 from .step import Slots, Step, field_of_indexes

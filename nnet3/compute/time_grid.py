@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ..indexes import N_BITS, NO_TIME, Columns, IndexList, pack_tx
+from ...framework.base.errors import ShapeError
+from ..index.indexes import N_BITS, NO_TIME, Columns, IndexList, pack_tx
 
 Rule = Callable[[Any, np.ndarray, np.ndarray], Any]
 RowRule = Callable[[Any, np.ndarray], np.ndarray]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import in_order, reducing
-from ...operators.matmul import Product, product
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
+from ...operators.linear.matmul import Product, product
 from .images import chunks_of
 from .lowering import OUT, Recipe, X, lowers
 from .step import of_indexes

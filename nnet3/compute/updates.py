@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import to_host
-from ...framework.registry import AttrSpec, Slot, operator
-from ...framework.shape import ShapeArgs
-from ...operators._calls import copying, in_order
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import copying, in_order
 
 _NO_GRADIENT = "an update of parameters"
 _UPDATE_SPEED = 0.125

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.errors import AttributeTypeError, FormatError, ShapeError
-from ..examples import NnetExample, NnetIo
-from ..sparse import to_dense
+from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from ..files.examples import NnetExample, NnetIo
+from ..files.sparse import to_dense
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError
-from ..examples import NnetExample, NnetIo
-from ..posterior import Posterior
-from ..sparse import GeneralMatrix, SparseMatrix, to_dense
+from ...framework.base.errors import FormatError, ShapeError
+from ..files.examples import NnetExample, NnetIo
+from ..files.posterior import Posterior
+from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from .rows import compressed, example_inputs, example_io, posterior_matrix, take_range, take_rows
 from .splitting import Chunk, UtteranceSplitter
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.errors import AttributeTypeError, ShapeError
-from ..examples import NnetExample, NnetIo
+from ...framework.base.errors import AttributeTypeError, ShapeError
+from ..files.examples import NnetExample, NnetIo
 from ..training.progress import Log
 from .rows import compressed, stack_rows
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ..compressed import CompressedMatrix, Compression, decompress_stacked
-from ..examples import NnetIo
-from ..posterior import Posterior
-from ..sparse import GeneralMatrix, SparseMatrix, to_dense
+from ...framework.base.errors import ShapeError
+from ..files.compressed import CompressedMatrix, Compression, decompress_stacked
+from ..files.examples import NnetIo
+from ..files.posterior import Posterior
+from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
 
 _FEWEST_BYTE_ROWS = 8
 """With fewer rows than this, one byte an element with a header for each column does not pay."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...framework.errors import FormatError
-from ..examples import NnetExample, NnetIo
+from ...framework.base.errors import FormatError
+from ..files.examples import NnetExample, NnetIo
 from .rows import keep_rows, scale_rows
 
 Item = TypeVar("Item")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.errors import AttributeTypeError
+from ...framework.base.errors import AttributeTypeError
 from ..training.progress import Log, number
 
 _SLACK = 1.9999

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...framework.errors import OpscopeError
-from ...framework.settings import is_on
-from ..checker import check_computation
-from ..computation import Computation
+from ...framework.base.errors import OpscopeError
+from ...framework.base.settings import is_on
+from ..compile.computation import Computation
 from .additions import convert_additions
+from .checker import check_computation
 from .compression import compress_memory
 from .consolidate import consolidate_model_update
 from .deriv_times import limit_derivative_times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analyze import accesses, overlap, rows_of
-from ..computation import Command, Computation
+from ..compile.analyze import accesses, overlap, rows_of
+from ..compile.computation import Command, Computation
 from .options import OptimizeOptions
 
 _COPIES = {

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ..analyze import READ, accesses
-from ..computation import Command, Computation, insert
+from ..compile.analyze import READ, accesses
+from ..compile.computation import Command, Computation, insert
 from .options import OptimizeOptions
 
 Use = tuple[int, int]  # command, READ | WRITE

@@ -12,9 +12,16 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..computation import Command, Computation, MatrixInfo, SubMatrix, insert, submatrices_of
-from ..indexes import LazyIndexes
-from ..topology import FLAGS
+from ..compile.computation import (
+    Command,
+    Computation,
+    MatrixInfo,
+    SubMatrix,
+    insert,
+    submatrices_of,
+)
+from ..graph.topology import FLAGS
+from ..index.indexes import LazyIndexes
 from .options import OptimizeOptions
 
 _ABLE = FLAGS.UPDATABLE | FLAGS.SIMPLE

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.errors import OpscopeError
-from ..analyze import BACKPROPS, Analysis, Cover
+from ...framework.base.errors import OpscopeError
+from ..compile.analyze import BACKPROPS, Analysis, Cover
+from ..compile.computation import Command, Computation, SubMatrix, without_memory
 from ..components.base import Properties
-from ..computation import Command, Computation, SubMatrix, without_memory
-from ..indexes import LazyIndexes
+from ..index.indexes import LazyIndexes
 from .options import LEAST, MOST, OptimizeOptions
 
 

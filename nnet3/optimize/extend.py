@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..analyze import BOUNDS, SIZING
-from ..computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
-from ..indexes import NO_TIME, LazyIndexes
+from ..compile.analyze import BOUNDS, SIZING
+from ..compile.computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
+from ..index.indexes import NO_TIME, LazyIndexes
 from .options import OptimizeOptions
 
 LEAST_SHARE = 0.8

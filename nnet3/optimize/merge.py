@@ -12,15 +12,15 @@ from bisect import bisect_left
 from functools import partial
 from operator import itemgetter
 
-from ..analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
-from ..computation import (
+from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
+from ..compile.computation import (
     OF_MANY,
     Command,
     Computation,
     SubMatrix,
     without_memory,
 )
-from ..topology import FLAGS
+from ..graph.topology import FLAGS
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ...framework.errors import AttributeTypeError
+from ...framework.base.errors import AttributeTypeError
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 """Times that stand for "no limit"."""

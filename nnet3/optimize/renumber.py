@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
-from ..computation import Command, Computation, SubMatrix, inputs_first, submatrices_of
+from ..compile.analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
+from ..compile.computation import Command, Computation, SubMatrix, inputs_first, submatrices_of
 from .options import OptimizeOptions
 
 _PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # say no more than a scale

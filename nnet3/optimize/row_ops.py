@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..computation import Command, Computation
+from ..compile.computation import Command, Computation
 from .options import OptimizeOptions
 
 _WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone

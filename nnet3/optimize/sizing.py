@@ -9,8 +9,8 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ..analyze import SIZING, Analysis, Fill, analysed
-from ..computation import OF_MANY, Command, Computation
+from ..compile.analyze import SIZING, Analysis, Fill, analysed
+from ..compile.computation import OF_MANY, Command, Computation
 from .options import OptimizeOptions
 
 _TYPE = attrgetter("type")

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...framework.desc import FORWARD, INPUT, OUTPUT
-from ...framework.scope import Scope
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import FORWARD, INPUT, OUTPUT
 from ..chain.arrays import graph_arrays, supervision_arrays
 from ..chain.denominator import DenominatorGraph
 from ..chain.examples import NnetChainExample
 from ..chain.objective import ChainOptions
-from ..nnet import Nnet
-from ..request import ComputationRequest
-from ..sparse import to_dense
+from ..files.sparse import to_dense
+from ..graph.request import ComputationRequest
+from ..network.nnet import Nnet
 from .chain_request import XENT, chain_request, posteriors_of
 from .example_request import count_examples
 from .objectives import Outcome, StepBuilder, take_derivative

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.backend import Place
+from ...framework.base.backend import Place
+from ..cache.computers import ComputerCache
 from ..chain.denominator import DenominatorGraph
 from ..chain.examples import NnetChainExample
 from ..chain.objective import ChainOptions, chain_objective
-from ..compile_cache import ComputerCache
-from ..nnet import Nnet
+from ..files.sparse import to_dense
+from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
-from ..sparse import to_dense
 from .chain_request import POSTERIORS, XENT, chain_request, posteriors_of
 from .progress import Log, ObjectiveInfo, averages, number, ratio
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError, nearest
+from ...framework.base.errors import FormatError, ShapeError, nearest
 from ..chain.examples import NnetChainExample
 from ..chain.supervision import Supervision
-from ..nnet import Nnet
-from ..request import ComputationRequest, IoSpecification
-from ..sparse import to_dense
+from ..files.sparse import to_dense
+from ..graph.request import ComputationRequest, IoSpecification
+from ..network.nnet import Nnet
 from .example_request import check_width, node_dims
 
 XENT = "-xent"

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...framework.errors import AttributeTypeError, ShapeError
-from .. import adjust
+from ...framework.base.errors import AttributeTypeError, ShapeError
 from ..components.normalize import BatchNormComponent
-from ..examples import NnetExample
-from ..nnet import Nnet
+from ..files.examples import NnetExample
+from ..network import adjust
+from ..network.nnet import Nnet
 from .compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .progress import Log, number
 from .update_pass import updatable

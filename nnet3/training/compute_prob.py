@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.backend import Place
-from ..compile_cache import ComputerCache
-from ..examples import NnetExample
-from ..nnet import Nnet
+from ...framework.base.backend import Place
+from ..cache.computers import ComputerCache
+from ..files.examples import NnetExample
+from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
+from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
-from ..sparse import GeneralMatrix, SparseMatrix, to_dense
 from .example_request import example_request
 from .progress import Log, number, ratio
 

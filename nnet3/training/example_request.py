@@ -5,10 +5,10 @@ Source: `GetComputationRequest` in Kaldi's `nnet3/nnet-example-utils.cc`.
 
 from __future__ import annotations
 
-from ...framework.errors import FormatError, ShapeError, nearest
-from ..examples import NnetExample, NnetIo
-from ..nnet import Nnet
-from ..request import ComputationRequest, IoSpecification
+from ...framework.base.errors import FormatError, ShapeError, nearest
+from ..files.examples import NnetExample, NnetIo
+from ..graph.request import ComputationRequest, IoSpecification
+from ..network.nnet import Nnet
 
 
 def example_request(

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...framework.errors import FormatError, ShapeError
+from ...framework.base.errors import FormatError, ShapeError
+from ..cache.computers import ComputerCache
 from ..chain.examples import NnetChainExample
 from ..chain.numerator import numerator
-from ..compile_cache import ComputerCache
-from ..examples import NnetExample
-from ..kaldi_io import Reader, Writer
-from ..nnet import Nnet
-from ..request import ComputationRequest, IoSpecification
-from ..sparse import to_dense
+from ..files.examples import NnetExample
+from ..files.kaldi_io import Reader, Writer
+from ..files.sparse import to_dense
+from ..graph.request import ComputationRequest, IoSpecification
+from ..network.nnet import Nnet
 from .example_request import example_request
 from .progress import Log, number
 
@@ -258,7 +258,7 @@ class LdaAccumulator:
 
 def _without_width(example: NnetExample, nnet: Nnet) -> NnetExample:
     """The example with an output as wide as the network's, which is a transform of the input."""
-    from ..examples import NnetIo
+    from ..files.examples import NnetIo
 
     dim = nnet.output_dim("output")
     return NnetExample(

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...framework.desc import FORWARD, INPUT, OUTPUT, TEMPORARY
-from ...framework.scope import Scope
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import FORWARD, INPUT, OUTPUT, TEMPORARY
 from ...proto import net_pb2 as pb
-from ..examples import NnetExample
-from ..nnet import Nnet
-from ..request import ComputationRequest
-from ..sparse import to_dense
+from ..files.examples import NnetExample
+from ..files.sparse import to_dense
+from ..graph.request import ComputationRequest
+from ..network.nnet import Nnet
 from .example_request import count_examples, example_request
 
 _TOTALS = "totals."

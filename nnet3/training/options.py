@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...framework.errors import AttributeTypeError
+from ...framework.base.errors import AttributeTypeError
 from ..optimize import OptimizeOptions
 
 

@@ -17,22 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.backend import Place, on_device
-from ...framework.context import OpContext
-from ...framework.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
-from ...framework.errors import FormatError
-from ...framework.plain_net import PlainNet
-from ...framework.scope import Scope
-from ...framework.widen import WidenFloats
+from ...framework.base.backend import Place, on_device
+from ...framework.base.context import OpContext
+from ...framework.base.errors import FormatError
+from ...framework.base.garbage import uncollected
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
+from ...framework.passes.to_float64 import WidenFloats
+from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
-from ..adjust import set_learning_rate
-from ..caching import CachingCompiler, RecentCache
+from ..cache.computations import CachingCompiler, RecentCache
 from ..compute import part_of, set_statistic
 from ..compute.lowering import FROZEN
-from ..garbage import uncollected
-from ..lower_commands import lower_computation
-from ..nnet import Nnet
-from ..request import ComputationRequest
+from ..graph.request import ComputationRequest
+from ..lower.commands import lower_computation
+from ..network.adjust import set_learning_rate
+from ..network.nnet import Nnet
 from .objectives import FrameObjectives, Objective
 from .options import NnetTrainerOptions
 from .progress import Log, MaxChangeStats, ObjectiveInfo, plain

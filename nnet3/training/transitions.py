@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.errors import ShapeError
-from ..transition_model import TransitionModel
+from ...framework.base.errors import ShapeError
+from ..files.transition_model import TransitionModel
 from .progress import Log, number, ratio
 
 _ROUNDS = 3  # of flooring and normalising

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.desc import (
+from ...framework.ir.desc import (
     BACKWARD,
     OPTIMIZE,
     OUTPUT,
@@ -25,10 +25,10 @@ from ...framework.desc import (
     make_op,
     make_var,
 )
-from ...framework.names import grad_name, state_name
+from ...framework.ir.names import grad_name, state_name
 from ...proto import net_pb2 as pb
 from ..components import Component
-from ..nnet import Nnet
+from ..network.nnet import Nnet
 from .objectives import Objective
 from .options import NnetTrainerOptions
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...framework.atomic import PathLike, write_together
-from ...framework.errors import FormatError, nearest
-from ..config import is_valid_name
+from ...framework.base.atomic import PathLike, write_together
+from ...framework.base.errors import FormatError, nearest
+from ..language.config import is_valid_name
 from . import basic, composite, convolution, gru, lstm, single
 from .inputs import InputError, Resolved, resolve
 from .layer import ALL_CONFIGS, LAYER_TYPES, Layer

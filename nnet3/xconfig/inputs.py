@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from ..config import is_valid_name
+from ..language.config import is_valid_name
 
 _BACK = re.compile(r"\[\s*([^\]]*?)\s*\]\s*")
 _TOKEN = re.compile(r"[(),@]|[^(),@\s]+")

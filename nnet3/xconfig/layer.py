@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from ...framework.errors import FormatError, nearest
+from ...framework.base.errors import FormatError, nearest
 from .inputs import Resolved
 from .lines import XconfigLine
 

@@ -10,9 +10,9 @@ import dataclasses
 import os
 import re
 
-from ...framework.atomic import PathLike
-from ...framework.errors import FormatError
-from ..config import is_valid_name
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError
+from ..language.config import is_valid_name
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
 _FOREIGN = re.compile(r"[^a-zA-Z0-9.\-()\[\]@_=,/+:\s\"]")

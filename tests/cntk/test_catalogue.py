@@ -7,7 +7,7 @@ from opscope.cntk.models.v1 import format_model, parse_model
 from opscope.cntk.network.catalogue import kind, ndl_function, operations
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import CycleError, ShapeError
+from opscope.framework.base.errors import CycleError, ShapeError
 
 # All names that ComputationNetworkBuilder.cpp makes nodes of, older ones included.
 FACTORY = """

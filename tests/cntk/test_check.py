@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntk_data import FOLDER, need
-from opscope.cntk.check import ERROR, WARNING, check_file
 from opscope.cntk.config import parse_config
+from opscope.cntk.config.formatter import format_text
 from opscope.cntk.config.known import unknown_parameters
-from opscope.cntk.layout import format_text
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.programs.check import ERROR, WARNING, check_file
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 CONFIG = """command = Train
 Train = [

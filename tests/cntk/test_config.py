@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opscope.cntk.base.text import Text
 from opscope.cntk.config import (
     ConfigArray,
     ConfigParameters,
@@ -20,8 +21,7 @@ from opscope.cntk.config import (
     parse_config,
 )
 from opscope.cntk.config.value import ConfigValue, parse_double
-from opscope.cntk.text import Text
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 def value(text):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from damage import check_damaged, truncations
 from htk_files import IN_ORDER, STATES, corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import mlf
-from opscope.cntk.readers.htk import CHECKED, HtkFile, parse_path, read_script, write_htk
-from opscope.cntk.readers.mlf import read_mlf, read_states, read_targets
-from opscope.cntk.readers.reader import create_reader
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.readers.base.htk_files import CHECKED, HtkFile, parse_path, read_script, write_htk
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.htk import mlf
+from opscope.cntk.readers.htk.mlf import read_mlf, read_states, read_targets
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
 from op_test import Case, OpTest
-from opscope.framework.errors import RunError, ShapeError
+from opscope.framework.base.errors import RunError, ShapeError
 
 OFFSETS = np.array([0, 3, 4, 4, 8])
 

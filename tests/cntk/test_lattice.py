@@ -15,15 +15,15 @@ from opscope.cntk.lattices.archive_format import read_lattice
 from opscope.cntk.lattices.lattice import PARTS, feed_lattices, lattice_variable, levels
 from opscope.cntk.network.network import Network
 from opscope.cntk.operators.alignment import align
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.sgd.measure import parts
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.schedules import Schedules
-from opscope.framework.errors import FormatError, OpscopeError, RunError, ShapeError
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
+from opscope.framework.base.scope import Scope
 
 STATES = len(lattice_cases.STATES)
 

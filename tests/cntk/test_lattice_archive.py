@@ -17,8 +17,8 @@ from opscope.cntk.lattices import Lattice, LatticeArchive, read_htk_lattice, wri
 from opscope.cntk.lattices.archive import find_tables
 from opscope.cntk.lattices.archive_format import pack_lattice, read_lattice
 from opscope.cntk.lattices.lattice import LatticeHeader
-from opscope.framework.errors import FormatError, SaveError
-from opscope.python_api.cli_cntk import cntk
+from opscope.cntk.programs.commands import cntk
+from opscope.framework.base.errors import FormatError, SaveError
 
 PAUSE = 1
 IDENTITY = np.arange(5)

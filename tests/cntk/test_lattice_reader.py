@@ -14,13 +14,13 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import parse_config
 from opscope.cntk.lattices import LatticeArchive, write_archive
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.htk import write_htk
-from opscope.cntk.readers.mlf import read_phones
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.runtime import CntkNet
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.htk_files import write_htk
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.htk.mlf import read_phones
+from opscope.cntk.run.runtime import CntkNet
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 LENGTHS = [9, 7, 12, 8, 10, 7]
 LABELS = [  # state, frames, and the phone that begins there
@@ -103,7 +103,7 @@ def test_every_sequence_has_its_lattice(corpus, kind, size):
 
 
 def _frames(name):
-    from opscope.cntk.readers.htk import HtkFile
+    from opscope.cntk.readers.base.htk_files import HtkFile
 
     return HtkFile.open(f"{name}.fea").read()
 

@@ -193,10 +193,10 @@ class TestSoftThreshold(OpTest):
 
 
 def test_noise_has_the_deviation_asked_for():
-    from opscope.framework.context import OpContext
-    from opscope.framework.desc import make_op, make_var
-    from opscope.framework.plain_net import PlainNet
-    from opscope.framework.scope import Scope
+    from opscope.framework.base.context import OpContext
+    from opscope.framework.base.scope import Scope
+    from opscope.framework.ir.desc import make_op, make_var
+    from opscope.framework.runtime.plain_net import PlainNet
     from opscope.proto import net_pb2 as pb
 
     net = pb.NetDesc()

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opscope.cntk.base.text import Source
 from opscope.cntk.config import parse_config
 from opscope.cntk.mel import Session, edit_section, format_mel, parse_mel
 from opscope.cntk.mel.commands import command_names
@@ -12,8 +13,7 @@ from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.ndl import Evaluator, parse_ndl
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.cntk.text import Source
-from opscope.framework.errors import OpscopeError
+from opscope.framework.base.errors import OpscopeError
 
 NET = """
     features = Input(2, tag=feature) ; labels = Input(3, tag=label)

@@ -5,16 +5,16 @@ import pytest
 
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
-from opscope.cntk.build import build_section_network
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.run.build import build_section_network
+from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.sgd.measure import part_count, parts
-from opscope.framework.errors import ShapeError
+from opscope.framework.base.errors import ShapeError
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from opscope.cntk.models.v1 import format_model, parse_model, read_model, write_
 from opscope.cntk.network.dialect import from_desc, parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import FormatError, SaveError, ShapeError, VariableError
+from opscope.framework.base.errors import FormatError, SaveError, ShapeError, VariableError
 
 
 def all_kinds():

@@ -6,11 +6,11 @@ import pytest
 from opscope.cntk.models.layouts import FIELDS, Field, read_attributes, register_fields
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
 from opscope.cntk.models.v1 import format_model, parse_model
-from opscope.cntk.network import rules
 from opscope.cntk.network.catalogue import ndl_function
-from opscope.cntk.network.kind import KINDS, NDL, AttributeSpec, Kind, NdlFunction, register
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import FormatError
+from opscope.cntk.network.nodes import rules
+from opscope.cntk.network.nodes.kind import KINDS, NDL, AttributeSpec, Kind, NdlFunction, register
+from opscope.framework.base.errors import FormatError
 
 
 def stored(*fields):

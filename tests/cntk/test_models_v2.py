@@ -7,7 +7,7 @@ from opscope.cntk.models.open_model import format_of, open_model
 from opscope.cntk.models.v1 import format_model
 from opscope.cntk.models.v2 import parse_v2_model, read_v2_model
 from opscope.cntk.network.network import Network
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 from opscope.proto import cntk_v2_pb2 as pb
 
 OPS = {

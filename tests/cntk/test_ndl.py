@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opscope.cntk.base.text import Source
 from opscope.cntk.config import parse_config
 from opscope.cntk.ndl import Evaluator, build_ndl_section, format_script, parse_ndl
 from opscope.cntk.ndl.syntax import Array, Call, Option, Word
 from opscope.cntk.network.network import Network
-from opscope.cntk.text import Source
-from opscope.framework.errors import CycleError, OpscopeError
+from opscope.framework.base.errors import CycleError, OpscopeError
 
 
 def evaluate(text, network=None, validate=False):

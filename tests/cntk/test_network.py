@@ -2,11 +2,11 @@
 
 import pytest
 
+from opscope.cntk.base.text import Source
 from opscope.cntk.network.catalogue import kind, ndl_function, operations
 from opscope.cntk.network.describe import describe, prototype
 from opscope.cntk.network.network import Network
-from opscope.cntk.text import Source
-from opscope.framework.errors import (
+from opscope.framework.base.errors import (
     AttributeTypeError,
     CycleError,
     OpscopeError,

@@ -6,9 +6,14 @@ import pytest
 from opscope.cntk.network.edit import property_name
 from opscope.cntk.network.initialize import fans, initial_value, initialize
 from opscope.cntk.network.network import Network
-from opscope.cntk.network.simple_builder import SimpleNetwork
+from opscope.cntk.network.standard.simple_builder import SimpleNetwork
 from opscope.cntk.network.ziggurat import normal, uniform
-from opscope.framework.errors import AttributeTypeError, FormatError, OpscopeError, VariableError
+from opscope.framework.base.errors import (
+    AttributeTypeError,
+    FormatError,
+    OpscopeError,
+    VariableError,
+)
 
 
 def two_layers():

@@ -7,9 +7,9 @@ import pytest
 
 from op_test import Case, OpTest
 from opscope.cntk import operators as _operators  # noqa: F401  registers them
-from opscope.framework.context import OpContext
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 class TestLog(OpTest):

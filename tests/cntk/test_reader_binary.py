@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from damage import check_damaged
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.binary_format import BinaryFile, write_binary
-from opscope.cntk.readers.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.reader import create_reader
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.binary.format import BinaryFile, write_binary
+from opscope.framework.base.errors import FormatError, ShapeError
 
 
 class Made(Deserializer):

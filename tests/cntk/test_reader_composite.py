@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from htk_files import corpus, epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers import composite
-from opscope.cntk.readers.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.joined import Joined, SingleSamples
-from opscope.cntk.readers.reader import create_reader
-from opscope.framework.errors import FormatError
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
+from opscope.cntk.readers.base.joined import Joined, SingleSamples
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.framework.base.errors import FormatError
 
 
 class Named(Deserializer):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from htk_files import IN_ORDER, corpus, epoch, section
+from opscope.cntk.base.glibc_rand import CRandom
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.crand import CRandom
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.htk import HtkFile, write_htk
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.readers.writer import create_writer
-from opscope.framework.errors import FormatError, SaveError, ShapeError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.htk_files import HtkFile, write_htk
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.base.writer import create_writer
+from opscope.framework.base.errors import FormatError, SaveError, ShapeError
 
 
 def features(batch):

@@ -11,10 +11,10 @@ import pytest
 
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.image_reader import read_map
-from opscope.cntk.readers.image_transforms import read_opencv, resize, transform_of
-from opscope.cntk.readers.reader import create_reader
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.image.reader import read_map
+from opscope.cntk.readers.image.transforms import read_opencv, resize, transform_of
+from opscope.framework.base.errors import FormatError, ShapeError
 
 Image = pytest.importorskip("PIL.Image")
 RANDOM = np.random.default_rng(0)

@@ -7,13 +7,13 @@ import pytest
 
 from htk_files import corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import reader as reader_module
-from opscope.cntk.readers import writer as writer_module
-from opscope.cntk.readers.data import Samples, Stream
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.readers.reader import DataReader, create_reader, reader_types
-from opscope.cntk.readers.writer import DataWriter, create_writer, writer_types
-from opscope.framework.errors import FormatError, RunError, SaveError, ShapeError
+from opscope.cntk.readers.base import reader as reader_module
+from opscope.cntk.readers.base import writer as writer_module
+from opscope.cntk.readers.base.data import Samples, Stream
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.readers.base.reader import DataReader, create_reader, reader_types
+from opscope.cntk.readers.base.writer import DataWriter, create_writer, writer_types
+from opscope.framework.base.errors import FormatError, RunError, SaveError, ShapeError
 
 
 class Point:

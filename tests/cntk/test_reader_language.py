@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from htk_files import epoch
+from opscope.cntk.base.std_shuffle import mersenne32, minimal_standard, shuffled
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.noise_words import NoiseWords
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.readers.std_shuffle import mersenne32, minimal_standard, shuffled
-from opscope.cntk.readers.words import read_word_classes, read_words, read_words_with_classes
-from opscope.cntk.readers.writer import create_writer
-from opscope.framework.errors import FormatError, OpscopeError, SaveError, ShapeError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.base.words import read_word_classes, read_words, read_words_with_classes
+from opscope.cntk.readers.base.writer import create_writer
+from opscope.cntk.readers.language.noise_words import NoiseWords
+from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, ShapeError
 
 CLASSES = "0 9 </s> 0\n1 5 a 0\n2 4 b 1\n3 2 c 1\n4 1 <unk> 2\n"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.cntk.readers.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.htk_order import block_shuffle
-from opscope.cntk.readers.htk_pack import ParallelUtterances, TruncatedUtterances
-from opscope.cntk.readers.order import BlockShuffle
-from opscope.cntk.readers.pack import SequencePacker, TruncatedPacker
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
+from opscope.cntk.readers.base.order import BlockShuffle
+from opscope.cntk.readers.base.pack import SequencePacker, TruncatedPacker
+from opscope.cntk.readers.htk.order import block_shuffle
+from opscope.cntk.readers.htk.pack import ParallelUtterances, TruncatedUtterances
 
 LENGTHS = Path(__file__).resolve().parent.parent / "golden" / "an4_lengths.txt"
 CHUNK = 90000  # a chunk ends with the utterance that takes it beyond so many frames

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cntk_data import need
+from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.mersenne import Mersenne64
-from opscope.cntk.readers.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.layout import packed
-from opscope.cntk.readers.order import BlockShuffle, FileOrder
-from opscope.cntk.readers.pack import FramePacker, SequencePacker, TruncatedPacker
-from opscope.cntk.readers.reader import create_reader
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
+from opscope.cntk.readers.base.layout import packed
+from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
+from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.framework.base.errors import FormatError, ShapeError
 
 
 class Made(Deserializer):

@@ -8,9 +8,9 @@ import pytest
 from damage import check_damaged
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import section_file
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.readers.section_file import (
+from opscope.cntk.readers.base import section_file
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.base.section_file import (
     CATEGORY,
     DATA,
     LABELS,
@@ -19,7 +19,7 @@ from opscope.cntk.readers.section_file import (
     read_sections,
     write_sections,
 )
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 
 
 def sections():

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cntk_data import need
-from opscope.cntk.readers import text_format
-from opscope.cntk.readers.data import Stream
-from opscope.cntk.readers.text_format import TextFormat, TextStream
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.readers.base.data import Stream
+from opscope.cntk.readers.text import format as text_format
+from opscope.cntk.readers.text.format import TextFormat, TextStream
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 DENSE = TextStream(Stream("features", 2), "f")
 SPARSE = TextStream(Stream("words", 5, sparse=True), "w")

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import uci_format
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.readers.uci_format import Columns, read_table
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.uci import format as uci_format
+from opscope.cntk.readers.uci.format import Columns, read_table
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 def config(

@@ -6,11 +6,11 @@ import pytest
 import opscope.cntk.operators  # noqa: F401  registers them
 from op_test import Case, OpTest
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
-from opscope.framework.errors import ShapeError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
+from opscope.framework.base.errors import ShapeError
 
 LENGTHS = np.array([3, 1, 4, 2])
 LAYERS = {

@@ -12,7 +12,7 @@ from opscope.cntk.actions.settings import stamped
 from opscope.cntk.config import parse_config
 from opscope.cntk.config.unused import unused_parameters
 from opscope.cntk.models.v1 import read_model
-from opscope.framework.errors import FormatError, SaveError
+from opscope.framework.base.errors import FormatError, SaveError
 
 NDL = """NDLNetworkBuilder = [ run = Net ; {options}
     Net = [

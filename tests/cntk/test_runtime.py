@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cntk_runtime_nets import LENGTHS, Builder, check_gradients, data, minibatch
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import Layout, packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.framework.errors import RunError, ShapeError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import Layout, packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.framework.base.errors import RunError, ShapeError
 
 
 class TestLoops:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cntk_runtime_nets import LENGTHS, Builder, check_gradients, data, minibatch
-from opscope.cntk.readers.data import Samples
+from opscope.cntk.readers.base.data import Samples
 
 ROWS = int(LENGTHS.sum())
 

@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import Layout, packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
-from opscope.framework.errors import CycleError
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import Layout, packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
+from opscope.framework.base.errors import CycleError
 
 DIM = 3
 

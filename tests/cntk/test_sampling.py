@@ -5,16 +5,16 @@ import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
 from cntk_runtime_nets import Builder, minibatch
-from opscope.cntk import mersenne
+from opscope.cntk.base import mersenne
+from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.config import parse_config
-from opscope.cntk.mersenne import Mersenne64
 from opscope.cntk.sgd.gradient_check import GradientCheck
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.schedules import Schedules
-from opscope.framework.context import OpContext
-from opscope.framework.errors import RunError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import RunError
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.plain_net import PlainNet
 
 LENGTHS = np.array([3, 1, 4, 2])  # in columns of 2 slots and 5 steps, or 3 slots and 4 steps
 RATE = 0.3

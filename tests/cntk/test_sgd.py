@@ -16,7 +16,7 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.sgd.files import ModelFiles
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.report import Total, number_text, percent_digits
-from opscope.framework.errors import (
+from opscope.framework.base.errors import (
     FormatError,
     GradientError,
     OpscopeError,

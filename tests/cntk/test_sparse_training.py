@@ -8,12 +8,12 @@ import pytest
 from cntk_runtime_nets import Builder, check_gradients, minibatch
 from opscope.cntk.config import parse_config
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.updates import CONTROL, Updates, learning_parameters
-from opscope.framework.context import OpContext
-from opscope.framework.names import grad_name, rows_name
+from opscope.framework.base.context import OpContext
+from opscope.framework.ir.names import grad_name, rows_name
 
 WORDS, WIDTH = 1_000_000, 8
 SEEN = np.array([7, 999_999, 7, 40_000])

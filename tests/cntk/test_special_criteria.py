@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.layout import packed
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.layout import packed
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
 
 LENGTHS = np.array([3, 1, 4])
 ROWS = int(LENGTHS.sum())

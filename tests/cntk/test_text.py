@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.cntk.text import LONGEST_CHAIN, Source, located
-from opscope.framework.errors import FormatError
+from opscope.cntk.base.text import LONGEST_CHAIN, Source, located
+from opscope.framework.base.errors import FormatError
 
 
 @settings(max_examples=60)

@@ -9,10 +9,10 @@ import pytest
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import parse_config
-from opscope.cntk.formatting import NodeWriter, WriteFormat
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.runtime import NodeValue
-from opscope.framework.errors import FormatError
+from opscope.cntk.run.runtime import NodeValue
+from opscope.cntk.run.value_format import NodeWriter, WriteFormat
+from opscope.framework.base.errors import FormatError
 
 NETWORK = """
     x = Input {3} ; y = Input {2, tag = 'label'}

@@ -11,7 +11,12 @@ from opscope.cntk.brainscript.build import build_section
 from opscope.cntk.config import commands, parse_command_line
 from opscope.cntk.models.v1 import read_model
 from opscope.cntk.network.initialize import initialize
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError, UnknownOperatorError
+from opscope.framework.base.errors import (
+    FormatError,
+    OpscopeError,
+    ShapeError,
+    UnknownOperatorError,
+)
 
 BUILDER = "BrainScriptNetworkBuilder"
 BS_CASES = [case for case in cases() if BUILDER in (need(case) / "case.cntk").read_text()]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from cntk_data import cases, need
-from opscope.cntk.build import Seeds, build_section_network, builder_of
 from opscope.cntk.config import commands, parse_command_line
 from opscope.cntk.mel import edit_section
 from opscope.cntk.models.v1 import read_model
-from opscope.framework.errors import OpscopeError
+from opscope.cntk.run.build import Seeds, build_section_network, builder_of
+from opscope.framework.base.errors import OpscopeError
 
 # What the languages refuse, and a part of what CNTK said about it.
 REFUSED = {

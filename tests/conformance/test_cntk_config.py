@@ -6,7 +6,7 @@ import pytest
 
 from cntk_data import cases, need
 from opscope.cntk.config import commands, parse_command_line
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 
 REFUSED_BY_THE_CONFIG = {
     "bad_10_unbalanced_bracket": "no closing ] found in parameters",

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from opscope.cntk.base.text import Source
 from opscope.cntk.brainscript import library
 from opscope.cntk.brainscript.build import build_network
 from opscope.cntk.brainscript.compiler import compile_expression
-from opscope.cntk.brainscript.depth import deep_calls
-from opscope.cntk.brainscript.parser import parse_members
-from opscope.cntk.text import Source
+from opscope.cntk.brainscript.language.depth import deep_calls
+from opscope.cntk.brainscript.language.parser import parse_members
 
 CORE = "Source/CNTK/BrainScript/CNTKCoreLib/CNTK.core.bs"
 STATE = "[ h = x ; c = x ; dim = 6 ]"

@@ -10,7 +10,7 @@ from cntk_data import need
 from opscope.cntk.config import parse_command_line
 from opscope.cntk.mel import edit_section
 from opscope.cntk.models.v1 import read_model
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 
 
 def test_the_edited_model_is_that_of_cntk(tmp_path, monkeypatch):

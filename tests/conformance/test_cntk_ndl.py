@@ -8,7 +8,7 @@ from cntk_data import cases, need
 from opscope.cntk.config import commands, parse_command_line
 from opscope.cntk.models.v1 import read_model
 from opscope.cntk.ndl import build_ndl_section
-from opscope.framework.errors import CycleError, UnknownOperatorError
+from opscope.framework.base.errors import CycleError, UnknownOperatorError
 
 NDL_CASES = [
     case for case in cases() if "NDLNetworkBuilder" in (need(case) / "case.cntk").read_text()

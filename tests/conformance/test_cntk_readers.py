@@ -9,10 +9,10 @@ import numpy as np
 from cntk_data import need
 from htk_files import epoch
 from opscope.cntk.config import load_config
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.htk import HtkFile, read_script
-from opscope.cntk.readers.htk_writer import HtkWriter
-from opscope.cntk.readers.reader import create_reader
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.htk_files import HtkFile, read_script
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.htk.writer import HtkWriter
 
 
 def reader_of(case, command, monkeypatch, name="reader"):

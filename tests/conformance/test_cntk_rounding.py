@@ -24,12 +24,12 @@ from cntk_data import need
 from opscope.cntk.actions.common import Run, build, net_of
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.pack import Minibatch
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.updates import CONTROL, Updates, learning_parameters
-from opscope.framework.context import OpContext
-from opscope.framework.names import state_name
+from opscope.framework.base.context import OpContext
+from opscope.framework.ir.names import state_name
 
 CASE = "29_autoadjust_loadbest"
 NAMES = (

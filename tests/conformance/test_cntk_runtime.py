@@ -14,12 +14,12 @@ import pytest
 from cntk_data import FOLDER, cases, need
 from opscope.cntk.config import parse_command_line
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.data import Stream
-from opscope.cntk.readers.order import FileOrder
-from opscope.cntk.readers.pack import SequencePacker
-from opscope.cntk.readers.reader import create_reader
-from opscope.cntk.readers.text_format import TextFormat, TextStream
-from opscope.cntk.runtime import CntkNet
+from opscope.cntk.readers.base.data import Stream
+from opscope.cntk.readers.base.order import FileOrder
+from opscope.cntk.readers.base.pack import SequencePacker
+from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.text.format import TextFormat, TextStream
+from opscope.cntk.run.runtime import CntkNet
 
 pytestmark = pytest.mark.skipif(not cases(), reason="no reference results of CNTK")
 

@@ -8,7 +8,7 @@ import sys
 from click.testing import CliRunner
 
 from cntk_data import need
-from opscope.python_api.cli_cntk import cntk
+from opscope.cntk.programs.commands import cntk
 from test_docs_nnet3 import ROOT
 
 FOLDER = ROOT / "examples" / "speech_sequence"

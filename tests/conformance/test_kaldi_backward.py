@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need, read_archive
-from opscope.framework.desc import PARAMETER
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
-from opscope.framework.verify import verify
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.lower_forward import lower_forward
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_computation, compile_request
-from opscope.nnet3.request import ComputationRequest
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import PARAMETER
+from opscope.framework.passes.verify.verifier import verify
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_computation, compile_request
+from opscope.nnet3.lower.forward import lower_forward
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/io.ark")) or ["case_0000"]
 TOLERANCE = 1e-5

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.adjust import set_batchnorm_test_mode
 from opscope.nnet3.chain.acceptors import remove_epsilons
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
-from opscope.nnet3.chain.egs import ChainExampleMerger
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.fst import read_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.chain.supervision import breadth_first
+from opscope.nnet3.egs.chain_changes import ChainExampleMerger
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.rows import take_rows
-from opscope.nnet3.examples import NnetIo
-from opscope.nnet3.kaldi_io import Writer
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import read_table
+from opscope.nnet3.files.examples import NnetIo
+from opscope.nnet3.files.kaldi_io import Writer
+from opscope.nnet3.network.adjust import set_batchnorm_test_mode
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.chain_objectives import ChainObjectives
 from opscope.nnet3.training.chain_prob import NnetChainComputeProb

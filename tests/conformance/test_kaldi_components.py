@@ -9,13 +9,13 @@ import pytest
 
 from component_runs import arrays, backprop, propagate
 from kaldi_data import FOLDER, difference, need, read_archive
-from opscope.framework.desc import make_var
-from opscope.framework.names import grad_name
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.names import grad_name
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, Properties
 from opscope.nnet3.compute import ComponentOps
-from opscope.nnet3.kaldi_io import Reader
+from opscope.nnet3.files.kaldi_io import Reader
 from opscope.proto import net_pb2 as pb
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("components/*/component.bin"))

@@ -3,11 +3,11 @@
 import pytest
 
 from kaldi_data import FOLDER, difference, need, read_archive, run_recorded
-from opscope.framework.verify import verify
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import ComputationRequest
+from opscope.framework.passes.verify.verifier import verify
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/io.ark")) or ["case_0000"]
 TOLERANCE = 1e-4

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.framework.desc import parse_net, serialize_net
-from opscope.nnet3.command_dialect import from_desc, to_desc
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_computation
+from opscope.nnet3.lower.command_dialect import from_desc, to_desc
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
-from opscope.nnet3.pipeline import compile_computation
-from opscope.nnet3.request import ComputationRequest
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/io.ark")) or ["case_0000"]
 

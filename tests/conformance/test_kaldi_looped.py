@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
-from opscope.framework.errors import OpscopeError
-from opscope.nnet3.chunks import Utterance
-from opscope.nnet3.collapse import prepare_for_test
-from opscope.nnet3.compiler import Compiler
+from opscope.framework.base.errors import OpscopeError
+from opscope.nnet3.compile.compiler import Compiler
 from opscope.nnet3.components.normalize import BatchNormComponent
-from opscope.nnet3.looped import compile_looped, following, looped_requests, with_ivector_period
-from opscope.nnet3.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.inference.chunks import Utterance
+from opscope.nnet3.inference.looped import (
+    compile_looped,
+    following,
+    looped_requests,
+    with_ivector_period,
+)
+from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.network.collapse import prepare_for_test
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
-from opscope.nnet3.segment_computer import SegmentComputer
-from opscope.nnet3.tables import read_table
+from opscope.nnet3.run.segment_computer import SegmentComputer
+from opscope.nnet3.tables.tables import read_table
 
 CASES = sorted(
     (path.parent.name, int(re.sub(r"\D", "", path.stem)))

@@ -10,9 +10,9 @@ import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.nnet3.components import Component
-from opscope.nnet3.kaldi_io import Reader, Writer
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
 
 SINGLE = sorted(path.parent.name for path in FOLDER.glob("components/*/component.bin"))
 RANDOM = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/model.raw"))

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.kaldi_io import Reader
-from opscope.nnet3.transition_model import TransitionModel
-from opscope.python_api.cli import main
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.files.transition_model import TransitionModel
+from opscope.python_api.cli.main import main
 
 MODELS = sorted(FOLDER.glob("random_nets/*/model.raw")) + sorted(FOLDER.glob("trained/*/model.raw"))
 NAMES = [f"{path.parent.parent.name}/{path.parent.name}" for path in MODELS]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.caching import CachingCompiler
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.request import ComputationRequest
-from opscope.nnet3.shortcut import decompose, expand
+from opscope.nnet3.cache.computations import CachingCompiler
+from opscope.nnet3.compile.shortcut import decompose, expand
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.network.nnet import Nnet
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/request.txt")) or ["none"]
 SEQUENCES = 5

@@ -3,12 +3,12 @@
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.compiler import Compiler
-from opscope.nnet3.graph import Graph
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compile.steps import Steps
+from opscope.nnet3.graph.graph import Graph
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
-from opscope.nnet3.request import ComputationRequest
-from opscope.nnet3.steps import Steps
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("random_nets/*/steps.txt")) or ["case_0000"]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
-from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
 from opscope.nnet3.components.normalize import BatchNormComponent
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import read_table
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import read_table
 
 MODELS = sorted(path.parent.name for path in FOLDER.glob("trained/*/model.raw")) or ["tdnn"]
 TOLERANCE = 1e-4

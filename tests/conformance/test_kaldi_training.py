@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from kaldi_data import need
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import read_table
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 
 DOUBLE = json.loads(Path(__file__).with_name("kaldi_double_precision.json").read_text())["passes"]

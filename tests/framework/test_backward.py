@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.backward import build_backward
-from opscope.framework.desc import INPUT, PARAMETER, NetDesc, make_op, make_var
-from opscope.framework.errors import GradientError, VariableError
-from opscope.framework.net import Net
-from opscope.framework.printer import op_text
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import GradientError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, PARAMETER, NetDesc, make_op, make_var
+from opscope.framework.ir.printer import op_text
+from opscope.framework.passes.backward import build_backward
+from opscope.framework.runtime.net import Net
 
 SHAPE = (2, 3)
 

@@ -7,15 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from opscope.framework.cleanup import (
-    CLEANUP,
-    MergeCommon,
-    RemoveDead,
-    RemoveIdentities,
-    clean_up,
-)
-from opscope.framework.context import OpContext
-from opscope.framework.desc import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import OpscopeError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import (
     INPUT,
     OUTPUT,
     PARAMETER,
@@ -24,11 +19,16 @@ from opscope.framework.desc import (
     make_op,
     make_var,
 )
-from opscope.framework.errors import OpscopeError, VariableError
-from opscope.framework.net import Net
-from opscope.framework.passes import LOWERING, lower, run_passes
-from opscope.framework.printer import op_text
-from opscope.framework.scope import Scope
+from opscope.framework.ir.printer import op_text
+from opscope.framework.passes.cleanup import (
+    CLEANUP,
+    MergeCommon,
+    RemoveDead,
+    RemoveIdentities,
+    clean_up,
+)
+from opscope.framework.passes.pipeline import LOWERING, lower, run_passes
+from opscope.framework.runtime.net import Net
 
 
 def net(*ops, variables=()):

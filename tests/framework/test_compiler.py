@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework import compiler, openmp
-from opscope.framework.codegen import FULL, Loop, Operand
-from opscope.framework.expression import parse
+from opscope.framework.fusion import compiler, openmp
+from opscope.framework.fusion.codegen import FULL, Loop, Operand
+from opscope.framework.fusion.expression import parse
 
 pytestmark = pytest.mark.skipif(
     not compiler.available() or sys.platform == "win32", reason="there is no C compiler"
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(
 _WORK = """
 import numpy as np
 from opscope.framework import compiler, openmp
-from opscope.framework.codegen import FULL, Loop, Operand
-from opscope.framework.expression import parse
+from opscope.framework.fusion.codegen import FULL, Loop, Operand
+from opscope.framework.fusion.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
 x = np.ones(8, np.float32)
 compiler.functions([loop])[0][0](np.array([1, 8, x.ctypes.data, 8]).ctypes.data)

@@ -7,13 +7,13 @@ import threading
 import numpy as np
 import pytest
 
-from opscope.framework.backend import CPUPlace
-from opscope.framework.context import OpContext, default_context
-from opscope.framework.errors import OpscopeError
-from opscope.framework.executor import ScratchPool
-from opscope.framework.net import Net
-from opscope.framework.scope import Scope
-from opscope.framework.settings import SWITCHES, is_on, switch
+from opscope.framework.base.backend import CPUPlace
+from opscope.framework.base.context import OpContext, default_context
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.settings import SWITCHES, is_on, switch
+from opscope.framework.runtime.executor import ScratchPool
+from opscope.framework.runtime.net import Net
 
 
 def noise_of(context, runs=1):

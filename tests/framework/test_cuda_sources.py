@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.codegen import FULL, ONE, Loop, Operand, gpu_source
-from opscope.framework.expression import names, parse, replace_names, written_out
-from opscope.framework.registry import load_operators, lookup, operator_types
+from opscope.framework.fusion.codegen import FULL, ONE, Loop, Operand, gpu_source
+from opscope.framework.fusion.expression import names, parse, replace_names, written_out
+from opscope.framework.ir.registry import load_operators, lookup, operator_types
 
 HEAD = """\
 #include <cuda_fp16.h>

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.desc import (
+from opscope.framework.base.dtypes import to_dtype, to_pb
+from opscope.framework.base.errors import (
+    FormatError,
+    OpscopeError,
+    ShapeError,
+    format_shape,
+    nearest,
+)
+from opscope.framework.ir.desc import (
     ATTR_FIELDS,
     FORMAT_VERSION,
     PARAMETER,
@@ -27,8 +35,6 @@ from opscope.framework.desc import (
     var_dtype,
     var_shape,
 )
-from opscope.framework.dtypes import to_dtype, to_pb
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError, format_shape, nearest
 from opscope.proto import net_pb2 as pb
 
 

@@ -7,9 +7,11 @@ import inspect
 import numpy as np
 import pytest
 
-from opscope.framework.backend import CPUPlace
-from opscope.framework.context import OpContext, default_context
-from opscope.framework.desc import (
+from opscope.framework.base.backend import CPUPlace
+from opscope.framework.base.context import OpContext, default_context
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.base.scope import Scope, default_scope
+from opscope.framework.ir.desc import (
     FORWARD,
     INPUT,
     PARAMETER,
@@ -19,11 +21,9 @@ from opscope.framework.desc import (
     make_op,
     make_var,
 )
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError
-from opscope.framework.net import Net
-from opscope.framework.optimizer import OptimizerAttrs
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope, default_scope
+from opscope.framework.passes.optimizer import OptimizerAttrs
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 def tiny(name="tiny"):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder
-from opscope.framework.desc import INPUT, PARAMETER, RECURRENT, NetDesc, make_op, make_var
-from opscope.framework.draw import ROLE_COLOURS, to_dot, to_svg
-from opscope.framework.layout import Box, place
-from opscope.framework.net import Net
-from opscope.framework.optimizer import OptimizerAttrs
+from opscope.framework.draw.pictures import ROLE_COLOURS, to_dot, to_svg
+from opscope.framework.draw.sugiyama import Box, place
+from opscope.framework.ir.desc import INPUT, PARAMETER, RECURRENT, NetDesc, make_op, make_var
+from opscope.framework.passes.optimizer import OptimizerAttrs
+from opscope.framework.runtime.net import Net
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDEST_CHARACTER = 0.61  # of a monospace font, in em

@@ -7,9 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import INPUT, OUTPUT, PARAMETER, STATE, NetDesc, make_op, make_var
-from opscope.framework.errors import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import (
     AttributeTypeError,
     OpscopeError,
     RunError,
@@ -18,9 +17,10 @@ from opscope.framework.errors import (
     UnknownOperatorError,
     VariableError,
 )
-from opscope.framework.net import Net
-from opscope.framework.plain_net import current_options
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import current_options
 
 
 def chain(length=6, kind=INPUT, dtype="float32"):
@@ -293,7 +293,7 @@ def test_shapes_that_do_not_fit_name_the_operator():
 @pytest.mark.parametrize("when", ["run", "bind"])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_a_kernel_that_fails_is_named_with_its_operands(when, hooked, tmp_path):
-    from opscope.framework.hooks import Profiler
+    from opscope.framework.runtime.hooks import Profiler
 
     net = Net.create()
     net.add_op("toy_square", {"x": "a"}, {"out": "b"})

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from fuse_ops import fuse_operators
-from opscope.framework import codegen, compiler, fuse
-from opscope.framework.context import OpContext
-from opscope.framework.desc import INPUT, STATE, make_var
-from opscope.framework.expression import ExpressionError, cost, parse
-from opscope.framework.operation import Operator
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.registry import lookup
-from opscope.framework.scope import Scope
-from opscope.framework.team import share_of
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.fusion import codegen, compiler
+from opscope.framework.fusion.expression import ExpressionError, cost, parse
+from opscope.framework.fusion.team import share_of
+from opscope.framework.ir.desc import INPUT, STATE, make_var
+from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.registry import lookup
+from opscope.framework.runtime import fuse
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")

@@ -10,11 +10,11 @@ import pytest
 
 from device_double import DOUBLE, instead_of_cupy, xp
 from fuse_ops import fuse_operators
-from opscope.framework.backend import on_device
-from opscope.framework.codegen import GPU_ARRAYS
-from opscope.framework.context import OpContext
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.backend import on_device
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.fusion.codegen import GPU_ARRAYS
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 @pytest.fixture(autouse=True)

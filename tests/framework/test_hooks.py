@@ -8,12 +8,12 @@ import threading
 import numpy as np
 import pytest
 
-from opscope.framework.context import Hook, OpContext
-from opscope.framework.desc import INPUT, OUTPUT, NetDesc, make_op, make_var
-from opscope.framework.errors import NotFiniteError, SaveError, VariableError
-from opscope.framework.hooks import Dump, FiniteCheck, Profiler
-from opscope.framework.net import Net
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import Hook, OpContext
+from opscope.framework.base.errors import NotFiniteError, SaveError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, OUTPUT, NetDesc, make_op, make_var
+from opscope.framework.runtime.hooks import Dump, FiniteCheck, Profiler
+from opscope.framework.runtime.net import Net
 
 X = np.array([[1.0, -2.0], [3.0, 4.0]], np.float32)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import INPUT, NetDesc, make_op, make_var
-from opscope.framework.errors import VariableError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, NetDesc, make_op, make_var
+from opscope.framework.runtime.plain_net import PlainNet
 
 SMALL, LARGE = (4, 3), (256, 256)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from opscope.framework.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
-from opscope.framework.errors import (
+from opscope.framework.base.errors import (
     AttributeTypeError,
     GradientError,
     ShapeError,
     VariableError,
 )
-from opscope.framework.optimizer import OptimizerAttrs, build_optimizer, optimizer_types
-from opscope.framework.printer import op_text, var_text
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.ir.printer import op_text, var_text
+from opscope.framework.passes.optimizer import OptimizerAttrs, build_optimizer, optimizer_types
 
 
 def net(*parameters, factors=None):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.framework.desc import (
+from opscope.framework.ir.desc import (
     BACKWARD,
     INPUT,
     OUTPUT,
@@ -25,9 +25,9 @@ from opscope.framework.desc import (
     parse_net,
     serialize_net,
 )
-from opscope.framework.net import Net
-from opscope.framework.optimizer import OptimizerAttrs
-from opscope.framework.printer import net_text, op_text, var_text
+from opscope.framework.ir.printer import net_text, op_text, var_text
+from opscope.framework.passes.optimizer import OptimizerAttrs
+from opscope.framework.runtime.net import Net
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

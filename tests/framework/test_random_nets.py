@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from opscope.framework.cleanup import CLEANUP
-from opscope.framework.desc import NetDesc
-from opscope.framework.net import Net
-from opscope.framework.passes import run_passes
-from opscope.framework.printer import net_text
-from opscope.framework.scope import Scope
-from opscope.framework.verify import problems
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import NetDesc
+from opscope.framework.ir.printer import net_text
+from opscope.framework.passes.cleanup import CLEANUP
+from opscope.framework.passes.pipeline import run_passes
+from opscope.framework.passes.verify.verifier import problems
+from opscope.framework.runtime.net import Net
 from random_nets import RandomNet, random_net, results
 
 SWITCHES = ("OPSCOPE_FUSE", "OPSCOPE_REUSE", "OPSCOPE_INPLACE")

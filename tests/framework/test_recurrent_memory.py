@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, OpContext, Scope, Sequences
-from opscope.framework.recurrent_store import Arena
+from opscope.framework.loops.recurrent.store import Arena
 
 WIDTH, HIDDEN, BATCH, FLOAT = 8, 64, 4, 4
 KEPT = FLOAT * (16 * HIDDEN + WIDTH)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework import recurrent_chunks
-from opscope.framework.context import OpContext
-from opscope.framework.net import Net
-from opscope.framework.recurrent_net import recurrent_op
-from opscope.framework.scope import Scope
-from opscope.framework.sequence import Sequences, offsets_of
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.sequence import Sequences, offsets_of
+from opscope.framework.loops.recurrent import chunks as recurrent_chunks
+from opscope.framework.loops.recurrent.net import recurrent_op
+from opscope.framework.runtime.net import Net
 from rnn_nets import check_gradients, fill, packed, rnn, run
 
 WORDS = [3, 1, 2, 2, 4, 1]  # words of each sentence

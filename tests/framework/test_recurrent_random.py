@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework import recurrent_net
-from opscope.framework.context import OpContext
-from opscope.framework.printer import net_text
-from opscope.framework.recurrent_fast import FastProgram
-from opscope.framework.scope import Scope
-from opscope.framework.sequence import Sequences
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.sequence import Sequences
+from opscope.framework.ir.printer import net_text
+from opscope.framework.loops.recurrent import net as recurrent_net
+from opscope.framework.loops.recurrent.fast import FastProgram
 from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, with_loss
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import NetDesc, make_op, make_var
-from opscope.framework.net import Net
-from opscope.framework.recurrent_net import recurrent_op
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import NetDesc, make_op, make_var
+from opscope.framework.loops.recurrent.net import recurrent_op
+from opscope.framework.runtime.net import Net
 from rnn_nets import fill, packed, rnn
 
 torch = pytest.importorskip("torch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.registry import load_operators
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.registry import load_operators
 from tree_cells import (
     H,
     binary_desc,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.errors import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import (
     FormatError,
     GradientError,
     OpscopeError,
@@ -15,13 +15,13 @@ from opscope.framework.errors import (
     TreeError,
     VariableError,
 )
-from opscope.framework.forest import Trees, batches, make_forest_schedule
-from opscope.framework.net import Net
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.printer import net_text
-from opscope.framework.recursive_net import recursive_op
-from opscope.framework.registry import load_operators
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.printer import net_text
+from opscope.framework.ir.registry import load_operators
+from opscope.framework.loops.trees.forest import Trees, batches, make_forest_schedule
+from opscope.framework.loops.trees.net import recursive_op
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import PlainNet
 from tree_nets import random_trees, run_tree, set_all, tree_desc
 
 ADD = [("add", {"x": "x", "y": "below"}, {"out": "h"})]

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import RunError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import (
     RECURRENT,
     NetDesc,
     make_op,
@@ -16,14 +18,12 @@ from opscope.framework.desc import (
     parse_net,
     serialize_net,
 )
-from opscope.framework.errors import RunError
-from opscope.framework.net import Net
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.recurrent_net import recurrent_op
-from opscope.framework.recursive_net import recursive_op
-from opscope.framework.recursive_run import Bank
-from opscope.framework.registry import load_operators
-from opscope.framework.scope import Scope
+from opscope.framework.ir.registry import load_operators
+from opscope.framework.loops.recurrent.net import recurrent_op
+from opscope.framework.loops.trees.net import recursive_op
+from opscope.framework.loops.trees.run import Bank
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plain_net import PlainNet
 from tree_cells import (
     H,
     binary_desc,

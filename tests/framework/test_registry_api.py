@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.desc import encode_attr, make_op
-from opscope.framework.errors import AttributeTypeError, OpscopeError, UnknownOperatorError
-from opscope.framework.operation import Operator
-from opscope.framework.registry import (
+from opscope.framework.base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError
+from opscope.framework.ir.desc import encode_attr, make_op
+from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.registry import (
     AttrSpec,
     Slot,
     lookup,
@@ -180,7 +180,7 @@ def test_an_operator_decodes_its_description():
 
 def test_a_failed_load_is_told_every_time(monkeypatch):
     """Not once, and then a registry that seems to lack operators."""
-    from opscope.framework import registry
+    from opscope.framework.ir import registry
 
     def fail(*names):
         raise ImportError("a broken package of operators")

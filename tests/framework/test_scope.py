@@ -8,9 +8,9 @@ import weakref
 import numpy as np
 import pytest
 
-from opscope.framework.backend import CPUPlace, parse_place
-from opscope.framework.errors import DeviceError, ShapeError, VariableError
-from opscope.framework.scope import Scope, default_scope
+from opscope.framework.base.backend import CPUPlace, parse_place
+from opscope.framework.base.errors import DeviceError, ShapeError, VariableError
+from opscope.framework.base.scope import Scope, default_scope
 
 
 def test_var_makes_locally_and_find_climbs():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.errors import ShapeError, VariableError
-from opscope.framework.scope import Scope
-from opscope.framework.sequence import Sequences, lengths_of, make_schedule, offsets_of, runs
+from opscope.framework.base.errors import ShapeError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.base.sequence import Sequences, lengths_of, make_schedule, offsets_of, runs
 
 LENGTHS = st.lists(st.integers(0, 5), min_size=1, max_size=8)
 NESTED_LENGTHS = st.lists(st.lists(st.integers(0, 4), max_size=4), min_size=1, max_size=5)

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from opscope.framework.desc import PARAMETER, make_op, make_var
-from opscope.framework.errors import ShapeError, VariableError
-from opscope.framework.infer import fits, infer_metas, view_shape, view_slices
-from opscope.framework.operation import Operator
-from opscope.framework.shape import ShapeArgs, count
+from opscope.framework.base.errors import ShapeError, VariableError
+from opscope.framework.base.shape import ShapeArgs, count
+from opscope.framework.ir.desc import PARAMETER, make_op, make_var
+from opscope.framework.ir.infer import fits, infer_metas, view_shape, view_slices
+from opscope.framework.ir.operation import Operator
 
 F32 = np.dtype("float32")
 F64 = np.dtype("float64")

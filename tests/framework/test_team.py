@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework import team
-from opscope.framework.context import OpContext
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.fusion import team
+from opscope.framework.runtime.plain_net import PlainNet
 
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
 

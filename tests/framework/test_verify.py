@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.desc import (
+from opscope.framework.base.errors import (
+    AttributeTypeError,
+    CycleError,
+    DeviceError,
+    FormatError,
+    GradientError,
+    OpscopeError,
+    ShapeError,
+    SlotError,
+    UnknownOperatorError,
+    VariableError,
+)
+from opscope.framework.ir.desc import (
     BACKWARD,
     INPUT,
     OPTIMIZE,
@@ -18,21 +30,9 @@ from opscope.framework.desc import (
     make_op,
     make_var,
 )
-from opscope.framework.errors import (
-    AttributeTypeError,
-    CycleError,
-    DeviceError,
-    FormatError,
-    GradientError,
-    OpscopeError,
-    ShapeError,
-    SlotError,
-    UnknownOperatorError,
-    VariableError,
-)
-from opscope.framework.net import Net
-from opscope.framework.net_check import KINDS
-from opscope.framework.verify import problems, verify
+from opscope.framework.passes.verify.net_check import KINDS
+from opscope.framework.passes.verify.verifier import problems, verify
+from opscope.framework.runtime.net import Net
 
 SHAPE = (2, 3)
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import (
     INPUT,
     STATE,
     NetDesc,
@@ -13,9 +14,8 @@ from opscope.framework.desc import (
     make_var,
     var_dtype,
 )
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
-from opscope.framework.widen import WidenFloats
+from opscope.framework.passes.to_float64 import WidenFloats
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 def test_a_net_computes_in_double_precision():

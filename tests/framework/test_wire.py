@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.desc import attr_bytes, encode_attr
-from opscope.framework.wire import Field, Pattern, delimited, varint
+from opscope.framework.ir.desc import attr_bytes, encode_attr
+from opscope.framework.ir.wire import Field, Pattern, delimited, varint
 from opscope.proto import net_pb2 as pb
 
 NAMES = st.text(max_size=200)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from damage import check_damaged
-from opscope.framework.errors import FormatError
-from opscope.nnet3 import adjust
-from opscope.nnet3.collapse import collapse_model
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.kaldi_io import Reader, Writer
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.transition_model import HmmState, TransitionModel, convert
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.files.transition_model import HmmState, TransitionModel, convert
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network import adjust
+from opscope.nnet3.network.collapse import collapse_model
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 HEAD = "input-node name=input dim=4\n"
 

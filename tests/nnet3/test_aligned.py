@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.aligned import align, align_listed, later, rows_among
-from opscope.nnet3.indexes import Columns, pack_tx
-from opscope.nnet3.time_sets import series
+from opscope.nnet3.index.aligned import align, align_listed, later, rows_among
+from opscope.nnet3.index.indexes import Columns, pack_tx
+from opscope.nnet3.index.time_sets import series
 
 NS = np.array([0, 2, 3])
 

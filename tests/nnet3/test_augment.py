@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.errors import AttributeTypeError, FormatError, ShapeError
+from opscope.framework.base.errors import AttributeTypeError, FormatError, ShapeError
 from opscope.nnet3.egs.augment import AugmentationOptions, augmented, changed, transformed
 from opscope.nnet3.egs.rows import example_io
-from opscope.nnet3.examples import NnetExample
+from opscope.nnet3.files.examples import NnetExample
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((6, 4 * 3)).astype(np.float32)  # 6 wide, 4 high, 3 colours

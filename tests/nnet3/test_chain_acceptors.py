@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chain_graphs import random_hmm, random_lattice
-from opscope.framework.errors import ShapeError
+from opscope.framework.base.errors import ShapeError
 from opscope.nnet3.chain.acceptors import (
     compose,
     connect,
@@ -17,13 +17,13 @@ from opscope.nnet3.chain.acceptors import (
     remove_epsilons,
 )
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized, scaled
-from opscope.nnet3.chain.end_to_end import allowed_length, graph_supervision
 from opscope.nnet3.chain.fst import Fst
 from opscope.nnet3.chain.fst_properties import acceptor_properties
 from opscope.nnet3.chain.supervision import Supervision, check_labels, state_times
 from opscope.nnet3.chain.unconstrained import unconstrained
+from opscope.nnet3.egs.chain_end_to_end import allowed_length, graph_supervision
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions
-from opscope.nnet3.transition_model import HmmState, TransitionModel
+from opscope.nnet3.files.transition_model import HmmState, TransitionModel
 
 SEEDS = range(6)
 

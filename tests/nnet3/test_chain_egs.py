@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from chain_graphs import random_hmm, random_supervision
-from opscope.framework.errors import FormatError, ShapeError
-from opscope.nnet3.chain import egs
+from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.chain.arrays import supervision_arrays
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.chain.generate import chain_examples
 from opscope.nnet3.chain.numerator import numerator
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.chain.supervision import Supervision
-from opscope.nnet3.compressed import CompressedMatrix
+from opscope.nnet3.egs import chain_changes as egs
+from opscope.nnet3.egs.chain_generate import chain_examples
 from opscope.nnet3.egs.generate import IvectorSource
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from opscope.nnet3.examples import NnetIo
-from opscope.nnet3.kaldi_io import Reader, Writer
-from opscope.nnet3.sparse import to_dense
+from opscope.nnet3.files.compressed import CompressedMatrix
+from opscope.nnet3.files.examples import NnetIo
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.files.sparse import to_dense
 from opscope.nnet3.training.chain_request import POSTERIORS, posteriors_of
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from chain_graphs import paths, random_hmm, random_lattice, random_supervision
 from damage import check_damaged
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision, merge_outputs
 from opscope.nnet3.chain.fst import Fst, read_fst
 from opscope.nnet3.chain.supervision import Supervision, merge_supervision, state_times
-from opscope.nnet3.examples import NnetIo
-from opscope.nnet3.kaldi_io import Reader, Writer
+from opscope.nnet3.files.examples import NnetIo
+from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 both = pytest.mark.parametrize("binary", [True, False])
 

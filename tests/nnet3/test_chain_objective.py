@@ -15,7 +15,7 @@ from chain_graphs import (
     random_lattice,
     random_supervision,
 )
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.chain.denominator import DenominatorGraph, denominator
 from opscope.nnet3.chain.numerator import numerator
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective

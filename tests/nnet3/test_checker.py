@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from nnet3_runs import random_net, request_for
-from opscope.framework.errors import OpscopeError, ShapeError
-from opscope.nnet3.checker import check_computation
-from opscope.nnet3.computation import Command
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.nnet3.compile.computation import Command
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_computation
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions, optimize
-from opscope.nnet3.pipeline import compile_computation
-from opscope.nnet3.request import ComputationRequest
+from opscope.nnet3.optimize.checker import check_computation
 
 NET = """\
 input-node name=input dim=3

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.errors import OpscopeError, ShapeError
-from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance, _round_up
-from opscope.nnet3.compile_cache import ComputerCache
-from opscope.nnet3.context import reads_further_ahead
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.request import ComputationRequest
+from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.nnet3.cache.computers import ComputerCache
+from opscope.nnet3.graph.context import reads_further_ahead
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance, _round_up
+from opscope.nnet3.network.nnet import Nnet
 
 FRAMES = """\
 input-node name=input dim=3

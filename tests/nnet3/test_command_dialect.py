@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from damage import flips
-from opscope.framework.desc import parse_net, serialize_net
-from opscope.framework.errors import FormatError
-from opscope.framework.printer import net_text
-from opscope.nnet3 import command_dialect
-from opscope.nnet3.command_dialect import from_desc, to_desc
-from opscope.nnet3.computation import Command
+from opscope.framework.base.errors import FormatError
+from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.printer import net_text
+from opscope.nnet3.compile.computation import Command
 from opscope.nnet3.compute.time_grid import OffsetRows
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_computation
+from opscope.nnet3.lower import command_dialect
+from opscope.nnet3.lower.command_dialect import from_desc, to_desc
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
-from opscope.nnet3.pipeline import compile_computation
-from opscope.nnet3.request import ComputationRequest
 
 NET = """\
 input-node name=input dim=3

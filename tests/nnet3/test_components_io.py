@@ -8,9 +8,9 @@ import pytest
 
 from component_lines import LINES, from_config
 from damage import flips
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.components import COMPONENTS, Component, Properties, new_component
-from opscope.nnet3.kaldi_io import Reader, Writer
+from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 
 def as_bytes(component, binary):

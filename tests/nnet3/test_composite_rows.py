@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
-from opscope.framework.names import grad_name
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
-from opscope.nnet3.caching import CachingCompiler
-from opscope.nnet3.composite_rows import split_composites
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
+from opscope.framework.ir.names import grad_name
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3.cache.computations import CachingCompiler
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.lower.composite_rows import split_composites
+from opscope.nnet3.network.nnet import Nnet
 
 AFFINE = "type=NaturalGradientAffineComponent input-dim=5 output-dim=5 rank-in=2 rank-out=2"
 CONFIG = f"""input-node name=input dim=5

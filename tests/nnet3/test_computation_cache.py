@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3_runs import random_net, request_for
-from opscope.framework.errors import OpscopeError
-from opscope.nnet3 import adjust
-from opscope.nnet3.caching import CachingCompiler
-from opscope.nnet3.computation_cache import read_cache, structure, write_cache
-from opscope.nnet3.kaldi_io import Reader, Writer
+from opscope.framework.base.errors import OpscopeError
+from opscope.nnet3.cache.computations import CachingCompiler
+from opscope.nnet3.cache.files import read_cache, structure, write_cache
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.network import adjust
 from opscope.nnet3.optimize import OptimizeOptions
 
 

@@ -5,9 +5,9 @@ import pytest
 
 import opscope.nnet3.compute  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
-from opscope.framework.desc import make_var
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import make_var
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.compute import images
 from opscope.proto import net_pb2 as pb
 

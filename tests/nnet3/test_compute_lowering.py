@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from component_runs import arrays, backprop, propagate
-from opscope.framework.desc import decode_attr, make_var
-from opscope.framework.errors import RunError, ShapeError, UnknownOperatorError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.registry import lookup
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import RunError, ShapeError, UnknownOperatorError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import decode_attr, make_var
+from opscope.framework.ir.registry import lookup
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import COMPONENTS, Component
 from opscope.nnet3.compute import ComponentOps, lowered_types
 from opscope.nnet3.compute.time_grid import precompute_indexes, reorder_indexes
-from opscope.nnet3.indexes import Columns
-from opscope.nnet3.kaldi_io import Reader
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.index.indexes import Columns
 from opscope.proto import net_pb2 as pb
 
 AFFINE = (

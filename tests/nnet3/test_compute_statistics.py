@@ -5,14 +5,14 @@ import pytest
 
 from component_runs import arrays, backprop, propagate
 from op_test import Case, OpTest
-from opscope.framework.context import OpContext
-from opscope.framework.desc import make_var
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import make_var
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, new_component
 from opscope.nnet3.compute import ComponentOps, set_statistic
-from opscope.nnet3.config import ConfigLine
-from opscope.nnet3.kaldi_io import Reader
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.language.config import ConfigLine
 from opscope.proto import net_pb2 as pb
 
 ONE = np.array([2.0])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.errors import ShapeError, VariableError
-from opscope.framework.scope import Scope
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import ComputationRequest
+from opscope.framework.base.errors import ShapeError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.nnet3.graph.request import ComputationRequest
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 NET = """\
 input-node name=input dim=3

@@ -2,8 +2,8 @@
 
 import pytest
 
-from opscope.framework.errors import FormatError
-from opscope.nnet3.config import ConfigLine, is_valid_name, read_config_lines, split_lines
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.language.config import ConfigLine, is_valid_name, read_config_lines, split_lines
 
 
 def test_values_go_on_until_the_word_before_the_next_equals_sign():

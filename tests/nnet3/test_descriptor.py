@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.descriptor_parse import parse_descriptor, parse_general
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.nnet3.language.descriptor_parse import parse_descriptor, parse_general
 
 NODES = ["input", "ivector", "a", "b", "tdnn1.affine"]
 

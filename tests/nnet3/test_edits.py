@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, OpscopeError
-from opscope.nnet3.edits import apply_edits, name_matches, orphan_nodes, parse_edits
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.nnet3.network.edits import apply_edits, name_matches, orphan_nodes, parse_edits
+from opscope.nnet3.network.nnet import Nnet
 
 CONFIG = """
 input-node name=input dim=8

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.framework import compiler
+from opscope.framework.fusion import compiler
 from opscope.nnet3.compute.fused import fused
 
 K = SimpleNamespace(xp=np)

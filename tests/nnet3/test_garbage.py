@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from opscope.nnet3.garbage import uncollected
+from opscope.framework.base.garbage import uncollected
 
 
 @pytest.mark.parametrize("on", [True, False])

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import ShapeError
-from opscope.nnet3.compiler import Compiler
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.graph import NotComputableError
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.framework.base.errors import ShapeError
+from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.graph.graph import NotComputableError
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 LSTM = """\
 input-node name=input dim=3

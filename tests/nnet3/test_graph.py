@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import CycleError, FormatError, ShapeError
-from opscope.nnet3 import graph as graph_module
-from opscope.nnet3.compiler import Compiler
-from opscope.nnet3.epochs import compute_epochs, strongly_connected
-from opscope.nnet3.graph import Graph, NotComputableError
-from opscope.nnet3.indexes import NO_TIME, Columns, format_indexes, format_integers, pack_tx
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.row_table import Query, RowTable
-from opscope.nnet3.steps import Steps, hash_order
+from opscope.framework.base.errors import CycleError, FormatError, ShapeError
+from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compile.steps import Steps, hash_order
+from opscope.nnet3.graph import graph as graph_module
+from opscope.nnet3.graph.graph import Graph, NotComputableError
+from opscope.nnet3.graph.node_order import compute_epochs, strongly_connected
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.index.indexes import NO_TIME, Columns, format_indexes, format_integers, pack_tx
+from opscope.nnet3.index.row_table import Query, RowTable
+from opscope.nnet3.network.nnet import Nnet
 
 TDNN = """\
 input-node name=input dim=2

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.levels import Levels
-from opscope.nnet3.units import Loop
+from opscope.nnet3.graph.levels import Levels
+from opscope.nnet3.graph.units import Loop
 
 TIMES = range(30, 90)
 

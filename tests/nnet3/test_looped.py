@@ -5,20 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError, VariableError
-from opscope.nnet3 import command_dialect
-from opscope.nnet3.checker import check_computation
-from opscope.nnet3.chunks import ChunkComputer, ChunkOptions, Utterance
-from opscope.nnet3.looped import (
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError, VariableError
+from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from opscope.nnet3.inference.looped import (
     compile_looped,
     following,
     loop_computation,
     looped_requests,
     with_ivector_period,
 )
-from opscope.nnet3.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.segment_computer import SegmentComputer
+from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.lower import command_dialect
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.optimize.checker import check_computation
+from opscope.nnet3.run.segment_computer import SegmentComputer
 
 TDNN = """\
 input-node name=input dim=3

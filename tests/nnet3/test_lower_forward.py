@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.errors import OpscopeError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
-from opscope.framework.verify import verify
-from opscope.nnet3.computation import Command, SubMatrix
-from opscope.nnet3.lower_forward import lower_forward
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.passes.verify.verifier import verify
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3.compile.computation import Command, SubMatrix
+from opscope.nnet3.lower.forward import lower_forward
 
 NET = """\
 input-node name=input dim=3

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.computation import Command, Computation, MatrixInfo, SubMatrix
-from opscope.nnet3.lower_matrices import FewMatrices
+from opscope.nnet3.compile.computation import Command, Computation, MatrixInfo, SubMatrix
+from opscope.nnet3.lower.matrix_lifetimes import FewMatrices
 
 ROWS, COLS = 3, 4
 

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from damage import check_damaged
-from opscope.framework.errors import FormatError
-from opscope.nnet3.kaldi_io import Reader, Writer
-from opscope.nnet3.sparse import SparseMatrix, read_general_matrix, to_dense, write_general_matrix
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.files.sparse import (
+    SparseMatrix,
+    read_general_matrix,
+    to_dense,
+    write_general_matrix,
+)
 
 both = pytest.mark.parametrize("binary", [True, False])
 dtypes = st.sampled_from([np.float32, np.float64])

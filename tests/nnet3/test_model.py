@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, ShapeError
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
 
 CONFIG = """
 input-node name=input dim=3

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from opscope.nnet3.compute import natural_gradient
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import simple_request
+from opscope.nnet3.graph.request import simple_request
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.computer import NnetComputer
 
 CASES = {  # component lines, input columns
     "affine": ("type=NaturalGradientAffineComponent input-dim=4 output-dim=3", 4),

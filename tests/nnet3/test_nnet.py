@@ -5,12 +5,12 @@ import pytest
 
 from component_lines import LINES, from_config
 from damage import check_damaged
-from opscope.framework.desc import parse_net, serialize_net
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
+from opscope.framework.ir.desc import parse_net, serialize_net
 from opscope.nnet3.components import Component
-from opscope.nnet3.config import split_lines
-from opscope.nnet3.kaldi_io import Reader, Writer
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.language.config import split_lines
+from opscope.nnet3.network.nnet import Nnet
 
 CONFIG = """
 # a recurrent network with every kind of node

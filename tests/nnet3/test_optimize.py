@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from nnet3_runs import assert_same, computed, random_net, request_for
-from opscope.framework.desc import INPUT
-from opscope.framework.errors import AttributeTypeError
-from opscope.nnet3.checker import check_computation
-from opscope.nnet3.command_dialect import to_desc
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.lower_commands import lower_computation
-from opscope.nnet3.lower_forward import lower_forward
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import AttributeTypeError
+from opscope.framework.ir.desc import INPUT
+from opscope.nnet3.graph.request import ComputationRequest, simple_request
+from opscope.nnet3.inference.pipeline import compile_computation
+from opscope.nnet3.lower.command_dialect import to_desc
+from opscope.nnet3.lower.commands import lower_computation
+from opscope.nnet3.lower.forward import lower_forward
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
+from opscope.nnet3.optimize.checker import check_computation
 from opscope.nnet3.optimize.sizing import gather_memory
-from opscope.nnet3.pipeline import compile_computation
-from opscope.nnet3.request import ComputationRequest, simple_request
+from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.xconfig import xconfig_to_config
 
 TDNN = """\

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, ShapeError
-from opscope.nnet3.request import ComputationRequest, IoSpecification
+from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 
 TEXT = """\
 input input has_deriv=1 0,-1,0 0,0,0 1,-1,2

@@ -5,10 +5,10 @@ import pytest
 
 import opscope.nnet3.compute  # noqa: F401  registers the operators
 from op_test import Case, OpTest
-from opscope.framework.desc import INPUT, NetDesc, make_op, make_var
-from opscope.framework.errors import ShapeError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import ShapeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, NetDesc, make_op, make_var
+from opscope.framework.runtime.plain_net import PlainNet
 
 
 class TestAddScaled(OpTest):

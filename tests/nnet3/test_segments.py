@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, OpscopeError, ShapeError, VariableError
-from opscope.framework.plain_net import PlainNet
-from opscope.nnet3.chunks import ChunkComputer
-from opscope.nnet3.looped import compile_looped, looped_requests
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.pipeline import compile_segments
-from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.segment_computer import SegmentComputer
+from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError, VariableError
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.inference.chunks import ChunkComputer
+from opscope.nnet3.inference.looped import compile_looped, looped_requests
+from opscope.nnet3.inference.pipeline import compile_segments
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.run.segment_computer import SegmentComputer
 from opscope.proto import net_pb2 as pb
 
 LSTM = """\

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opscope.framework.errors import OpscopeError
-from opscope.nnet3.caching import CachingCompiler, RecentCache
-from opscope.nnet3.compiler import Compiler
-from opscope.nnet3.computer import NnetComputer
-from opscope.nnet3.indexes import Columns, pack_tx
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import OpscopeError
+from opscope.nnet3.cache.computations import CachingCompiler, RecentCache
+from opscope.nnet3.compile.compiler import Compiler
+from opscope.nnet3.compile.shortcut import decompose, expand
+from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.index.indexes import Columns, pack_tx
+from opscope.nnet3.index.sequences import Widened, n_stride
+from opscope.nnet3.inference.pipeline import compile_request
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions
-from opscope.nnet3.pipeline import compile_request
-from opscope.nnet3.request import ComputationRequest, IoSpecification
-from opscope.nnet3.sequences import Widened, n_stride
-from opscope.nnet3.shortcut import decompose, expand
+from opscope.nnet3.run.computer import NnetComputer
 
 NET = """\
 input-node name=input dim=3

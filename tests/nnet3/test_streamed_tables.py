@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.errors import FormatError
-from opscope.nnet3 import tables
-from opscope.nnet3.tables import TableWriter, read_table
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.tables import tables
+from opscope.nnet3.tables.tables import TableWriter, read_table
 
 RNG = np.random.default_rng(0)
 VALUES = {

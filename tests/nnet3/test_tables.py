@@ -15,13 +15,13 @@ from hypothesis.extra import numpy as hnp
 
 from damage import check_damaged
 from kaldi_data import need
-from opscope.framework.errors import FormatError, SaveError
-from opscope.nnet3.kaldi_io import Reader
-from opscope.nnet3.posterior import Posterior
-from opscope.nnet3.sparse import SparseMatrix
-from opscope.nnet3.streams import open_output, open_reader
-from opscope.nnet3.table_kinds import KINDS, cut_array, guess_kind
-from opscope.nnet3.tables import (
+from opscope.framework.base.errors import FormatError, SaveError
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.files.sparse import SparseMatrix
+from opscope.nnet3.tables.kinds import KINDS, cut_array, guess_kind
+from opscope.nnet3.tables.streams import open_output, open_reader
+from opscope.nnet3.tables.tables import (
     RandomAccessTable,
     ReadSpecifier,
     TableWriter,

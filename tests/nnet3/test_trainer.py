@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from opscope.framework.errors import AttributeTypeError, FormatError, ShapeError
+from opscope.framework.base.errors import AttributeTypeError, FormatError, ShapeError
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
-from opscope.nnet3.examples import NnetExample, NnetIo
-from opscope.nnet3.graph import NotComputableError
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.sparse import SparseMatrix, to_dense
+from opscope.nnet3.files.examples import NnetExample, NnetIo
+from opscope.nnet3.files.sparse import SparseMatrix, to_dense
+from opscope.nnet3.graph.graph import NotComputableError
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from opscope.nnet3.training.progress import ObjectiveInfo

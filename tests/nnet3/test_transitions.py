@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.errors import FormatError, ShapeError
+from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.nnet3.files.transition_model import HmmState, TransitionModel
 from opscope.nnet3.training.transitions import TransitionOptions, output_priors, train_transitions
-from opscope.nnet3.transition_model import HmmState, TransitionModel
 
 
 def model(tuples=((1, 0, 0), (1, 1, 1), (2, 0, 0), (2, 1, 1))):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kaldi_data import need
-from opscope.framework.errors import FormatError, SaveError
-from opscope.nnet3.kaldi_io import Reader
-from opscope.nnet3.matrix_io import read_matrix
-from opscope.nnet3.nnet import Nnet
+from opscope.framework.base.errors import FormatError, SaveError
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.files.matrix_io import read_matrix
+from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import layer_types, xconfig_to_config, xconfig_to_configs
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.framework.errors import FormatError
+from opscope.framework.base.errors import FormatError
 from opscope.nnet3.xconfig import xconfig_to_config
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opscope.framework.errors import OpscopeError, ShapeError
-from opscope.nnet3.compile_cache import ComputerCache
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import TableWriter, read_table
-from opscope.nnet3.xvector import xvector
-from opscope.python_api.cli import main
+from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.nnet3.cache.computers import ComputerCache
+from opscope.nnet3.inference.xvector import xvector
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.python_api.cli.main import main
 
 CONFIG = """input-node name=input dim=3
 component name=e type=StatisticsExtractionComponent input-dim=3 include-variance=false

@@ -7,7 +7,7 @@ import pytest
 
 from op_setup import run
 from op_test import Case, OpTest
-from opscope.framework.errors import SlotError
+from opscope.framework.base.errors import SlotError
 
 SHAPES = [
     ((3, 4), (3, 4)),

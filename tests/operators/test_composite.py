@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
-from opscope.framework.errors import (
+from opscope.framework.base.errors import (
     AttributeTypeError,
     SlotError,
     UnknownOperatorError,
     VariableError,
 )
-from opscope.framework.infer import infer_one
-from opscope.framework.operation import Operator
-from opscope.framework.passes import expand_op
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.infer import infer_one
+from opscope.framework.ir.operation import Operator
+from opscope.framework.passes.pipeline import expand_op
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 
 
 def pads(attrs, kernel):
@@ -140,7 +140,7 @@ class TestConv2d(Conv):
         self.setup(case, "float16").check(self.output(case, "float16"), self)
 
     def test_weight_gradients_are_added_up_in_pieces(self, monkeypatch):
-        from opscope.operators import _im2col
+        from opscope.operators.conv import im2col as _im2col
 
         setup = self.setup(
             self.case(np.random.default_rng(0), (2, 2, 9, 6), (3, 2, 3, 3)), "float64"

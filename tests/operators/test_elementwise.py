@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from op_test import Case
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 from unary_test import UnaryTest
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from op_test import Case, OpTest
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 from unary_test import UnaryTest
 
 

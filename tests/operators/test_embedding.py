@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.desc import INPUT, PARAMETER, make_var
-from opscope.framework.errors import RunError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import RunError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, PARAMETER, make_var
+from opscope.framework.runtime.plain_net import PlainNet
 
 IDS = np.array([4, 0, 4, 2, 4])
 

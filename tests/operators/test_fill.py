@@ -3,7 +3,7 @@
 import numpy as np
 
 from op_test import Case, OpTest
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 
 
 class TestFillConstant(OpTest):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 
 
 def transposed(array):

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
-from opscope.operators import _mkl, matmul
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.plain_net import PlainNet
+from opscope.operators.backends import mkl as _mkl
+from opscope.operators.linear import matmul
 
 with_mkl = pytest.mark.skipif(_mkl.library() is None, reason="the package mkl is not installed")
 
@@ -154,7 +155,8 @@ def test_without_mkl(files: Any, forgotten: None, monkeypatch: Any) -> None:
 
 def test_mkl_is_not_loaded_by_importing() -> None:
     code = (
-        "import opscope.operators.libraries; from opscope.operators import _mkl;"
-        "assert _mkl.library.cache_info().currsize == 0"
+        "import opscope.operators.backends.gemm_backends;"
+        "from opscope.operators.backends import mkl;"
+        "assert mkl.library.cache_info().currsize == 0"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.desc import INPUT, PARAMETER, STATE, make_op, make_var
-from opscope.framework.errors import AttributeTypeError, RunError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.registry import lookup
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.registry import lookup
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 
 CHUNK = 8
@@ -18,7 +18,7 @@ CHUNK = 8
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("opscope.operators._updates._CHUNK", CHUNK)
+    monkeypatch.setattr("opscope.operators.optim.updates._CHUNK", CHUNK)
 
 
 class OptimizerTest(OpTest):

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework import team
-from opscope.operators import _panels, matmul
+from opscope.framework.fusion import team
+from opscope.operators.backends import packed_gemm as _panels
+from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(
     team.library() is None or _panels.library() is None, reason="there is no C compiler"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.context import OpContext
-from opscope.framework.errors import AttributeTypeError, GradientError
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import AttributeTypeError, GradientError
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.plain_net import PlainNet
 
 FILLS = (
     "uniform_random",

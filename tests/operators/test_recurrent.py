@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import NetDesc, make_op, make_var, parse_net, serialize_net
-from opscope.framework.errors import (
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import (
     FormatError,
     GradientError,
     ShapeError,
     SlotError,
     VariableError,
 )
-from opscope.framework.net import Net
-from opscope.framework.recurrent_net import RecurrentNet, recurrent_op
-from opscope.framework.registry import lookup
-from opscope.framework.scope import Scope
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import NetDesc, make_op, make_var, parse_net, serialize_net
+from opscope.framework.ir.registry import lookup
+from opscope.framework.loops.recurrent.net import RecurrentNet, recurrent_op
+from opscope.framework.runtime.net import Net
 from rnn_nets import fill, gradients, packed, rnn, run, simple
 
 

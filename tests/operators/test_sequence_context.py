@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.desc import INPUT, make_op, make_var
-from opscope.framework.errors import ShapeError
-from opscope.framework.infer import infer_metas
-from opscope.framework.operation import Operator
-from opscope.framework.plain_net import PlainNet
-from opscope.framework.scope import Scope
+from opscope.framework.base.errors import ShapeError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.infer import infer_metas
+from opscope.framework.ir.operation import Operator
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
 from sequence_cases import BATCHES, NESTED, RAGGED, parts, rows_in, values, wide_batch
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.errors import RunError
+from opscope.framework.base.errors import RunError
 from sequence_cases import BATCHES, EMPTY, RAGGED, parts, values
 
 MASK = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.errors import AttributeTypeError, RunError
+from opscope.framework.base.errors import AttributeTypeError, RunError
 
 
 class TestGather(OpTest):

@@ -3,9 +3,9 @@
 import numpy as np
 
 from op_test import Case, OpTest
-from opscope.framework.desc import make_op
-from opscope.framework.infer import infer_one
-from opscope.framework.operation import Operator
+from opscope.framework.ir.desc import make_op
+from opscope.framework.ir.infer import infer_one
+from opscope.framework.ir.operation import Operator
 
 
 class TestReshape(OpTest):

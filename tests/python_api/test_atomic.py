@@ -9,14 +9,14 @@ import stat
 
 import pytest
 
-from opscope.framework import atomic
-from opscope.framework.atomic import (
+from opscope.framework.base import atomic
+from opscope.framework.base.atomic import (
     atomic_file,
     check_writable,
     write_atomically,
     write_together,
 )
-from opscope.framework.errors import SaveError
+from opscope.framework.base.errors import SaveError
 
 
 def files_in(folder):

@@ -9,9 +9,9 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework import errors
-from opscope.framework.desc import BACKWARD, FORWARD, OPTIMIZE
-from opscope.python_api import op_methods
+from opscope.framework.base import errors
+from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE
+from opscope.python_api.builder import methods as op_methods
 
 RNG = np.random.default_rng(0)
 
@@ -362,5 +362,5 @@ def test_every_operator_has_a_documented_typed_method() -> None:
 def test_the_stub_file_is_up_to_date() -> None:
     stub = pathlib.Path(op_methods.__file__).with_suffix(".pyi")
     assert stub.read_text() == op_methods.stub_text(), (
-        "run: python -m opscope.python_api.op_methods > python_api/op_methods.pyi"
+        "run: python -m opscope.python_api.builder.methods > python_api/builder/methods.pyi"
     )

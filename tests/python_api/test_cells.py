@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder, Scope
-from opscope.framework.errors import AttributeTypeError
+from opscope.framework.base.errors import AttributeTypeError
 from rnn_layers import LENGTHS, H, K, check_gradients, feed_for, layer_net, parameters
 
 

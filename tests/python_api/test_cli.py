@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import opscope
-from opscope.framework.context import OpContext
-from opscope.framework.initialize import initialize
-from opscope.framework.registry import Slot, operator, unregister
-from opscope.framework.scope import Scope
-from opscope.python_api.cli import main
-from opscope.python_api.cli_files import number_or_text
-from opscope.python_api.training import train
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.registry import Slot, operator, unregister
+from opscope.framework.runtime.initialize import initialize
+from opscope.python_api.cli.files import number_or_text
+from opscope.python_api.cli.main import main
+from opscope.python_api.train.training import train
 from small_nets import classifier, data
 
 
@@ -130,7 +130,7 @@ def test_ops_lists_families(call):
     code, out, _ = call("ops")
     assert code == 0
     lines = out.splitlines()
-    assert "elementwise" in lines and "relu_grad" not in out
+    assert "math.elementwise" in lines and "relu_grad" not in out
     relu = next(line for line in lines if line.startswith("  relu "))
     assert "Rectified linear unit" in relu
     assert all(len(line) <= 100 for line in lines)
@@ -140,14 +140,14 @@ def test_ops_lists_families(call):
 def test_ops_tells_all_about_one(call):
     code, out, _ = call("ops", "leaky_relu")
     assert code == 0
-    assert out.startswith("leaky_relu  (elementwise)\n")
+    assert out.startswith("leaky_relu  (math.elementwise)\n")
     assert "alpha  [float, >= 0, default 0.01]" in out
     assert "gradient: yes" in out and "source: " in out
     assert "gradient: none" in call("ops", "argmax")[1] or "none:" in call("ops", "argmax")[1]
 
 
 def test_every_operator_can_be_told(call):
-    for name in opscope.framework.registry.operator_types():
+    for name in opscope.framework.ir.registry.operator_types():
         code, out, _ = call("ops", name)
         assert code == 0 and out.startswith(name)
 
@@ -367,7 +367,7 @@ def test_errors_in_a_process(folder):
 
 
 def test_starting_loads_nothing_heavy():
-    code = "import sys, opscope.python_api.cli; print(*sys.modules)"
+    code = "import sys, opscope.python_api.cli.main; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

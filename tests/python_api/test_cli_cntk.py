@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from opscope.python_api.cli import main
+from opscope.python_api.cli.main import main
 
 CONFIG = """command = Train:Test
 Train = [ action = "train" ; NDLNetworkBuilder = [ run = Net ] ]

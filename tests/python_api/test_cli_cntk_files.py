@@ -8,8 +8,8 @@ from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.dialect import to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.desc import serialize_net
-from opscope.python_api.cli import main
+from opscope.framework.ir.desc import serialize_net
+from opscope.python_api.cli.main import main
 
 
 def network():

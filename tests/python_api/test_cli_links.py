@@ -10,8 +10,8 @@ import pytest
 
 import opscope
 from kaldi_models import done
-from opscope.nnet3.nnet import Nnet
-from opscope.python_api.cli import kaldi_programs
+from opscope.nnet3.network.nnet import Nnet
+from opscope.python_api.cli.main import kaldi_programs
 
 
 def test_links(call):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kaldi_models import CONFIG, MORE, done, refused
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
 
 # -- nnet3-init ------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from opscope import nnet3
-from opscope.framework.desc import parse_net
-from opscope.nnet3.command_dialect import from_desc
-from opscope.python_api.cli import kaldi_programs, main
+from opscope.framework.ir.desc import parse_net
+from opscope.nnet3.lower.command_dialect import from_desc
+from opscope.python_api.cli.main import kaldi_programs, main
 
 XCONFIG = """\
 input name=input dim=4

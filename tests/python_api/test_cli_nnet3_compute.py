@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opscope.framework.backend import gpu_present
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import TableWriter, read_table
-from opscope.python_api.cli import main
+from opscope.framework.base.backend import gpu_present
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.python_api.cli.main import main
 
 PLAIN = """input-node name=input dim=3
 component name=a type=AffineComponent input-dim=6 output-dim=4

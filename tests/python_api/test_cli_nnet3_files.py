@@ -9,12 +9,12 @@ from click.testing import CliRunner
 import opscope
 from damage import truncations
 from opscope import nnet3
-from opscope.framework.errors import FormatError
-from opscope.nnet3.compressed import CompressedMatrix
-from opscope.nnet3.examples import NnetExample, NnetIo
-from opscope.nnet3.posterior import Posterior
-from opscope.nnet3.sparse import SparseMatrix
-from opscope.python_api.cli import main
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.files.compressed import CompressedMatrix
+from opscope.nnet3.files.examples import NnetExample, NnetIo
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.files.sparse import SparseMatrix
+from opscope.python_api.cli.main import main
 
 XCONFIG = "input name=input dim=4\noutput-layer name=output dim=3 input=Append(-1,0)\n"
 

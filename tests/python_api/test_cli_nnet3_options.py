@@ -10,10 +10,10 @@ import pytest
 
 import opscope
 from kaldi_models import done, refused
-from opscope.framework.errors import FormatError
-from opscope.nnet3.nnet import Nnet
-from opscope.python_api.cli import kaldi_programs
-from opscope.python_api.cli_nnet3_program import Option, quoted
+from opscope.framework.base.errors import FormatError
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.programs.program import Option, quoted
+from opscope.python_api.cli.main import kaldi_programs
 
 FLAG, INT = Option("flag", False, "f"), Option("some-int", 3, "i")
 FLOAT, TEXT = Option("rate", -1.0, "r"), Option("text", "", "t")
@@ -162,7 +162,7 @@ def test_quoted(word, typed):
 def test_log_lines(call):
     err = call("nnet3-copy", "--verbose=1", "net.raw", "out.raw")[2]
     version = opscope.__version__
-    assert f"VLOG[1] (nnet3-copy[{version}]:_read_nnet():cli_nnet3.py:" in err
+    assert f"VLOG[1] (nnet3-copy[{version}]:_read_nnet():models.py:" in err
     assert "Read 12 nodes, 5 components and " in err
     assert err.endswith(") Copied raw neural net from net.raw to out.raw\n")
-    assert f"LOG (nnet3-copy[{version}]:nnet3_copy():cli_nnet3.py:" in err
+    assert f"LOG (nnet3-copy[{version}]:nnet3_copy():models.py:" in err

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import need
-from opscope.nnet3.kaldi_io import Reader
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.posterior import Posterior
-from opscope.nnet3.tables import TableWriter, read_table
+from opscope.nnet3.files.kaldi_io import Reader
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training.lda import LdaStats
-from opscope.python_api.cli import main
+from opscope.python_api.cli.main import main
 
 CONFIG = """input-node name=input dim=4
 component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=16 max-change=0.75

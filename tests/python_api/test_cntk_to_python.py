@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from cntk_data import need
 from opscope import Scope
-from opscope.cntk.check import check_file
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.cntk.readers.data import Samples
-from opscope.cntk.readers.pack import Minibatch
-from opscope.cntk.runtime import CntkNet
-from opscope.framework.desc import INPUT
-from opscope.framework.sequence import Sequences
-from opscope.python_api.cli import main
-from opscope.python_api.cntk_to_python import to_python, write_values
-from opscope.python_api.python_text import Names, flat, prose, string
+from opscope.cntk.programs.check import check_file
+from opscope.cntk.readers.base.data import Samples
+from opscope.cntk.readers.base.pack import Minibatch
+from opscope.cntk.run.runtime import CntkNet
+from opscope.framework.base.sequence import Sequences
+from opscope.framework.ir.desc import INPUT
+from opscope.python_api.cli.main import main
+from opscope.python_api.to_python.cntk_to_python import to_python, write_values
+from opscope.python_api.to_python.python_text import Names, flat, prose, string
 
 LENGTHS = (3, 1, 5)
 

@@ -9,16 +9,16 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.errors import (
+from opscope.framework.base.errors import (
     AttributeTypeError,
     NotFiniteError,
     OpscopeError,
     ShapeError,
     VariableError,
 )
-from opscope.framework.sequence import Sequences
-from opscope.python_api.generation import Generator, Hypothesis, log_softmax
-from opscope.python_api.stepping import Stepper
+from opscope.framework.base.sequence import Sequences
+from opscope.python_api.generate.generation import Generator, Hypothesis, log_softmax
+from opscope.python_api.generate.stepping import Stepper
 
 V, E, H = 5, 4, 6
 WIDE = ("normal", {"std": 1.0})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.context import OpContext
-from opscope.framework.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
-from opscope.framework.errors import ShapeError, VariableError
-from opscope.framework.initialize import initialize, persistent_vars
-from opscope.framework.scope import Scope
+from opscope.framework.base.context import OpContext
+from opscope.framework.base.errors import ShapeError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.runtime.initialize import initialize, persistent_vars
 
 
 def constant(value, shape=(2,), dtype="float32", out="w"):

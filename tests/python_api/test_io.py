@@ -11,8 +11,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opscope
-from opscope.framework import atomic
-from opscope.framework.desc import (
+from opscope.framework.base import atomic
+from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.files.saved import Loaded, load, load_desc, paths_of, save
+from opscope.framework.files.tensor_file import TensorFile
+from opscope.framework.ir.desc import (
     INPUT,
     PARAMETER,
     STATE,
@@ -21,11 +25,7 @@ from opscope.framework.desc import (
     make_var,
     serialize_net,
 )
-from opscope.framework.errors import FormatError, OpscopeError, SaveError, VariableError
-from opscope.framework.net import Net
-from opscope.framework.scope import Scope
-from opscope.python_api.io import Loaded, load, load_desc, paths_of, save
-from opscope.python_api.tensor_file import TensorFile
+from opscope.framework.runtime.net import Net
 
 VALUES = {
     "w": np.arange(6, dtype=np.float32).reshape(2, 3) - 3,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opscope.nnet3.model import AmNnetSimple
-from opscope.nnet3.posterior import Posterior
-from opscope.nnet3.tables import TableWriter
-from opscope.python_api.cli import main
+from opscope.nnet3.files.posterior import Posterior
+from opscope.nnet3.network.model import AmNnetSimple
+from opscope.nnet3.tables.tables import TableWriter
+from opscope.python_api.cli.main import main
 
 CONFIG = """input-node name=input dim=4
 component name=lda type=FixedAffineComponent matrix=lda.mat

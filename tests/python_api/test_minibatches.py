@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opscope.framework.errors import ShapeError
-from opscope.python_api.minibatches import Minibatches
+from opscope.framework.base.errors import ShapeError
+from opscope.python_api.train.minibatches import Minibatches
 
 ARRAYS = {"x": np.arange(10), "y": np.arange(10) * 2}
 

@@ -14,12 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 import opscope
-from opscope.framework.errors import AttributeTypeError, FormatError, SaveError, ShapeError
-from opscope.nnet3.nnet import Nnet
-from opscope.nnet3.tables import TableWriter
+from opscope.framework.base.errors import AttributeTypeError, FormatError, SaveError, ShapeError
+from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.tables.tables import TableWriter
 from opscope.nnet3.training import NnetTrainer
-from opscope.python_api.cli import main
-from opscope.python_api.nnet3_recipe import Nnet3Recipe, RecipeOptions
+from opscope.python_api.cli.main import main
+from opscope.python_api.recipe.nnet3 import Nnet3Recipe, RecipeOptions
 
 XCONFIG = """input dim=4 name=input
 relu-batchnorm-dropout-layer name=tdnn1 input=Append(-1,0,1) dim=16 dropout-proportion=0.1

@@ -7,8 +7,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.errors import AttributeTypeError, ShapeError, VariableError
-from opscope.framework.sequence import Sequences
+from opscope.framework.base.errors import AttributeTypeError, ShapeError, VariableError
+from opscope.framework.base.sequence import Sequences
 from rnn_layers import LENGTHS, H, K, check_gradients, packed, parameters
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.errors import FormatError, OpscopeError, VariableError
-from opscope.framework.initialize import initialize
-from opscope.framework.scope import Scope
-from opscope.python_api.checkpoint import check_same_net, load_checkpoint, read_checkpoint
-from opscope.python_api.training import EarlyStop, train
+from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.initialize import initialize
+from opscope.python_api.train.checkpoint import check_same_net, load_checkpoint, read_checkpoint
+from opscope.python_api.train.training import EarlyStop, train
 from small_nets import classifier, data
 from training_runs import BATCHES, HELD_OUT, InterruptAfter, numbers, run, same, values
 
@@ -261,7 +261,7 @@ SCRIPT = """
 import sys
 from small_nets import classifier, data
 import opscope
-from opscope.python_api.minibatches import Minibatches
+from opscope.python_api.train.minibatches import Minibatches
 def batches(epoch):
     print("epoch", epoch, flush=True)
     yield from Minibatches(data(), 4)(epoch)

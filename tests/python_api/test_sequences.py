@@ -5,8 +5,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope, Sequences
-from opscope.framework.errors import AttributeTypeError, ShapeError
-from opscope.python_api.minibatches import Minibatches
+from opscope.framework.base.errors import AttributeTypeError, ShapeError
+from opscope.python_api.train.minibatches import Minibatches
 
 ITEMS = [np.full((n, 2), n, np.float32) for n in (3, 0, 2)]
 

@@ -8,17 +8,17 @@ import sys
 import numpy as np
 import pytest
 
-from opscope.framework.context import Hook, OpContext
-from opscope.framework.errors import (
+from opscope.framework.base.context import Hook, OpContext
+from opscope.framework.base.errors import (
     NotFiniteError,
     OpscopeError,
     SaveError,
     ShapeError,
     VariableError,
 )
-from opscope.framework.initialize import initialize
-from opscope.framework.scope import Scope
-from opscope.python_api.training import train
+from opscope.framework.base.scope import Scope
+from opscope.framework.runtime.initialize import initialize
+from opscope.python_api.train.training import train
 from small_nets import classifier, data
 from training_runs import BATCHES, numbers, run, same, values
 
@@ -110,7 +110,7 @@ def test_hooks_watch_training_runs():
 
 def test_default_scope_and_netbuilder_like_objects(monkeypatch):
     scope = Scope()
-    monkeypatch.setattr("opscope.python_api.training.default_scope", lambda: scope)
+    monkeypatch.setattr("opscope.python_api.train.training.default_scope", lambda: scope)
 
     class Builder:
         net = classifier()
@@ -185,7 +185,7 @@ def test_bad_numbers_in_the_held_out_data():
 
 def test_large_numbers_whose_sum_overflows_are_no_error():
     """Only NaN and infinity are; the loss tells the rest."""
-    from opscope.python_api.feeding import not_finite
+    from opscope.python_api.builder.feeding import not_finite
 
     assert not_finite(np.full(4, 3e38, np.float32)) == 0
     assert not_finite(np.array([3e38, 3e38, np.nan], np.float32)) == 1

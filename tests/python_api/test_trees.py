@@ -7,9 +7,9 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, OpContext, Scope
-from opscope.framework.errors import AttributeTypeError, ShapeError, TreeError, VariableError
-from opscope.framework.forest import Trees
-from opscope.framework.sequence import Sequences
+from opscope.framework.base.errors import AttributeTypeError, ShapeError, TreeError, VariableError
+from opscope.framework.base.sequence import Sequences
+from opscope.framework.loops.trees.forest import Trees
 from tree_nets import random_trees, walk
 
 K, H = 5, 4

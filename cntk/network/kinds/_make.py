@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..kind import AttributeSpec, Kind, NdlFunction, register
-from ..rules import Rule
+from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
+from ..nodes.rules import Rule
 
 # State of a node's random numbers, which model files keep.
 RANDOM_STATE = {"rngSeed": AttributeSpec("int", 0), "rngOffset": AttributeSpec("int", 0)}

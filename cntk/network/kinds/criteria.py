@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .. import rules
-from ..kind import AttributeSpec
-from ..node import Node
+from ..nodes import rules
+from ..nodes.kind import AttributeSpec
+from ..nodes.node import Node
 from ._make import RANDOM_STATE, standard
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import rules
-from ..kind import AttributeSpec
+from ..nodes import rules
+from ..nodes.kind import AttributeSpec
 from ._make import RANDOM_STATE, standard
 
 for _name, _ndl in [

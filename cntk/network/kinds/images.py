@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import geometry, rules
-from ..kind import AttributeSpec, Kind, NdlFunction, register
-from ..node import Node
+from ..nodes import geometry, rules
+from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
+from ..nodes.node import Node
 from ._make import standard
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 

@@ -3,8 +3,8 @@ classification."""
 
 from __future__ import annotations
 
-from .. import rules
-from ..kind import AttributeSpec
+from ..nodes import rules
+from ..nodes.kind import AttributeSpec
 from ._make import standard
 
 standard("LabelsToGraph", 1, rules.unary)

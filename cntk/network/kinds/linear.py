@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .. import rules
-from ..kind import AttributeSpec, Kind, NdlFunction, register
-from ..node import Node
+from ..nodes import rules
+from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
+from ..nodes.node import Node
 from ._make import standard
 
 OUTPUT_RANK = AttributeSpec("int", 1)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import rules
-from ..crop import crop_offsets
-from ..kind import AttributeSpec, Kind, NdlFunction, register
-from ..node import DynamicAxis, Node
+from ..nodes import rules
+from ..nodes.crop import crop_offsets
+from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
+from ..nodes.node import DynamicAxis, Node
 from ._make import standard
 from .parameters import LAYOUTS, NDL_IMAGE_LAYOUT, image_shape
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import rules
-from ..kind import AttributeSpec, Kind, NdlFunction, register
-from ..node import DynamicAxis, Node
+from ..nodes import rules
+from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
+from ..nodes.node import DynamicAxis, Node
 from ._make import standard
 
 

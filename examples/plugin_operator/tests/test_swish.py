@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.registry import lookup
+from opscope.framework.ir.registry import lookup
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_saved_and_loaded(tmp_path: pathlib.Path) -> None:
 
 
 def test_documented(capsys: pytest.CaptureFixture[str]) -> None:
-    from opscope.python_api.cli import main
+    from opscope.python_api.cli.main import main
 
     assert lookup("swish").source
     with pytest.raises(SystemExit) as stop:

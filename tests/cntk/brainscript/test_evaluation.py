@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from opscope.cntk.base.text import Source
 from opscope.cntk.brainscript.build import TYPES, evaluate, evaluate_text
-from opscope.cntk.brainscript.parser import parse_expression
+from opscope.cntk.brainscript.language.parser import parse_expression
 from opscope.cntk.brainscript.session import Session
 from opscope.cntk.brainscript.values import Array, Function, Record, flatten, force
-from opscope.cntk.text import Source
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 def value(text):

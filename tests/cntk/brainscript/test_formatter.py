@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from opscope.cntk.brainscript.formatter import format_text
-from opscope.cntk.brainscript.parser import parse_members
-from opscope.cntk.brainscript.tokens import TOKEN
-from opscope.cntk.text import Source
-from opscope.framework.errors import FormatError
+from opscope.cntk.base.text import Source
+from opscope.cntk.brainscript.language.formatter import format_text
+from opscope.cntk.brainscript.language.parser import parse_members
+from opscope.cntk.brainscript.language.tokens import TOKEN
+from opscope.framework.base.errors import FormatError
 
 HERE = Path(__file__).parent
 FILES = [

@@ -8,7 +8,7 @@ import pytest
 
 from opscope.cntk.brainscript.build import build_network, evaluate_text
 from opscope.cntk.brainscript.library import compiled_library
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 
 def built(body, **settings):

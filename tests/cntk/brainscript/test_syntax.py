@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.cntk.brainscript import syntax
-from opscope.cntk.brainscript.parser import parse_expression, parse_members
-from opscope.cntk.brainscript.printer import print_expression, print_members
-from opscope.cntk.brainscript.syntax import PRECEDENCE
-from opscope.cntk.brainscript.tokens import KEYWORDS
-from opscope.cntk.text import Source
-from opscope.framework.errors import FormatError, OpscopeError
+from opscope.cntk.base.text import Source
+from opscope.cntk.brainscript.language import syntax
+from opscope.cntk.brainscript.language.parser import parse_expression, parse_members
+from opscope.cntk.brainscript.language.printer import print_expression, print_members
+from opscope.cntk.brainscript.language.syntax import PRECEDENCE
+from opscope.cntk.brainscript.language.tokens import KEYWORDS
+from opscope.framework.base.errors import FormatError, OpscopeError
 
 HERE = Path(__file__).parent
 LIBRARY = HERE.parents[2] / "cntk" / "brainscript" / "library"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from opscope.framework.registry import AttrSpec, Slot, operator
-from opscope.framework.shape import same_as
+from opscope.framework.base.shape import same_as
+from opscope.framework.ir.registry import AttrSpec, Slot, operator
 
 swish = operator(
     "swish",

@@ -1,0 +1,200 @@
+"""The parse tree of BrainScript.
+
+Every expression knows the place of its text (`source` and `at`, an offset), which does not count
+when two trees are compared. Macros are lambdas: `F (a, b = 1) = e` is the member `F` with a
+`Lambda`; `x[i:a..b] = e` is the member `x` with a `Range` over the lambda `i => e`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+
+from ...base.text import Location, Source
+
+
+class LibrarySource(Source):
+    """The text of a file of the standard library; errors rather point at the user's own text."""
+
+
+@dataclass(slots=True)
+class Expression:
+    """Base of all expressions."""
+
+    source: Source = field(compare=False, repr=False)
+    at: int = field(compare=False, repr=False)
+
+    @property
+    def location(self) -> Location:
+        return self.source.locate(self.at)
+
+    def children(self) -> Iterator[Expression]:
+        """The expressions directly inside."""
+        for name in _fields(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Expression):
+                yield value
+            elif isinstance(value, tuple):
+                for item in value:
+                    if isinstance(item, Member):
+                        yield item.value
+                    elif isinstance(item, Expression):
+                        yield item
+
+
+@dataclass(slots=True)
+class Member:
+    """`name = value`: an item of a record, a named argument, or an optional parameter."""
+
+    source: Source = field(compare=False, repr=False)
+    at: int = field(compare=False, repr=False)
+    name: str
+    value: Expression
+
+    @property
+    def location(self) -> Location:
+        return self.source.locate(self.at)
+
+
+@dataclass(slots=True)
+class Number(Expression):
+    value: float
+
+
+@dataclass(slots=True)
+class String(Expression):
+    value: str
+
+
+@dataclass(slots=True)
+class Boolean(Expression):
+    value: bool
+
+
+@dataclass(slots=True)
+class Identifier(Expression):
+    name: str
+
+
+@dataclass(slots=True)
+class Record(Expression):
+    """`[ a = 1 ; b = 2 ]` or, with `braces`, `{ a = 1 ; b = 2 }`."""
+
+    members: tuple[Member, ...]
+    braces: bool = field(default=False, compare=False)
+
+
+@dataclass(slots=True)
+class Array(Expression):
+    """`a : b : c`, or `[| a ; b |]`."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(slots=True)
+class Range(Expression):
+    """`array [first .. last] (initializer)`."""
+
+    first: Expression
+    last: Expression
+    initializer: Expression
+
+
+@dataclass(slots=True)
+class Lambda(Expression):
+    """Positional parameters by name, optional ones with their defaults, and the body."""
+
+    parameters: tuple[str, ...]
+    optional: tuple[Member, ...]
+    body: Expression
+
+
+@dataclass(slots=True)
+class Apply(Expression):
+    """`function (arguments, name = value)`, or with `braces` `function {...}`."""
+
+    function: Expression
+    arguments: tuple[Expression, ...]
+    named: tuple[Member, ...]
+    arguments_at: int = field(default=0, compare=False, repr=False)
+    braces: bool = field(default=False, compare=False)
+
+
+@dataclass(slots=True)
+class Access(Expression):
+    """`record.name`; its place is that of the name."""
+
+    record: Expression
+    name: str
+
+
+@dataclass(slots=True)
+class Index(Expression):
+    """`array[index]`."""
+
+    array: Expression
+    index: Expression
+
+
+@dataclass(slots=True)
+class Unary(Expression):
+    """`-x`, `+x` or `!x`."""
+
+    operator: str
+    operand: Expression
+
+
+@dataclass(slots=True)
+class Infix(Expression):
+    """`left operator right`; its place is that of the operator."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(slots=True)
+class If(Expression):
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+
+@dataclass(slots=True)
+class New(Expression):
+    """`new class argument`."""
+
+    type: str
+    argument: Expression
+
+
+# Infix operators by how tightly they bind. `^` is the exclusive or of booleans.
+PRECEDENCE = {
+    **dict.fromkeys(("*", "/", ".*", "**", "%"), 10),
+    **dict.fromkeys(("+", "-", "with"), 9),
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), 8),
+    "&&": 7,
+    **dict.fromkeys(("||", "^"), 6),
+    **dict.fromkeys((">>", "<<"), 5),
+    ":": 4,
+    "=>": 0,
+}
+POSTFIX = 99  # x.a, x[i], x(...), x{...}
+UNARY = 90
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(spec.name for spec in fields(kind) if spec.name not in ("source", "at"))
+
+
+def height(root: Expression) -> int:
+    """Levels of expressions, found without recursion."""
+    tallest = 0
+    stack = [(root, 1)]
+    while stack:
+        expression, level = stack.pop()
+        tallest = max(tallest, level)
+        stack.extend((child, level + 1) for child in expression.children())
+    return tallest

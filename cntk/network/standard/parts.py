@@ -1,0 +1,199 @@
+"""Parts of the standard networks: nodes with CNTK's names, parameters with its seeds, criteria.
+
+Names of nodes and seeds of initial values are CNTK's, which numbers unnamed nodes in the order of
+their making; there, arguments of calls are made from the last to the first. Source:
+SimpleNetworkBuilder.cpp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....framework.base.errors import FormatError, nearest
+from ..network import Network
+from ..nodes.node import Node
+
+if TYPE_CHECKING:
+    from .simple_builder import SimpleNetwork
+
+_TRAINING = {
+    "crossEntropyWithSoftmax": "CrossEntropyWithSoftmax",
+    "squareError": "SquareError",
+    "logistic": "Logistic",
+    "noiseContrastiveEstimation": "NCEBasedCrossEntropyWithSoftmax",
+    "classCrossEntropyWithSoftmax": "ClassBasedCrossEntropyWithSoftmax",
+}
+_EVALUATION = {
+    **_TRAINING,
+    "classificationError": "ClassificationError",
+    "errorPrediction": "ClassificationError",
+}
+_CRITERION_NAMES = {
+    "ClassBasedCrossEntropyWithSoftmax": "ClassCrossEntropyWithSoftmax",
+    "NCEBasedCrossEntropyWithSoftmax": "NoiseContrastiveEstimationNode",
+    "ClassificationError": "EvalClassificationError",
+}
+_WEIGHTED = ("ClassBasedCrossEntropyWithSoftmax", "NCEBasedCrossEntropyWithSoftmax")
+_FUNCTIONS = ("Sigmoid", "RectifiedLinear", "Tanh")
+
+
+def _criterion(name: str, table: dict[str, str], key: str) -> str:
+    """The operation of a criterion; letters may be small or large."""
+    for known, operation in table.items():
+        if known.lower() == name.lower():
+            return operation
+    raise FormatError(
+        f"{key}: {name!r} is not possible{nearest(name, table)}; one of {', '.join(table)}"
+    )
+
+
+class Parts:
+    """Adds nodes to `network`, as `spec` says.
+
+    Args:
+        spec: the settings of the network.
+        number: of the next unnamed node.
+    """
+
+    def __init__(self, spec: SimpleNetwork, number: int):
+        self.spec = spec
+        self.network = Network()
+        self.network.precision = spec.precision
+        self.number = number
+        self.seed = 1
+        self.recurrent = 0  # position in recurrent_layers
+        self.training = _criterion(spec.training_criterion, _TRAINING, "trainingCriterion")
+        self.evaluation = _criterion(spec.eval_criterion, _EVALUATION, "evalCriterion")
+
+    @property
+    def hidden(self) -> int:
+        return len(self.spec.layer_sizes) - 2
+
+    def _next_number(self) -> int:
+        self.number += 1
+        return self.number - 1
+
+    def op(self, operation: str, *inputs: Node, name: str = "", **attributes: Any) -> Node:
+        name = name or f"AutoName{self._next_number()}"
+        if operation == "Dropout":
+            attributes["rngSeed"] = self._next_number()
+        return self.network.add(operation, name, inputs, attributes)
+
+    def input(self, name: str, size: int, group: str, sparse: bool = False) -> Node:
+        operation = "SparseInputValue" if sparse else "InputValue"
+        node = self.network.add(operation, name, shape=size)
+        if group:
+            self.network.add_to_group(group, node)
+        return node
+
+    def features(self, sparse: bool = True) -> Node:
+        """The input, normalised if that is asked for."""
+        node = self.input("features", self.spec.layer_sizes[0], "feature", sparse)
+        if not self.spec.apply_mean_var_norm:
+            return node
+        mean, deviation = self.op("Mean", node), self.op("InvStdDev", node)
+        return self.op("PerDimMeanVarNormalization", node, mean, deviation)
+
+    def random(self, name: str, rows: int, columns: int) -> Node:
+        seed, self.seed = self.seed, self.seed + 1
+        return self.network.add(
+            "LearnableParameter",
+            name,
+            shape=(rows, columns),
+            attributes={
+                "init": "uniform" if self.spec.uniform_init else "gaussian",
+                "initValueScale": self.spec.init_value_scale,
+                "randomSeed": seed,
+                "initOnCPUOnly": False,
+            },
+        )
+
+    def fixed(self, name: str, rows: int, value: float, columns: int = 1) -> Node:
+        return self.network.add(
+            "LearnableParameter",
+            name,
+            shape=(rows, columns),
+            attributes={"init": "fixedValue", "value": value},
+        )
+
+    def past(self, size: int, steps: int = 1, name: str = "") -> Node:
+        return self.op(
+            "PastValue",
+            name=name,
+            shape=size,
+            timeStep=steps,
+            defaultHiddenActivation=self.spec.default_hidden_activity,
+        )
+
+    def function(self, node: Node, layer: int, name: str = "") -> Node:
+        types = self.spec.layer_types
+        kind = types[min(layer, len(types) - 1)]
+        if kind in _FUNCTIONS:
+            return self.op(kind, node, name=name)
+        if kind.lower() not in ("none", ""):
+            raise FormatError(f"layerTypes: {kind!r} is none of {', '.join(_FUNCTIONS)}, None")
+        if name:
+            self.network.rename(node, name)
+        return node
+
+    def dropout(self, node: Node, name: str = "") -> Node:
+        return self.op("Dropout", node, name=name) if self.spec.add_dropout_nodes else node
+
+    def is_recurrent(self, layer: int) -> bool:
+        """Whether `layer` is the next of the recurrent layers; then it is passed."""
+        layers = self.spec.recurrent_layers
+        if not layers or layers[min(self.recurrent, len(layers) - 1)] != layer:
+            return False
+        self.recurrent += 1
+        return True
+
+    def output(self, node: Node) -> None:
+        self.network.add_to_group("output", node)
+
+    def embed(self, node: Node, name: str = "LookupTable") -> Node:
+        sizes, order = self.spec.layer_sizes, self.spec.lookup_table_order
+        table = self.random("E0", sizes[1], sizes[0] // order)
+        return self.dropout(self.op("LookupTable", table, node, name=name))
+
+    def criteria(
+        self,
+        node: Node,
+        label: Node,
+        weight: Node | None = None,
+        train: str = "",
+        evaluate: str = "",
+        extra: Node | None = None,
+    ) -> Node:
+        """Training and evaluation criterion; returns the last one made."""
+        self.network.add_to_group("label", label)
+        product: Node | None = None
+
+        def make(operation: str, name: str) -> Node:
+            nonlocal product
+            name = name or _CRITERION_NAMES.get(operation, operation)
+            if operation in _WEIGHTED:
+                if weight is None or extra is None:
+                    raise FormatError(f"{operation} is no criterion of {self.spec.rnn_type}")
+                return self.op(operation, label, node, weight, extra, name=name)
+            if product is None:
+                product = node if weight is None else self.op("Times", weight, node)
+            return self.op(operation, label, product, name=name)
+
+        result = make(self.training, train)
+        self.network.add_to_group("criterion", result)
+        if self.evaluation != self.training:
+            result = make(self.evaluation, evaluate)
+        self.network.add_to_group("evaluation", result)
+        return result
+
+    def prior(self, label: Node) -> None:
+        if self.spec.need_prior:
+            self.op("Mean", label)
+
+    def likelihood(self, node: Node, label: Node) -> None:
+        """The output: `node`, or that less the logarithm of the prior."""
+        if self.spec.need_prior:
+            prior = self.op("Mean", label, name="Prior")
+            logarithm = self.op("Log", prior, name="LogOfPrior")
+            node = self.op("Minus", node, logarithm, name="ScaledLogLikelihood")
+        self.output(node)

@@ -1,0 +1,150 @@
+"""`opscope cntk`: CNTK's configs and scripts. Errors are shown as the languages tell them, with the
+place, the line and a caret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from ...framework.base.errors import OpscopeError
+from .lattices import lattices
+
+
+class _Cntk(click.Group):
+    """`opscope cntk name=value ...` is CNTK's own command line; other words are commands."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple:
+        if args and "=" in args[0]:
+            return super().resolve_command(ctx, ["run", *args])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except OpscopeError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Cntk)
+def cntk() -> None:
+    """Run CNTK's configs, NDL, MEL and BrainScript.
+
+    `opscope cntk configFile=FILE name=value ...` runs the commands of a config, as CNTK does.
+    """
+
+
+cntk.add_command(lattices)
+
+
+@cntk.command()
+@click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
+def run(arguments: tuple[str, ...]) -> None:
+    """Run the commands of a config; the log goes to standard error."""
+    from ..actions.experiment import run_experiment
+    from ..actions.run import run_commands
+    from ..config import parse_command_line
+
+    if _is_redesigned(arguments):
+        run_experiment(arguments)
+        return
+    run_commands(parse_command_line(arguments))
+
+
+@cntk.command()
+@click.argument("arguments", nargs=-1, metavar="configFile=FILE name=value ...")
+@click.option("--list", "only_list", is_flag=True, help="List the commands, build no networks.")
+def networks(arguments: tuple[str, ...], only_list: bool) -> None:
+    """List the commands of a config, and print the networks that it builds."""
+    from ..config import commands, parse_command_line
+    from ..config.commands import banner
+    from ..network.describe import describe
+    from ..run.build import Seeds, build_section_network, builder_of
+
+    if _is_redesigned(arguments):
+        _experiment(arguments, only_list)
+        return
+    config = parse_command_line(arguments)
+    listed = commands(config)
+    seeds = Seeds()
+    click.echo(f"Commands: {' '.join(command.name for command in listed)}")
+    for command in listed:
+        section = command.parameters
+        if only_list:
+            click.echo(f"{command.name}: {' '.join(command.actions)}")
+        elif builder_of(section) and {"train", "trainRNN", "adapt", "edit"} & set(command.actions):
+            click.echo(banner(command.name, command.actions[0]), nl=False)
+            built = build_section_network(section, seeds, say=click.echo)
+            click.echo(describe(built.network), nl=False)
+            for warning in built.warnings:
+                click.echo(f"warning: {warning}", err=True)
+
+
+def _is_redesigned(arguments: tuple[str, ...]) -> bool:
+    """Whether the config file of a command line is one of the redesigned language."""
+    from ..brainscript.experiment import is_redesigned
+    from ..config.files import read_source
+
+    files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
+    return len(files) == 1 and files[0].endswith(".bs") and is_redesigned(read_source(files[0]))
+
+
+def _experiment(arguments: tuple[str, ...], only_list: bool) -> None:
+    """Print the actions of a file of the redesigned language, and their networks."""
+    from ..brainscript.experiment import TrainAction, load_experiment
+    from ..network.describe import describe
+
+    for action in load_experiment(arguments).actions:
+        click.echo(f"{action.name}: {'train' if isinstance(action, TrainAction) else 'edit'}")
+        if isinstance(action, TrainAction) and not only_list:
+            action.network.validate()
+            click.echo(describe(action.network), nl=False)
+
+
+@cntk.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--parse-only", is_flag=True, help="Read the text only, build no networks.")
+def check(files: tuple[str, ...], parse_only: bool) -> None:
+    """Tell all that is wrong with configs, scripts and models, without data.
+
+    Arguments with an equals sign are further parameters of the configs. The exit code is 0 only if
+    there is nothing to tell.
+    """
+    check_files(
+        [word for word in files if "=" not in word], parse_only, [w for w in files if "=" in w]
+    )
+
+
+def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[str] = ()) -> None:
+    """Print what is wrong with files; exit with code 1 if anything is."""
+    from .check import check_file
+
+    found = 0
+    for file in files:
+        report = check_file(file, parse_only, extra)
+        for severity, text in report.problems:
+            click.echo(f"{severity}: {text}")
+        built = [
+            f"{name}: {len(network)} nodes, {network.parameter_count()} parameters"
+            for name, network in report.networks.items()
+        ]
+        click.echo(f"{file}: {'; '.join(built) or 'read'}, {len(report.problems)} problems")
+        found += len(report.problems)
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+@cntk.command(name="format")
+@click.argument("file")
+@click.option("--in-place", is_flag=True, help="Write the file instead of printing it.")
+def format_(file: str, in_place: bool) -> None:
+    """Lay out a config or script: indentation, blanks and empty lines; comments are kept."""
+    from ...framework.base.atomic import write_atomically
+    from .files import formatted
+
+    text = formatted(file)
+    if in_place:
+        write_atomically(file, text.encode())
+    else:
+        click.echo(text, nl=False)

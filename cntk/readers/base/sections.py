@@ -1,0 +1,115 @@
+"""What several readers look for in their section of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from ....framework.base.errors import FormatError, OpscopeError, SaveError
+from ...base.text import located
+from ...config.parameters import ConfigParameters
+from .htk_files import read_script
+
+
+def complaint(config: ConfigParameters, message: str) -> OpscopeError:
+    """An error about a whole section."""
+    return located(FormatError, f"{message} in {config.path}", config.text.locate())
+
+
+def precision(config: ConfigParameters) -> np.dtype:
+    """The type of values, by `precision`: float or double."""
+    name = config.string("precision", "float").lower()
+    types = {"float": np.dtype(np.float32), "double": np.dtype(np.float64)}
+    if name not in types:
+        raise config["precision"].error(f"precision is 'float' or 'double', not {name!r}")
+    return types[name]
+
+
+def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
+    """The sections inside, sorted by name, that have one of these parameters themselves."""
+    found = []
+    for name in config.names():
+        if not config.given(name) or not str(config[name]).startswith(("[", "{")):
+            continue
+        part = config.section(name)
+        if any(part.has(wanted) for wanted in names):
+            found.append((name, part))
+    return found
+
+
+_LABEL_KEYS = ("labelMappingFile", "labelDim", "labelType")
+
+
+Named = list[tuple[str, ConfigParameters]]
+"""Sections with their names."""
+
+
+def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
+    """The sections of features and those of labels, each sorted by name.
+
+    What tells of a mapping, a dimension or a type of labels describes labels; what else has a
+    `dim`, features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
+    """
+    features, labels = [], []
+    for name, part in sections_with(config, *_LABEL_KEYS, "sectionType", "dim"):
+        section_type = str(part["sectionType"]) if part.has("sectionType") else ""
+        if any(part.has(key) for key in _LABEL_KEYS) or section_type == "labels":
+            labels.append((name, part))
+        elif part.has("dim"):
+            features.append((name, part))
+    return features, labels
+
+
+def tagged_text_sections(config: ConfigParameters) -> tuple[Named, Named]:
+    """The sections of features, and the two of labels: of words read and of words told.
+
+    Raises:
+        FormatError: there are not two.
+    """
+    features, labels = file_sections(config)
+    if len(labels) != 2:
+        raise complaint(config, f"two sections of labels are needed, not {len(labels)}")
+    return features, labels
+
+
+def named_files(config: ConfigParameters) -> dict[Path, str]:
+    """The files that a section names, whole paths, each with the parameter that does.
+
+    Files that are named in a list (scpFile) count, too; names of what is no file do not.
+    """
+    found: dict[Path, str] = {}
+    for name in config.names():
+        if not config.given(name):
+            continue
+        value = config[name]
+        text = str(value)
+        if text[:1] in ("[", "{", "("):
+            for part in value.array() if text[0] == "(" else [value]:
+                found |= named_files(part.section()) if str(part).startswith(("[", "{")) else {}
+            continue
+        path = Path(text)
+        if text and path.is_file():
+            found[path.resolve()] = value.path
+            if name.lower() == "scpfile":
+                for entry in read_script(text, config.string("prefixPathInSCP", "")):
+                    found[Path(entry.path).resolve()] = f"{value.path} ({text})"
+    return found
+
+
+def check_not_read(reader: ConfigParameters, written: Iterable[str]) -> None:
+    """That no file is written which the reader reads.
+
+    Args:
+        reader: its section.
+        written: the paths of files that will be written.
+
+    Raises:
+        SaveError: one is; it and the parameter that names it are told.
+    """
+    read = named_files(reader)
+    for path in written:
+        where = read.get(Path(path).resolve())
+        if where is not None:
+            raise SaveError(f"{path} would be overwritten while it is read: {where} names it")

@@ -1,0 +1,129 @@
+"""Several readers whose minibatches together are one.
+
+    reader = [
+        readers = a:b
+        a = [ readerType = "LUSequenceReader" ; ... ]
+        b = [ readerType = "LUSequenceReader" ; ... ]
+    ]
+
+Source: CNTK's `Common/DataReader.cpp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
+from ....framework.base.errors import RunError
+from ...config.parameters import ConfigParameters
+from .data import Samples
+from .pack import Minibatch
+from .reader import DataReader, create_reader
+
+
+def several_readers(config: ConfigParameters) -> DataReader:
+    """The readers that `readers` names, each by its own section.
+
+    Raises:
+        FormatError: two of them give streams of one name; and what a reader does not like.
+    """
+    value = config["readers"]
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(create_reader(config.section(name)))
+            for name in value.array().strings()
+        ]
+        names = [stream.name.lower() for reader in readers for stream in reader.streams]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None or not readers:
+            raise value.error(f"two readers give {twice!r}" if readers else "there is no reader")
+        stack.pop_all()
+    return SeveralReaders(readers)
+
+
+class SeveralReaders(DataReader):
+    """Readers side by side. An epoch ends with that of the first one that ends."""
+
+    def __init__(self, readers: Sequence[DataReader]) -> None:
+        self._readers = list(readers)
+        self.streams = [stream for reader in self._readers for stream in reader.streams]
+
+    @property
+    def parallel(self) -> int:
+        """See `DataReader.parallel`."""
+        return self._same("parallel")
+
+    @property
+    def parallel_sequences(self) -> int:
+        """See `DataReader.parallel_sequences`."""
+        return self._same("parallel_sequences")
+
+    def _same(self, name: str) -> int:
+        """What all readers say.
+
+        Raises:
+            RunError: they do not say the same.
+        """
+        counts = [getattr(reader, name) for reader in self._readers]
+        if len(set(counts)) > 1:
+            listed = ", ".join(map(str, counts))
+            raise RunError(
+                "The specified number of utterances per minibatch is not consistent to the actual "
+                f"number of utterances per minibatch: the readers have {listed}"
+            )
+        return counts[0]
+
+    def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
+        """See `DataReader.start_minibatch_loop`."""
+        for reader in self._readers:
+            reader.start_minibatch_loop(size, epoch, epoch_size)
+
+    def get_minibatch(self) -> Minibatch | None:
+        """See `DataReader.get_minibatch`.
+
+        Raises:
+            RunError: the readers have different numbers of sequences side by side.
+        """
+        found = [reader.get_minibatch() for reader in self._readers]
+        if any(minibatch is None for minibatch in found):
+            return None
+        self._same("parallel_sequences")
+        first = found[0]
+        streams = {name: samples for one in found for name, samples in one.streams.items()}
+        layouts = {name: layout for one in found for name, layout in one.layouts.items()}
+        last = any(one.end_of_epoch for one in found)
+        lattices = next((one.lattices for one in found if one.lattices is not None), None)
+        return Minibatch(streams, layouts, first.sequences, last, lattices)
+
+    def data_end(self) -> bool:
+        """See `DataReader.data_end`."""
+        return all(reader.data_end() for reader in self._readers)
+
+    def sentence_ends(self) -> np.ndarray:
+        """See `DataReader.sentence_ends`."""
+        return self._readers[0].sentence_ends()
+
+    def _owner(self, stream: str) -> DataReader:
+        for reader in self._readers:
+            if any(known.name == stream for known in reader.streams):
+                return reader
+        return self._readers[0]  # which tells that there is none
+
+    def label_mapping(self, stream: str) -> Mapping[int, str]:
+        """See `DataReader.label_mapping`."""
+        return self._owner(stream).label_mapping(stream)
+
+    def set_label_mapping(self, stream: str, mapping: Mapping[int, str]) -> None:
+        """See `DataReader.set_label_mapping`."""
+        self._owner(stream).set_label_mapping(stream, mapping)
+
+    def get_data(self, stream: str, first: int, count: int) -> Samples:
+        """See `DataReader.get_data`."""
+        return self._owner(stream).get_data(stream, first, count)
+
+    def close(self) -> None:
+        """See `DataReader.close`."""
+        for reader in self._readers:
+            reader.close()

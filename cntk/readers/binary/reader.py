@@ -1,0 +1,120 @@
+"""BinaryReader: tables in CNTK's files of sections, and such files as the cache of UCIFastReader.
+
+    reader = [ readerType = "BinaryReader" ; file = "features.bin,labels.bin" ]
+
+Source: CNTK's `BinaryReader/BinaryReader.cpp`, `BinaryWriter.cpp`; for the cache
+`UCIFastReader/UCIFastReader.cpp` (`InitCache`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....framework.base.errors import FormatError
+from ...config.array import ConfigArray
+from ...config.parameters import ConfigParameters
+from ..base.data import Samples, Stream
+from ..base.reader import DataReader, PackedReader
+from ..base.section_file import (
+    CATEGORIES,
+    CATEGORY,
+    DATA,
+    LABELS,
+    MAPPING,
+    REGRESSION,
+    Section,
+    read_sections,
+    write_sections,
+)
+from ..base.table import TableMinibatches
+
+
+def binary_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with readerType BinaryReader.
+
+    Raises:
+        FormatError: a file is not as it should be, files differ in their records, or two sections
+            have one name.
+    """
+    paths = ConfigArray(config["file"], ",").strings()
+    return cached(config, paths)
+
+
+def cached(config: ConfigParameters, paths: list[str]) -> DataReader:
+    """A reader of these files, whole, in their order."""
+    streams: list[Stream] = []
+    data: list[Samples] = []
+    names: dict[str, dict[int, str]] = {}
+    for path in paths:
+        for section in read_sections(path):
+            found = _stream(path, section, names)
+            if found is None:
+                continue
+            if found[0].name in [stream.name for stream in streams]:
+                raise FormatError(f"{path}: the section {found[0].name!r} is there already")
+            if data and len(found[1].begin) != len(data[0].begin):
+                raise FormatError(
+                    f"{path}: {found[0].name!r} has {len(found[1].begin) - 1} records, "
+                    f"{streams[0].name!r} {len(data[0].begin) - 1}"
+                )
+            streams.append(found[0])
+            data.append(found[1])
+    if not streams or len(data[0].begin) < 2:
+        raise FormatError(f"{', '.join(paths)}: there are no records")
+    partial = config.string("minibatchMode", "partial").lower() == "partial"
+    packer = TableMinibatches(streams, data, 0, partial=partial)
+    return PackedReader(packer, ahead=config.bool("prefetch", True), labels=names)
+
+
+def _stream(
+    path: str, section: Section, names: dict[str, dict[int, str]]
+) -> tuple[Stream, Samples] | None:
+    """The stream that a section of data or labels is, and its samples."""
+    if section.type not in (DATA, LABELS):
+        return None
+    for part in section.inside:
+        if part.type == MAPPING and isinstance(part.values, list):
+            names[section.name] = dict(enumerate(part.values))
+    values = section.values
+    rows = np.arange(len(values) + 1)
+    if section.type == LABELS and section.kind == CATEGORY:
+        if values.size and int(values.max()) >= section.dim:
+            raise FormatError(
+                f"{path}: {section.name}: label {values.max()} is not below {section.dim}"
+            )
+        ones = np.ones(len(values), np.float32)
+        stream = Stream(section.name, section.dim, True)
+        return stream, Samples(rows, ones, values[:, 0].astype(np.int64), rows)
+    values = values.astype(values.dtype.newbyteorder("="))
+    return Stream(section.name, values.shape[1], dtype=values.dtype), Samples(rows, values)
+
+
+def write_cache(
+    path: str, streams: list[Stream], data: list[Samples], names: dict[str, dict[int, str]]
+) -> None:
+    """Write tables as a file of sections.
+
+    Args:
+        path: of the file.
+        streams: the first of features, the second, if any, of labels.
+        data: their samples, one for each record.
+        names: of labels, where they are categories.
+
+    Raises:
+        SaveError: the file cannot be written; what was there before is untouched.
+    """
+    features, *rest = zip(streams, data, strict=True)
+    sections = [Section(features[0].name, DATA, features[1].values)]
+    for stream, samples in rest:
+        if not stream.sparse:
+            kind = dict(kind=REGRESSION, dim=stream.dim)
+            sections.append(Section(stream.name, LABELS, samples.values, **kind))
+            continue
+        mapping = list(names[stream.name].values())
+        inside = [
+            Section("mapping", MAPPING, mapping),
+            Section("category", CATEGORIES, samples.dense(stream.dim)),
+        ]
+        numbers = samples.indices.astype(np.uint32)[:, None]
+        sections.append(Section(stream.name, LABELS, numbers, CATEGORY, stream.dim, inside))
+    write_sections(path, sections, len(data[0].begin) - 1)

@@ -1,0 +1,310 @@
+"""HTK's master label files: the state of every frame of many utterances.
+
+    #!MLF!#
+    "george-0-00.lab"
+    0 2800000 zero
+    .
+
+A line is `begin end state` (times in 100 ns, or frame numbers) with a list of states, or `begin end
+name number` without. With a list of states a score may follow, and a phone where one begins.
+Source: CNTK's `HTKMLFReader/htkfeatio.h` (`htkmlfreader`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ....framework.base.atomic import PathLike
+from ....framework.base.errors import FormatError, nearest
+from ...config.parameters import ConfigParameters
+from ..base.htk_files import _without_extension
+
+_log = logging.getLogger(__name__)
+
+HEADER = "#!MLF!#"
+FRAME = 100000.0
+"""Units of time (100 ns) of a frame."""
+
+
+def mlf_files(section: ConfigParameters) -> list[str]:
+    """The label files of a section: one (mlfFile), or those of a list (mlfFileList)."""
+    if section.has("mlfFile"):
+        return [section.string("mlfFile")]
+    return [
+        line.strip() for line in _read(section.string("mlfFileList")).splitlines() if line.strip()
+    ]
+
+
+def read_states(path: PathLike) -> list[str]:
+    """The names of the states, a line each; the number of a state is that of its line.
+
+    Raises:
+        FormatError: the file cannot be read, is empty, or names a state twice.
+    """
+    lines = [line.strip() for line in _read(path).splitlines() if line.strip()]
+    if not lines:
+        raise FormatError(f"{path}: the list of states is empty")
+    seen: dict[str, int] = {}
+    for number, name in enumerate(lines, 1):
+        if name in seen:
+            raise FormatError(
+                f"{path}:{number}: the state {name!r} is there already, as {seen[name]}"
+            )
+        seen[name] = number
+    return lines
+
+
+def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
+    """The vector of ones and zeros that stands for each state, float32, [states, dim].
+
+    A line is a state, in the order of the list of states, a space, and digits 0 and 1.
+
+    Raises:
+        FormatError: file and line of what is not as it should be.
+    """
+    lines = [line.rstrip() for line in _read(path).splitlines() if line.strip()]
+    rows: list[list[int]] = []
+    for number, line in enumerate(lines, 1):
+        name, _, digits = line.partition(" ")
+        if number > len(states):
+            raise FormatError(f"{path}:{number}: there are only {len(states)} states")
+        if name != states[number - 1]:
+            raise FormatError(
+                f"{path}:{number}: the state {states[number - 1]!r} was expected, not {name!r}"
+            )
+        if not digits or set(digits) - {"0", "1"}:
+            raise FormatError(f"{path}:{number}: digits 0 and 1 were expected, not {digits!r}")
+        if rows and len(digits) != len(rows[0]):
+            raise FormatError(
+                f"{path}:{number}: {len(digits)} digits; the lines before have {len(rows[0])}"
+            )
+        rows.append([int(digit) for digit in digits])
+    if len(rows) != len(states):
+        raise FormatError(f"{path}: {len(rows)} states; {len(states)} were expected")
+    return np.array(rows, np.float32)
+
+
+def read_mlf(
+    path: PathLike,
+    states: Mapping[str, int] | None = None,
+    wanted: Collection[str] | None = None,
+    frame: float = FRAME,
+) -> dict[str, np.ndarray]:
+    """The state of each frame, int32, by utterance (its name without extension).
+
+    Args:
+        path: of the file.
+        states: number of each state; None: the numbers stand in the file.
+        wanted: utterances that are needed; None: all.
+        frame: units of time of a frame.
+
+    Raises:
+        FormatError: file and line of what is not as it should be.
+    """
+    found: dict[str, np.ndarray] = {}
+    for block in _blocks(path, wanted):
+        start, stop = block.times(frame)
+        numbers = block.numbered(states)
+        block.check_order(start, stop)
+        frames = np.repeat(numbers, stop - start)
+        bounds = np.append(0, np.cumsum(stop - start))[block.first]
+        for at, name in enumerate(block.names):
+            if name in found:
+                raise FormatError(
+                    f"{path}:{block.titles[at]}: the utterance {name!r} is there already"
+                )
+            found[name] = frames[bounds[at] : bounds[at + 1]]
+    return found
+
+
+def read_phones(
+    path: PathLike,
+    phones: Mapping[str, int],
+    wanted: Collection[str] | None = None,
+    frame: float = FRAME,
+) -> dict[str, np.ndarray]:
+    """Phone and frames of each phone that was said, int64 [phones, 2], by utterance.
+
+    Utterances whose first label names no phone, or with a phone that is not known, are left out.
+
+    Args:
+        path, wanted, frame: see `read_mlf`; labels have the names of states.
+        phones: number of each phone.
+
+    Raises:
+        FormatError: a time is not as it should be.
+    """
+    found: dict[str, np.ndarray] = {}
+    for block in _blocks(path, wanted):
+        start, stop = block.times(frame)
+        at = np.flatnonzero([bool(word) for word in block.phones])
+        numbers = np.array([phones.get(block.phones[row], -1) for row in at.tolist()], np.int64)
+        bounds = np.searchsorted(at, block.first)
+        for number, name in enumerate(block.names):
+            own = at[bounds[number] : bounds[number + 1]]
+            if not len(own) or own[0] != block.first[number]:
+                continue
+            kinds = numbers[bounds[number] : bounds[number + 1]]
+            if kinds.min() < 0:
+                unknown = block.phones[own[kinds.argmin()]]
+                _log.debug("%s: the phone %s of %s is not known", path, unknown, name)
+                continue
+            ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
+            found[name] = np.column_stack([kinds, ends - start[own]])
+    return found
+
+
+_BLOCK = 1 << 16  # labels that are taken together
+_LATEST = 1 << 24  # frames; nobody speaks for two days
+
+
+@dataclass(eq=False)
+class _Block:
+    """Labels of some utterances.
+
+    Attributes:
+        path: of the file.
+        names, titles: of each utterance, and the line where it is named.
+        first: the first label of each utterance, [utterances + 1].
+        lines: of each label.
+        starts, stops, states, numbers, phones: the words of each label; "" where there is none.
+    """
+
+    path: PathLike
+    names: list[str] = field(default_factory=list)
+    titles: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=lambda: [0])
+    lines: list[int] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    states: list[str] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    phones: list[str] = field(default_factory=list)
+
+    def add(self, line: int, words: list[str]) -> None:
+        """Add a label."""
+        if len(words) < 5:
+            words += ("",) * (5 - len(words))
+        self.lines.append(line)
+        self.starts.append(words[0])
+        self.stops.append(words[1])
+        self.states.append(words[2])
+        self.numbers.append(words[3])
+        self.phones.append(words[4])
+
+    def _error(self, row: int, text: str) -> FormatError:
+        return FormatError(f"{self.path}:{self.lines[row]}: {text}")
+
+    def times(self, frame: float) -> tuple[np.ndarray, np.ndarray]:
+        """First frame of each label and the one behind its last, int64 [labels]."""
+        start, stop = (self._parsed(words, float) for words in (self.starts, self.stops))
+        with np.errstate(invalid="ignore"):
+            wrong = np.flatnonzero(~((start >= 0) & (start <= stop) & (stop < 1e15)))
+        if len(wrong):
+            begin, end = self.starts[wrong[0]], self.stops[wrong[0]]
+            raise self._error(wrong[0], f"the label ends at {end}, before it begins at {begin}")
+        long = stop - start >= frame - 1
+        start, stop = (np.where(long, time / frame + 0.5, time) for time in (start, stop))
+        late = np.flatnonzero(stop >= _LATEST)
+        if len(late):
+            text = f"the label ends at frame {stop[late[0]]:.0f}, which is too late"
+            raise self._error(late[0], text)
+        return start.astype(np.int64), stop.astype(np.int64)
+
+    def _parsed(self, words: list[str], kind: type) -> np.ndarray:
+        dtype = np.float64 if kind is float else np.int32
+        try:
+            return np.array(list(map(kind, words)), dtype)
+        except (ValueError, OverflowError):
+            pass
+        for row, word in enumerate(words):
+            try:
+                np.array(kind(word), dtype)
+            except (ValueError, OverflowError):
+                text = f"a number was expected, not {word!r}"
+                if not self.states[row]:
+                    text = "times and a state were expected"
+                raise self._error(row, text) from None
+        raise AssertionError("all are numbers")
+
+    def numbered(self, states: Mapping[str, int] | None) -> np.ndarray:
+        """The state of each label, int32: by its name, or the number behind it."""
+        if states is None:
+            return self._parsed(self.numbers, int)
+        try:
+            return np.array([states[name] for name in self.states], np.int32)
+        except KeyError:
+            row = next(row for row, name in enumerate(self.states) if name not in states)
+        name = self.states[row]
+        text = f"there is no state {name!r}{nearest(name, states)}"
+        raise self._error(row, text if name else "times and a state were expected")
+
+    def check_order(self, start: np.ndarray, stop: np.ndarray) -> None:
+        """That the labels of each utterance follow one another from the first frame on."""
+        expected = np.append(0, stop[:-1]) if len(stop) else stop
+        first = np.array(self.first[:-1], np.int64)
+        expected[first[first < len(stop)]] = 0
+        wrong = np.flatnonzero(start != expected)
+        if len(wrong):
+            row = wrong[0]
+            raise self._error(
+                row,
+                f"the label begins at frame {start[row]}, the one before ends at {expected[row]}",
+            )
+
+
+def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
+    """The labels of the utterances that are wanted, some thousands at a time."""
+    block = _Block(path)
+    title, named, keep = "", 0, False
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            if file.readline().strip() != HEADER:
+                raise FormatError(f"{path}:1: {HEADER!r} was expected")
+            for number, line in enumerate(file, 2):
+                words = line.split(None, 5)
+                if not words:
+                    continue
+                if not title:
+                    title, named = line.strip(), number
+                    if title == HEADER:
+                        title = ""
+                        continue
+                    name = _name(path, title, number)
+                    keep = name is not None and (wanted is None or name in wanted)
+                elif words == ["."]:
+                    title = ""
+                    if keep:
+                        block.names.append(name)
+                        block.titles.append(named)
+                        block.first.append(len(block.lines))
+                    if len(block.lines) >= _BLOCK:
+                        yield block
+                        block = _Block(path)
+                elif keep:
+                    block.add(number, words)
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+    if title:
+        raise FormatError(f"{path}:{named}: the utterance {title} does not end with '.'")
+    yield block
+
+
+def _name(path: PathLike, title: str, number: int) -> str | None:
+    """The utterance that a line names; None if it names none."""
+    if len(title) > 2 and title[0] == title[-1] == '"':
+        return _without_extension(title[1:-1].removeprefix("*/"))
+    _log.warning("%s:%d: a name in quotes was expected, not %s; passed over", path, number, title)
+    return None
+
+
+def _read(path: PathLike) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error

@@ -1,0 +1,108 @@
+"""HTKMLFWriter: one HTK parameter file for each utterance, named by a list.
+
+    writer = [ writerType = "HTKMLFWriter" ; outputNodeNames = "scaled"
+        scaled = [ dim = 10 ; scpFile = "out.scp" ; type = "Real" ] ]
+
+Source: CNTK's `HTKMLFReader/HTKMLFWriter.cpp`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ....framework.base.errors import FormatError, SaveError, ShapeError
+from ...config.parameters import ConfigParameters
+from ..base.data import Samples
+from ..base.htk_files import write_htk
+from ..base.writer import DataWriter
+
+_log = logging.getLogger(__name__)
+
+_PERIOD = 100000
+
+
+def htk_mlf_writer(config: ConfigParameters) -> DataWriter:
+    """The writer of a section with writerType HTKMLFWriter.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or the lists differ in length.
+    """
+    names = config.array("outputNodeNames").strings()
+    if not names:
+        raise config["outputNodeNames"].error("a writer needs the name of a node")
+    dims, lists = [], []
+    for name in names:
+        part = config.section(name)
+        if part.string("type", "Real").lower() != "real":
+            raise part["type"].error("outputs are of the type 'Real'")
+        dims.append(part.size("dim"))
+        lists.append(_lines(part.string("file" if part.has("file") else "scpFile")))
+        if len(lists[-1]) != len(lists[0]):
+            raise part["scpFile"].error(
+                f"the list names {len(lists[-1])} files, that of {names[0]} {len(lists[0])}"
+            )
+    return HtkWriter(names, dims, lists)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+class HtkWriter(DataWriter):
+    """Writes each sequence into the next file of a list.
+
+    Args:
+        names: of the nodes.
+        dims: of each.
+        files: paths for each node, one an utterance.
+    """
+
+    def __init__(self, names: list[str], dims: list[int], files: list[list[str]]) -> None:
+        self.names = list(names)
+        self._dims = dict(zip(names, dims, strict=True))
+        self._files = dict(zip(names, files, strict=True))
+        self.files = [path for paths in files for path in paths]
+        self._next = 0
+
+    def save_data(self, values: Mapping[str, Samples]) -> None:
+        """See `DataWriter.save_data`.
+
+        Raises:
+            SaveError: there are more utterances than files in the list.
+        """
+        count = 0
+        for name in self.names:
+            samples = values[name]
+            rows = samples.values.reshape(len(samples.values), -1)
+            if rows.shape[1] != self._dims[name]:
+                raise ShapeError(f"{name} has {rows.shape[1]} numbers; dim is {self._dims[name]}")
+            count = len(samples.begin) - 1
+            files = self._files[name][self._next : self._next + count]
+            if len(files) < count:
+                raise SaveError(
+                    f"the list of {name} names {len(self._files[name])} files; there are more "
+                    f"utterances"
+                )
+            bounds = zip(samples.begin[:-1].tolist(), samples.begin[1:].tolist(), strict=True)
+            for path, (first, last) in zip(files, bounds, strict=True):
+                self._write(path, rows[first:last])
+        self._next += count
+
+    def _write(self, path: str, rows: np.ndarray) -> None:
+        bad = int(np.count_nonzero(~np.isfinite(rows)))
+        if bad:
+            _log.warning("%s: %d numbers are not finite", path, bad)
+        try:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        except OSError as error:
+            raise SaveError(f"cannot write {path}: {error.strerror}") from error
+        write_htk(path, rows, _PERIOD)

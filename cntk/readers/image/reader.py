@@ -1,0 +1,342 @@
+"""ImageReader, ImageDeserializer and Base64ImageDeserializer: images and their classes.
+
+    reader = [
+        readerType = "ImageReader" ; file = "map.txt" ; randomize = "auto"
+        features = [ width = 32 ; height = 32 ; channels = 3 ; cropType = "randomside"
+                     sideRatio = 0.8 ; meanFile = "mean.xml" ]
+        labels = [ labelDim = 10 ]
+    ]
+
+A line of the map is `image tab class` or `key tab image tab class`; an image is a file, `...` its
+folder that of the map, or `archive.zip@/file`. Base64: `key tab class tab image`. Files are decoded
+by Pillow. Source: CNTK's `ImageReader/ImageDataDeserializer.cpp`, `Base64ImageDeserializer.cpp`,
+`ImageReader.cpp`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from threading import Lock
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ....framework.base.errors import FormatError, ShapeError
+from ...config.parameters import ConfigParameters
+from ..base.data import ChunkInfo, Deserializer, Samples, Stream
+from ..base.order import BlockShuffle, Enumerator, FileOrder
+from ..base.pack import FramePacker
+from ..base.reader import DataReader, PackedReader
+from ..base.sections import complaint, precision, sections_with
+from ..base.words import read_lines
+from .transforms import VIEWS, Transform, crop_kind, transform_of
+
+_STEPS = ("crop", "scale", "color", "intensity", "mean")
+_SEED = 5489
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a map.
+
+    Attributes:
+        key: name of the image.
+        image: its path, or its bytes in Base64.
+        label: its class.
+        place: file and line, for messages.
+    """
+
+    key: str
+    image: str
+    label: int
+    place: str
+
+
+def read_map(path: str, classes: int, *, embedded: bool = False) -> list[Entry]:
+    """The lines of a map.
+
+    Args:
+        path: of the map.
+        classes: how many there are.
+        embedded: whether images stand in the map, in Base64.
+
+    Raises:
+        FormatError: file and line of what is not as it should be.
+    """
+    found = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        place = f"{path}:{number}"
+        parts = line.rstrip("\r").split("\t")
+        key = parts.pop(0) if len(parts) > 2 else str(number - 1)
+        if len(parts) < 2 or not all(parts[:2]):
+            raise FormatError(f"{place}: two or three columns with tabs between were expected")
+        image, label = (parts[1], parts[0]) if embedded else parts[:2]
+        if not label.strip().isdecimal():
+            raise FormatError(f"{place}: the number of a class was expected, not {label[:40]!r}")
+        if int(label) >= classes:
+            raise FormatError(f"{place}: class {int(label)} is not below {classes}, labelDim")
+        found.append(Entry(key, image, int(label), place))
+    if not found:
+        raise FormatError(f"{path}: the map is empty")
+    return found
+
+
+@dataclass(eq=False)
+class _Files:
+    """Bytes of images: from files, archives, or Base64."""
+
+    folder: str
+    embedded: bool
+    _archives: dict[str, zipfile.ZipFile] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def close(self) -> None:
+        """Close the archives."""
+        while self._archives:
+            self._archives.popitem()[1].close()
+
+    def read(self, entry: Entry) -> bytes:
+        """The bytes of an image.
+
+        Raises:
+            FormatError: the file cannot be read, or the text is no Base64.
+        """
+        if self.embedded:
+            try:
+                return base64.b64decode(entry.image.strip(), validate=True)
+            except binascii.Error as error:
+                raise FormatError(f"{entry.place}: the image is no Base64: {error}") from None
+        path = entry.image.replace("...", self.folder, 1)
+        archive, at, inside = path.partition("@")
+        try:
+            if not at:
+                return Path(path).read_bytes()
+            with self._lock:
+                if archive not in self._archives:
+                    self._archives[archive] = zipfile.ZipFile(archive)
+                return self._archives[archive].read(inside[1:].replace("\\", "/"))
+        except OSError as error:
+            raise FormatError(f"{entry.place}: {path}: {error.strerror or error}") from error
+        except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
+            raise FormatError(f"{entry.place}: {path}: {error}") from error
+
+
+def decode(data: bytes, place: str, *, grayscale: bool) -> np.ndarray:
+    """An image, uint8, [height, width, channels]: blue, green, red, or gray.
+
+    Raises:
+        FormatError: it is no image that Pillow knows; `place` is put before the message.
+    """
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise FormatError(
+            "images are decoded by Pillow, which is not installed (pip install opscope[image])"
+        ) from None
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            pixels = np.asarray(image.convert("L" if grayscale else "RGB"))
+    except UnidentifiedImageError as error:
+        raise FormatError(f"{place}: the image cannot be decoded: unknown format") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise FormatError(f"{place}: the image cannot be decoded: {error}") from error
+    return pixels[:, :, None] if grayscale else pixels[:, :, ::-1]
+
+
+class Images(Deserializer):
+    """Images and their classes; each is a chunk.
+
+    Args:
+        names: of the streams of images and of classes.
+        entries: the lines of the map.
+        transforms: what is done to each image.
+        classes: how many there are.
+        folder: of the map.
+        embedded: whether the images stand in the map.
+        grayscale: whether colours are dropped.
+        views: how often each image is given.
+        threads: that decode; 0: as many as there are processors.
+        seed: of random crops and colours, which depend on it, the epoch and the image alone.
+        dtype: of values.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, str],
+        entries: Sequence[Entry],
+        transforms: Sequence[Transform],
+        classes: int,
+        *,
+        folder: str,
+        embedded: bool = False,
+        grayscale: bool = False,
+        views: int = 1,
+        threads: int = 0,
+        seed: int = 0,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        self._entries, self._transforms, self._views = list(entries), list(transforms), views
+        self._files = _Files(folder, embedded)
+        self._grayscale, self._dtype = grayscale, np.dtype(dtype)
+        self._seed, self._epoch = _SEED + seed, 0
+        self._threads = ThreadPoolExecutor(threads or None, "opscope-images")
+        first = self._image(0)
+        self._shape = first.shape
+        self.streams = [
+            Stream(names[0], first.size, False, self._dtype, first.shape[::-1]),
+            Stream(names[1], classes, True, self._dtype),
+        ]
+        one = np.ones(1, np.int64)
+        self.chunks = [ChunkInfo(one, [entry.key]) for entry in self._entries for _ in range(views)]
+
+    def start_epoch(self, epoch: int) -> None:
+        """See `Deserializer.start_epoch`."""
+        self._epoch = epoch
+
+    def close(self) -> None:
+        """See `Deserializer.close`."""
+        self._threads.shutdown()
+        self._files.close()
+
+    def _image(self, number: int) -> np.ndarray:
+        entry = self._entries[number // self._views]
+        image = decode(self._files.read(entry), entry.place, grayscale=self._grayscale)
+        random = np.random.default_rng((self._seed, self._epoch, number))
+        try:
+            for transform in self._transforms:
+                image = transform(image, number, random)
+        except ShapeError as error:
+            raise ShapeError(f"{entry.place}: {error}") from error
+        return image
+
+    def read_chunk(self, number: int) -> list[Samples]:
+        """See `Deserializer.read_chunk`."""
+        return self.read_chunks([number])[0]
+
+    def read_chunks(self, numbers: Sequence[int]) -> list[list[Samples]]:
+        """See `Deserializer.read_chunks`; several threads decode.
+
+        Raises:
+            ShapeError: an image has another size than the first one after all transforms.
+        """
+        images = list(self._threads.map(self._image, numbers))
+        found = []
+        bounds, one = np.arange(2), np.ones(1, self._dtype)
+        for number, image in zip(numbers, images, strict=True):
+            entry = self._entries[number // self._views]
+            if image.shape != self._shape:
+                raise ShapeError(
+                    f"{entry.place}: the image has the shape {image.shape}, the first one "
+                    f"{self._shape}; scale them to one size"
+                )
+            row = np.ascontiguousarray(image, self._dtype).reshape(1, -1)
+            label = Samples(bounds, one, np.array([entry.label]), bounds)
+            found.append([Samples(bounds, row), label])
+        return found
+
+
+def image_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with readerType ImageReader.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or the map is.
+    """
+    name, part, label_name, classes = _streams(config, "width")
+    size = part.int("width"), part.int("height"), part.int("channels")
+    layout = part.string("mbFormat", "nchw").lower()
+    if layout not in ("nchw", "nhwc", "legacy"):
+        raise part["mbFormat"].error("mbFormat is nchw or nhwc")
+    steps = [*_STEPS, "transpose"] if layout == "nchw" else [*_STEPS]
+    source = _images(
+        config,
+        (name, label_name),
+        [transform_of(part, step) for step in steps],
+        classes,
+        grayscale=config.bool("grayscale", size[2] == 1),
+        views=VIEWS if crop_kind(part) == "multiview10" else 1,
+        threads=config.size("numCPUThreads", 0),
+        seed=part.size("seed", 0),
+    )
+    random = config.string("randomize", "auto").lower()
+    if random not in ("auto", "none"):
+        raise config["randomize"].error("randomize is 'auto' or 'none'")
+    order: Enumerator = FileOrder(source) if random == "none" else BlockShuffle(source, 1)
+    packer = FramePacker(order, source.streams)
+    return PackedReader(packer, ahead=config.bool("prefetch", True))
+
+
+def image_source(config: ConfigParameters) -> Deserializer:
+    """ImageDeserializer: images by a map, with a list of transforms."""
+    return _source(config, embedded=False)
+
+
+def base64_image_source(config: ConfigParameters) -> Deserializer:
+    """Base64ImageDeserializer: images that stand in the map."""
+    return _source(config, embedded=True)
+
+
+def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
+    name, part, label_name, classes = _streams(config.section("input"), "transforms")
+    steps = [value.section() for value in part.array("transforms")]
+    return _images(
+        config,
+        (name, label_name),
+        [transform_of(step, step.string("type")) for step in steps],
+        classes,
+        embedded=embedded,
+        grayscale=config.bool("grayscale", False),
+        views=VIEWS if config.bool("multiViewCrop", False) else 1,
+        threads=config.size("numCPUThreads", 0),
+        seed=sum(step.size("seed", 0) for step in steps),
+    )
+
+
+def _streams(config: ConfigParameters, key: str) -> tuple[str, ConfigParameters, str, int]:
+    features, labels = sections_with(config, key), sections_with(config, "labelDim")
+    if len(features) != 1 or len(labels) != 1:
+        raise complaint(
+            config,
+            f"one section of images (with {key}) and one of labels (with labelDim) are needed, not "
+            f"{len(features)} and {len(labels)}",
+        )
+    classes = labels[0][1].size("labelDim")
+    if not 0 < classes < 1 << 31:
+        raise labels[0][1]["labelDim"].error(f"there cannot be {classes} classes")
+    return *features[0], labels[0][0], classes
+
+
+def _images(
+    config: ConfigParameters,
+    names: tuple[str, str],
+    transforms: list[Transform],
+    classes: int,
+    *,
+    embedded: bool = False,
+    grayscale: bool,
+    views: int,
+    threads: int,
+    seed: int,
+) -> Images:
+    path = config.string("file")
+    return Images(
+        names,
+        read_map(path, classes, embedded=embedded),
+        transforms,
+        classes,
+        folder=str(PurePosixPath(path).parent),
+        embedded=embedded,
+        grayscale=grayscale,
+        views=views,
+        threads=threads,
+        seed=seed,
+        dtype=precision(config),
+    )

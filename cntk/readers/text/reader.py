@@ -1,0 +1,89 @@
+"""CNTKTextFormatReader: the reader section of a config.
+
+    reader = [
+        readerType = "CNTKTextFormatReader" ; file = "train.ctf" ; randomize = true
+        input = [
+            features = [ dim = 2 ; format = "dense" ; alias = "F" ]
+            labels   = [ dim = 2 ; format = "sparse" ]
+        ]
+    ]
+
+Source: CNTK's `CNTKTextFormatReader/TextConfigHelper.cpp`.
+"""
+
+from __future__ import annotations
+
+from ....framework.base.errors import FormatError
+from ...base.text import located
+from ...config.parameters import ConfigParameters
+from ..base.data import Deserializer, Stream
+from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
+from ..base.pack import FramePacker, SequencePacker
+from ..base.reader import DataReader, PackedReader
+from ..base.sections import precision
+from .format import CHUNK_SIZE, TextFormat, TextStream
+
+
+def text_format_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with readerType CNTKTextFormatReader.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or the file is.
+    """
+    source = text_source(config)
+    order = enumerator(config, source)
+    packer = FramePacker if config.bool("frameMode", False) else SequencePacker
+    return PackedReader(packer(order, source.streams), ahead=config.bool("prefetch", True))
+
+
+def text_source(config: ConfigParameters) -> TextFormat:
+    """CNTKTextFormatDeserializer: the file of a section and its streams."""
+    return TextFormat(
+        config.string("file"),
+        text_streams(config),
+        skip_ids=config.bool("skipSequenceIds", False),
+        max_errors=config.int("maxErrors", 0),
+        chunk_size=config.int("chunkSizeInBytes", CHUNK_SIZE),
+    )
+
+
+def enumerator(
+    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
+) -> Enumerator:
+    """The order that `randomize` and `randomizationWindow` ask for; by default shuffled within
+    `window`."""
+    if config.match("randomize", "none") or not config.bool("randomize", True):
+        return FileOrder(source)
+    if "randomizationWindow" in config:
+        window = config.size("randomizationWindow")
+        return BlockShuffle(source, window) if window else FileOrder(source)
+    return BlockShuffle(source, window)
+
+
+def text_streams(config: ConfigParameters) -> list[TextStream]:
+    """The streams of the `input` section."""
+    inputs = config.section("input")
+    dtype = precision(config)
+    found: dict[str, TextStream] = {}
+    for name in inputs.names():
+        part = inputs.section(name)
+        for needed in ("dim", "format"):
+            if not part.has(needed):
+                raise part.missing(needed)
+        form = part["format"]
+        if str(form).lower() not in ("dense", "sparse"):
+            raise form.error(f"the format is 'dense' or 'sparse', not '{form}'")
+        dim = part.size("dim")
+        if not 0 < dim < 1 << 31:
+            raise part["dim"].error(f"a sample cannot have {dim} values")
+        alias = part.string("alias") if part.has("alias") else name
+        if alias in found:
+            other = found[alias].stream.name
+            raise located(
+                FormatError, f"the alias {alias!r} is that of {other} already", inputs.place(name)
+            )
+        stream = Stream(name, dim, str(form).lower() == "sparse", dtype)
+        found[alias] = TextStream(stream, alias)
+    if not found:
+        raise config["input"].error("the input section is empty")
+    return list(found.values())

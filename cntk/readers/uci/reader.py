@@ -1,0 +1,123 @@
+"""UCIFastReader: the reader section of a config.
+
+    reader = [
+        readerType = "UCIFastReader" ; file = "train.txt" ; randomize = "none"
+        features = [ start = 0 ; dim = 2 ]
+        labels = [ start = 2 ; dim = 1 ; labelType = "category" ; labelDim = 2
+                   labelMappingFile = "labels.txt" ]
+    ]
+
+With `writerType = "BinaryWriter"` the table is written to `wfile`, and read from there once that is
+there.
+
+Source: CNTK's `UCIFastReader/UCIFastReader.cpp`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ....framework.base.atomic import write_atomically
+from ....framework.base.errors import FormatError
+from ...config import load_array
+from ...config.parameters import ConfigParameters
+from ..base.data import Samples, Stream
+from ..base.reader import DataReader, PackedReader
+from ..base.sections import complaint, file_sections, precision
+from ..base.table import TableMinibatches
+from ..binary.reader import cached, write_cache
+from ..htk.reader import randomization
+from .format import Columns, line_of, read_table
+
+
+def uci_fast_reader(config: ConfigParameters) -> DataReader:
+    """The reader of a section with readerType UCIFastReader.
+
+    Raises:
+        FormatError: a parameter is missing or wrong, or a file is.
+    """
+    cache = config.string("wfile", "") if config.has("writerType") else ""
+    if cache and Path(cache).exists():
+        return cached(config, [cache])
+    features, labels = file_sections(config)
+    if not features:
+        raise complaint(config, "the reader section has no stream with a dim")
+    name, part = features[0]
+    path = part.string("file")
+    columns = [_columns(name, part)]
+    kind = "none"
+    if labels:
+        label_name, label_part = labels[0]
+        kind = label_part.string("labelType", "category").lower()
+        if kind not in ("category", "regression", "none"):
+            raise label_part["labelType"].error("labelType is category, regression or none")
+        if kind != "none":
+            if label_part.string("file", "") not in ("", path):
+                raise label_part["file"].error("features and labels come from the same file")
+            columns.append(_columns(label_name, label_part, words=kind == "category"))
+    delimiter, point = (config.string(f"custom{n}", "")[:1] for n in ("Delimiter", "DecimalPoint"))
+    if delimiter and delimiter == point:
+        raise config["customDelimiter"].error("delimiter and decimal point are the same")
+    found = read_table(path, columns, delimiter=delimiter, point=point)
+    dtype = precision(config)
+    values = found[0].astype(dtype)
+    streams, data = [Stream(name, columns[0].count, dtype=dtype)], [_dense(values)]
+    names: dict[str, dict[int, str]] = {}
+    if kind == "category":
+        mapping, numbers = _categories(label_part, found[1][:, 0], path)
+        names[label_name] = dict(enumerate(mapping))
+        dim = max(label_part.size("labelDim", 0), len(mapping))
+        streams.append(Stream(label_name, dim, True, dtype))
+        rows = np.arange(len(numbers) + 1)
+        data.append(Samples(rows, np.ones(len(numbers), dtype), numbers, rows))
+    elif kind == "regression":
+        streams.append(Stream(label_name, columns[1].count, dtype=dtype))
+        data.append(_dense(found[1].astype(dtype)))
+    if cache:
+        write_cache(cache, streams, data, names)
+    partial = config.string("minibatchMode", "partial").lower() == "partial"
+    packer = TableMinibatches(streams, data, randomization(config), partial=partial)
+    return PackedReader(packer, ahead=config.bool("prefetch", True), labels=names)
+
+
+def _columns(name: str, part: ConfigParameters, *, words: bool = False) -> Columns:
+    start, dim = part.size("start", 0), part.size("dim")
+    if not 0 < dim < 1 << 31 or start >= 1 << 31:
+        raise part["dim"].error(f"a record cannot have {dim} values from column {start} on")
+    return Columns(name, start, dim, words)
+
+
+def _dense(values: np.ndarray) -> Samples:
+    return Samples(np.arange(len(values) + 1), values)
+
+
+def _categories(
+    part: ConfigParameters, words: np.ndarray, path: str
+) -> tuple[list[str], np.ndarray]:
+    """The labels in their order, and the number of that of each record, int64.
+
+    With `allowMapCreation` a file of labels that is not there is written, in the order in which
+    they appear.
+    """
+    found, where, inverse = np.unique(words, return_index=True, return_inverse=True)
+    texts = [word.decode("utf-8", "surrogateescape") for word in found.tolist()]
+    file = part.string("labelMappingFile")
+    if Path(file).exists():
+        names = load_array(file).strings()
+    elif part.bool("allowMapCreation", False):
+        names = [texts[place] for place in np.argsort(where)]
+        text = "".join(f"{name}\n" for name in names)
+        write_atomically(file, text.encode("utf-8", "surrogateescape"))
+    else:
+        raise part["labelMappingFile"].error(
+            f"there is no file {file}; the action createLabelMap makes it"
+        )
+    number_of = {name: number for number, name in enumerate(names)}
+    unknown = [place for place, text in enumerate(texts) if text not in number_of]
+    if unknown:
+        first = min(unknown, key=lambda place: where[place])
+        line = line_of(path, int(where[first]) + 1)
+        raise FormatError(f"{path}:{line}: the label {texts[first]!r} is not in {file}")
+    return names, np.array([number_of[text] for text in texts], np.int64)[inverse.reshape(-1)]

@@ -1,0 +1,478 @@
+"""A network that runs: parameters in a scope, nodes as operators, data as minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.context import OpContext
+from ...framework.base.dtypes import to_dtype
+from ...framework.base.errors import ShapeError, VariableError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences, offsets_of
+from ...framework.ir.names import rows_name
+from ...framework.passes.backward import build_backward
+from ...framework.runtime.plain_net import PlainNet
+from ...proto import net_pb2 as pb
+from ..lattices.lattice import feed_lattices
+from ..lower import Lowered, Sparse, lower
+from ..lower.emitter import PARAMETER, dims, size
+from ..network.initialize import initialize
+from ..network.network import Network
+from ..network.nodes.node import DynamicAxis, Node
+from ..readers.base.data import Samples
+from ..readers.base.layout import Layout, packed
+from ..readers.base.pack import Minibatch
+from .carry import Carrier, goes_on
+
+Pass = Callable[[pb.NetDesc], pb.NetDesc]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeValue:
+    """The value of a node.
+
+    Attributes:
+        data: [rows, dk, ..., d1] for a node with a dynamic axis (the rows of all sequences, one
+            after the other), else [dk, ..., d1], where CNTK's shape is [d1 x ... x dk].
+        offsets: where each sequence begins, [sequences + 1]; None without a dynamic axis.
+        layout: where the rows lie in the minibatch; None without a dynamic axis.
+        shape: of a sample, in CNTK's order.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray | None
+    layout: Layout | None
+    shape: tuple[int, ...]
+
+    @property
+    def scalar(self) -> float:
+        """The number that a criterion is.
+
+        Raises:
+            ShapeError: the value has more than one element.
+        """
+        if self.data.size != 1:
+            raise ShapeError(f"a value of {self.data.size} elements is no number")
+        return float(self.data.reshape(()))
+
+    @property
+    def total(self) -> float:
+        """The sum of all elements: of a criterion that has samples the sum over them."""
+        return float(self.data.sum(dtype=np.float64))
+
+    def sequences(self) -> list[np.ndarray]:
+        """The rows of each sequence."""
+        if self.offsets is None:
+            return [self.data]
+        return np.split(self.data, self.offsets[1:-1])
+
+
+class Watcher(Protocol):
+    """Sees values of nodes whenever a program has run."""
+
+    def nodes(self, below: Sequence[Node]) -> Sequence[Node]:
+        """Those whose values it wants, of the nodes of a program."""
+
+    def slopes(self, below: Sequence[Node]) -> Sequence[Node]:
+        """Those whose gradients it wants, where the program has some."""
+
+    def show(self, program: Program) -> None:
+        """Called after a run."""
+
+
+class Program:
+    """Some nodes of a network as a net that is ready to run.
+
+    Attributes:
+        net: the operators.
+        lowered: what joins them to minibatches.
+        gradients: parameter -> the variable of its gradient, where there is a criterion.
+        slopes: the same for nodes whose gradients were asked for.
+        below: all nodes that it computes, where somebody watches.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        lowered: Lowered,
+        net: PlainNet,
+        gradients: dict[str, str],
+        keep: frozenset[str],
+        conditions: dict[Node, Program],
+        slopes: dict[Node, str] | None = None,
+        watcher: Watcher | None = None,
+        below: frozenset[Node] = frozenset(),
+    ) -> None:
+        self.scope, self.lowered, self.net = scope, lowered, net
+        self.below = below
+        self.gradients, self.slopes = gradients, slopes or {}
+        self._watcher = watcher
+        self._keep = keep
+        self._conditions = conditions
+        across = lowered.delays or lowered.backwards
+        self._carrier = Carrier(scope, lowered) if across else None
+        self._layouts: dict[DynamicAxis, tuple[np.ndarray, Layout]] = {}
+
+    def run(self, minibatch: Minibatch, context: OpContext | None = None) -> None:
+        """Feed a minibatch and run all operators.
+
+        Raises:
+            ShapeError: a stream is missing, or has another dimension than its input.
+        """
+        context = (context or OpContext()).derive(
+            train=context is not None and context.train, keep=self._keep
+        )
+        self.feed(minibatch, context)
+        self.net.run(self.scope, context)
+        if self._carrier is not None:
+            self._carrier.keep(self._layouts)
+        if self._watcher is not None:
+            self._watcher.show(self)
+
+    def feed(self, minibatch: Minibatch, context: OpContext) -> None:
+        """Put the samples of a minibatch into the scope, and what is found from them."""
+        self._layouts = {}
+        for node, sparse in self.lowered.inputs.items():
+            samples = minibatch.streams.get(node.name)
+            if samples is None:
+                known = ", ".join(sorted(minibatch.streams)) or "none"
+                raise node.error(f"the minibatch has no stream {node.name!r} (it has {known})")
+            layout = minibatch.layouts.get(node.name) or packed(samples.lengths)
+            self._place(node, samples.begin, layout)
+            if sparse:
+                self._feed_sparse(node, samples)
+            else:
+                self._feed_dense(node, samples)
+        for node in self.lowered.lattices:
+            if minibatch.lattices is None:
+                raise node.error("the minibatch has no lattices: its reader gives none")
+            if node.attributes["doReferenceAlign"] and not minibatch.lattices.have_references:
+                raise node.error(
+                    "doReferenceAlign needs the phones that were said: the fifth column of label"
+                    " files"
+                )
+            begin, _ = self._layouts[node.inputs[0].axis]
+            feed_lattices(self.scope, node.name, minibatch.lattices, begin)
+        for node, program in self._conditions.items():
+            program.run(minibatch, context)
+            self._feed_positions(node, program.value(node.inputs[0]))
+        if self._carrier is not None:
+            self._carrier.feed(self._layouts)
+        for axis, (columns, grid) in self.lowered.columns.items():
+            begin, layout = self._layouts[axis]
+            rows = layout.column
+            if axis in self.lowered.sequences:
+                rows = Sequences(rows, (begin,))
+            self.scope.var(columns).set(rows)
+            self.scope.var(grid).set(np.array([layout.parallel, layout.steps]))
+
+    def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
+        held = self._layouts.setdefault(node.axis, (begin, layout))
+        if held[0] is not begin and not np.array_equal(held[0], begin):
+            raise node.error(
+                f"its sequences differ in length from those of other inputs with the dynamic axis"
+                f" {node.axis.name!r}; give it an axis of its own"
+            )
+
+    def _feed_dense(self, node: Node, samples: Samples) -> None:
+        rows = samples.values if samples.first is None else samples.dense(size(node))
+        if rows.shape[1] != size(node):
+            raise node.error(f"the reader gives samples of {rows.shape[1]}, not {size(node)}")
+        rows = rows.reshape(len(rows), *dims(node)).astype(self._dtype(node.name), copy=False)
+        if node.axis in self.lowered.sequences:
+            rows = Sequences(rows, (samples.begin,))
+        self.scope.var(node.name).set(rows)
+
+    def _dtype(self, name: str) -> np.dtype:
+        return to_dtype(self.net.vars[name].dtype)
+
+    def _feed_sparse(self, node: Node, samples: Samples) -> None:
+        values, indices = samples.values, samples.indices
+        if samples.first is None:  # a dense stream
+            row, indices = np.nonzero(values)
+            counts = np.bincount(row, minlength=len(values))
+            values = values[row, indices]
+        else:
+            counts = np.diff(samples.first)
+        names = Sparse.of(node.name)
+        self.scope.var(names.values).set(values.astype(self._dtype(names.values), copy=False))
+        self.scope.var(names.indices).set(np.asarray(indices, np.int64))
+        counts = np.asarray(counts, np.int64)
+        if node.axis in self.lowered.sequences:
+            counts = Sequences(counts, (samples.begin,))
+        self.scope.var(names.counts).set(counts)
+
+    def _feed_positions(self, node: Node, condition: NodeValue) -> None:
+        """The positions at which the condition of a `Where` node holds, sequence by sequence."""
+        assert condition.offsets is not None
+        first = condition.offsets[:-1]
+        rows = np.flatnonzero(condition.data.reshape(-1))
+        sequence = np.searchsorted(condition.offsets, rows, side="right") - 1
+        offsets = offsets_of(np.bincount(sequence, minlength=len(first)))
+        positions = (rows - first[sequence]).astype(self._dtype(node.name))
+        self.scope.var(node.name).set(Sequences(positions[:, None], (offsets,)))
+        self._layouts[node.axis] = offsets, packed(np.diff(offsets))
+
+    def value(self, node: Node) -> NodeValue:
+        """The value of one of the nodes that the program was made for, after a run."""
+        return self._value(node, self.scope.numpy(self.lowered.values[node]))
+
+    def gradient(self, node: Node) -> NodeValue | None:
+        """The gradient of one of the nodes in `slopes`, after a run; None for others."""
+        name = self.slopes.get(node)
+        if name is None:
+            return None
+        data, rows = self.scope.numpy(name), rows_name(name)
+        if rows in self.net.vars:
+            data = _whole(data, self.scope.numpy(rows), dims(node))
+        return self._value(node, data)
+
+    def _value(self, node: Node, data: np.ndarray) -> NodeValue:
+        if node.axis is None:
+            return NodeValue(data, None, None, node.shape)
+        offsets, layout = self._layouts.get(node.axis, (None, None))
+        if offsets is None and (held := self.scope.get(self.lowered.values[node]).offsets):
+            offsets = held[0]
+            layout = packed(np.diff(offsets))
+        return NodeValue(data, offsets, layout, node.shape)
+
+
+def _whole(values: np.ndarray, rows: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """A gradient of this shape of which only some rows are given."""
+    whole = np.zeros(shape, values.dtype)
+    np.add.at(whole, rows, values)
+    return whole
+
+
+class CntkNet:
+    """A network that runs. It owns a scope with the parameters.
+
+    Args:
+        network: validated; parameters without values get their initial ones.
+        place: where it runs; the CPU by default.
+        dtype: of all values; by default that of the network's precision.
+
+    Attributes:
+        watcher: sees values of nodes; set it before programs are made.
+    """
+
+    watcher: Watcher | None = None
+
+    def __init__(self, network: Network, place: Place | None = None, dtype: Any = None) -> None:
+        self.network = network
+        own = np.float64 if network.precision == "double" else np.float32
+        self.dtype = np.dtype(dtype or own)
+        self.scope = Scope(place)
+        self.context = OpContext(seed=0)  # random numbers of dropout and sampling
+        self._programs: dict[Any, Program] = {}
+        self._last: Program | None = None  # whose gradients stand in the scope
+        initialize(network)
+        for node in network.nodes.values():
+            if node.value is not None:
+                self.scope.var(node.name).set(self._to_scope(node, node.value))
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _to_scope(self, node: Node, value: Any) -> np.ndarray:
+        array = np.asarray(value, self.dtype)
+        if array.size == size(node) and array.shape != tuple(node.shape):
+            array = array.reshape(node.shape, order="F")
+        if array.shape != tuple(node.shape):
+            raise node.error(f"a value of shape {array.shape} does not fit")
+        return np.ascontiguousarray(array.transpose())
+
+    def _holder(self, name: str) -> Node:
+        node = self.network.find(name)
+        if self.scope.find(node.name) is None or not (node.is_parameter or node.kind.precompute):
+            raise VariableError(f"{node.name} ({node.operation}) has no value of its own")
+        return node
+
+    def parameters(self, *, learning: bool = True) -> list[str]:
+        """Names of the parameters; `learning`: only those whose learning rate is not 0."""
+        return [
+            node.name
+            for node in self.network.nodes.values()
+            if node.is_parameter and (node.learning_rate != 0 or not learning)
+        ]
+
+    def get(self, name: str) -> np.ndarray:
+        """A copy of a parameter's value in CNTK's shape [d1, ..., dk].
+
+        Raises:
+            VariableError: there is no such parameter.
+        """
+        return self.scope.numpy(self._holder(name).name).transpose()
+
+    def set(self, name: str, value: Any) -> None:
+        """Set a parameter, or a statistic, from an array of CNTK's shape.
+
+        Raises:
+            VariableError: there is no such parameter. ShapeError: the shape differs.
+        """
+        node = self.network.find(name)
+        if not (node.is_parameter or node.kind.precompute):
+            raise VariableError(f"{node.name} ({node.operation}) has no value of its own")
+        self.scope.var(node.name).set(self._to_scope(node, value))
+
+    def gradient(self, name: str) -> np.ndarray:
+        """The gradient of a parameter after `forward_backward`, in CNTK's shape; zeros where the
+        criterion does not depend on it."""
+        node = self._holder(name)
+        held = self._last.gradients.get(node.name) if self._last is not None else None
+        if held is None:
+            return np.zeros(node.shape, self.dtype)
+        array, rows = self.scope.numpy(held), rows_name(held)
+        if rows in self._last.net.vars:
+            array = _whole(array, self.scope.numpy(rows), dims(node))
+        return array.transpose()
+
+    def store(self) -> None:
+        """Write the values of the scope into the network's nodes, for saving."""
+        for node in self.network.nodes.values():
+            held = self.scope.find(node.name)
+            if held is not None and (node.is_parameter or node.kind.precompute):
+                node.value = np.asfortranarray(held.numpy().transpose())
+            seen = self.scope.find(f"{node.name}@SEEN")
+            if seen is not None and "samplesSeen" in node.attributes:
+                node.attributes["samplesSeen"] = int(seen.numpy()[0])
+            drawn = self.scope.find(f"{node.name}@DRAWN")
+            if drawn is not None and "rngOffset" in node.attributes:
+                node.attributes["rngOffset"] = int(drawn.numpy()[0])
+
+    def start_epoch(self) -> None:
+        """Let nodes that gather values over an epoch begin anew."""
+        for node in self.network.nodes.values():
+            count = self.scope.find(f"{node.name}@COUNT")
+            if node.operation == "EpochAccumulator" and count is not None:
+                count.set(np.zeros(1))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def program(
+        self,
+        nodes: Sequence[Node | str],
+        criterion: Node | str | None = None,
+        *,
+        extend: Pass | None = None,
+        key: Any = None,
+        carried: bool = False,
+        slopes: Sequence[Node] = (),
+    ) -> Program:
+        """The operators that compute `nodes`, and gradients where there is a criterion.
+
+        Programs are kept, by nodes, criterion and `key`.
+
+        Args:
+            criterion: gradients of the sum of its elements by all parameters that learn are
+                computed, into variables of the names `Program.gradients` tells.
+            extend: a pass over the finished NetDesc (updates of parameters, say). Name it by `key`.
+            carried: whether sequences may go on from minibatch to minibatch.
+            slopes: further nodes, constants among them, by which gradients are wanted.
+        """
+        wanted = [self._node(node) for node in nodes]
+        target = None if criterion is None else self._node(criterion)
+        if target is not None and target not in wanted:
+            wanted.append(target)
+        held = (tuple(wanted), target, key, carried, tuple(slopes))
+        found = self._programs.get(held)
+        if found is None:
+            found = self._make(wanted, target, extend, carried, slopes, self.watcher)
+            self._programs[held] = found
+        return found
+
+    def _node(self, node: Node | str) -> Node:
+        return node if isinstance(node, Node) else self.network.find(node)
+
+    def _make(
+        self,
+        wanted: list[Node],
+        target: Node | None,
+        extend: Pass | None,
+        carried: bool,
+        slopes: Sequence[Node] = (),
+        watcher: Watcher | None = None,
+        scope: Scope | None = None,
+    ) -> Program:
+        below: list[Node] = []
+        if watcher is not None:
+            below = self.network.below(wanted)
+            wanted = [*wanted, *watcher.nodes(below)]
+            slopes = [*slopes, *watcher.slopes(below)]
+        lowered = lower(self.network, wanted, self.dtype, carried=carried)
+        for name, (shape, dtype, value) in lowered.states.items():
+            if self.scope.find(name) is None:
+                self.scope.var(name).set(np.full(shape, value, dtype))
+        desc, gradients, further = lowered.desc, {}, {}
+        if target is not None:
+            by = {node: lowered.values[node] for node in slopes if node in lowered.values}
+            learning = [
+                var.name for var in desc.vars if var.kind == PARAMETER and not var.stop_gradient
+            ]
+            for var in desc.vars:
+                var.stop_gradient &= var.name not in by.values()
+            result = build_backward(
+                desc, targets=lowered.values[target], wrt=[*learning, *by.values()]
+            )
+            found = result.gradients
+            gradients = {name: found[name] for name in learning if name in found}
+            further = {node: found[name] for node, name in by.items() if name in found}
+            declared = {var.name for var in desc.vars}
+            desc.vars.extend(var for var in result.vars if var.name not in declared)
+            desc.ops.extend(result.ops)
+        if extend is not None:
+            desc = extend(desc)
+        computed = {*gradients.values(), *further.values()}
+        keep = {lowered.values[node] for node in wanted} | computed
+        keep |= set(map(rows_name, computed))
+        for delayed in lowered.delays:
+            keep.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
+        # In scopes of their own, as they may feed the same inputs in another form.
+        conditions = {
+            node: self._make(node.inputs[:1], None, None, carried, scope=self.scope.new_scope())
+            for node in lowered.conditions
+        }
+        net, kept = PlainNet(desc), frozenset(keep)
+        where = scope or self.scope
+        watched = watcher, frozenset(below)
+        return Program(where, lowered, net, gradients, kept, conditions, further, *watched)
+
+    def _context(self, train: bool) -> OpContext:
+        return self.context.derive(train=train, keep=None)
+
+    def forget(self) -> None:
+        """Drop all programs: the network's attributes have changed."""
+        self._programs.clear()
+        self.scope.bound.clear()
+
+    def forward(
+        self, minibatch: Minibatch, nodes: Iterable[Node | str], *, train: bool = False
+    ) -> dict[str, NodeValue]:
+        """The values of some nodes, by name."""
+        found = [self._node(node) for node in nodes]
+        program = self.program(found, carried=goes_on(minibatch))
+        program.run(minibatch, self._context(train))
+        return {node.name: program.value(node) for node in found}
+
+    def forward_backward(
+        self,
+        minibatch: Minibatch,
+        criterion: Node | str,
+        evaluations: Iterable[Node | str] = (),
+        *,
+        train: bool = True,
+    ) -> dict[str, float]:
+        """Criterion and evaluation nodes, summed over the samples; gradients stay in the scope."""
+        target = self._node(criterion)
+        nodes = [target, *(self._node(node) for node in evaluations)]
+        program = self.program(nodes, target, carried=goes_on(minibatch))
+        program.run(minibatch, self._context(train))
+        self._last = program
+        return {node.name: program.value(node).total for node in nodes}
+
+
+__all__ = ["CntkNet", "NodeValue", "Program", "Watcher", "goes_on"]

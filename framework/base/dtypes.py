@@ -1,0 +1,51 @@
+"""Element types: the wire enum, NumPy dtypes and their names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...proto import net_pb2 as pb
+from .errors import ShapeError, nearest
+
+_NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
+_TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
+_BY_NAME = {name: np.dtype(name) for name in _NAMES}
+_NAME_OF = {dtype: name for name, dtype in _BY_NAME.items()}
+_FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
+FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
+
+
+def to_dtype(value: object) -> np.dtype:
+    """NumPy dtype of a name, a NumPy dtype or type, or a wire value.
+
+    Raises:
+        ShapeError: `value` names no dtype that a net can hold.
+    """
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in _FROM_PB:
+            return _FROM_PB[value]
+        raise ShapeError(f"dtype number {value} is none of a net's dtypes")
+    try:
+        dtype = np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype not in _TO_PB:
+        hint = nearest(str(value), _NAMES)
+        raise ShapeError(f"{value!r} is not a dtype of a net{hint}; known: {', '.join(_NAMES)}")
+    return dtype
+
+
+def to_pb(value: object) -> int:
+    """Wire value of a dtype; the inverse of `to_dtype`."""
+    return _TO_PB[value if isinstance(value, np.dtype) and value in _TO_PB else to_dtype(value)]
+
+
+def name_of(dtype: np.dtype) -> str:
+    """`dtype.name`, which NumPy works out anew every time."""
+    return _NAME_OF.get(dtype) or dtype.name
+
+
+def is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f"

@@ -1,0 +1,326 @@
+"""Pictures of nets: Graphviz text, and SVG drawn without Graphviz.
+
+Forward, backward and update operators stand in panels of their own, each in its colour. A variable
+that comes from another panel (dashed), or that many operators read, is drawn at each place anew, so
+that no line has to cross the whole picture; in the last panel every given one is.
+One that is overwritten has a box for each value.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from html import escape
+
+from ...proto import net_pb2 as pb
+from ..ir.desc import BACKWARD, FORWARD, OPTIMIZE, inner_nets, input_names, output_names
+from ..ir.names import EMPTY
+from ..ir.printer import op_text, step_lines, type_text, var_text
+from .sugiyama import Box, Placement, place
+
+ROLE_COLOURS = {FORWARD: "#9ecae8", BACKWARD: "#f6bd8b", OPTIMIZE: "#a6d8a0"}
+ROLE_TITLES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZE: "optimizer"}
+KIND_COLOURS = {
+    pb.VarDesc.TEMPORARY: "#ffffff",
+    pb.VarDesc.INPUT: "#fff3b0",
+    pb.VarDesc.PARAMETER: "#dccdf0",
+    pb.VarDesc.STATE: "#e4e4e4",
+    pb.VarDesc.OUTPUT: "#f8c8d0",
+}
+_GIVEN = (pb.VarDesc.INPUT, pb.VarDesc.PARAMETER, pb.VarDesc.STATE)
+_FONT = 12.0
+_CHAR = 7.4  # a monospace character of that size; the widest common font has 0.61 em
+_LINE = 15.0
+_PAD = 8.0
+_MAX_CHARS = 34
+_GAP = 36.0
+_SHELF = 1100.0  # components of one panel are packed in rows about this wide
+_SHARED = 4  # a value with this many readers gets a box for each of them
+
+
+@dataclass
+class _Node:
+    lines: list[str]
+    colour: str
+    operator: bool
+    tip: str
+    dashed: bool = False
+
+
+@dataclass
+class _Panel:
+    """The operators of one role with the variables around them; nodes come in drawing order."""
+
+    title: str
+    nodes: list[_Node] = field(default_factory=list)
+    edges: list[tuple[int, int, str]] = field(default_factory=list)  # from, to, slot
+
+
+def to_dot(desc: pb.NetDesc) -> str:
+    """The net in Graphviz's language, one cluster a panel."""
+    lines = [
+        f"digraph {_quote(desc.name or 'net')} {{",
+        '  node [fontname="monospace", fontsize=10, style=filled];',
+        '  edge [fontname="monospace", fontsize=8];',
+    ]
+    for number, panel in enumerate(_panels(desc)):
+        lines.append(f"  subgraph cluster_{number} {{")
+        lines.append(f"    label={_quote(panel.title)};")
+        for index, node in enumerate(panel.nodes):
+            shape = "box" if node.operator else "ellipse"
+            style = "filled,dashed" if node.dashed else "filled"
+            lines.append(
+                f"    n{number}_{index} [label={_quote(chr(10).join(node.lines))}, shape={shape},"
+                f' fillcolor="{node.colour}", style="{style}"];'
+            )
+        for start, end, slot in panel.edges:
+            lines.append(f"    n{number}_{start} -> n{number}_{end} [label={_quote(slot)}];")
+        lines.append("  }")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_svg(desc: pb.NetDesc) -> str:
+    """The net as an SVG document: the panels side by side, step nets and nested nets below."""
+    parts: list[str] = []
+    top, width = _GAP * 2, 400.0
+    for row in _rows(desc):
+        left, height = _GAP, 0.0
+        for panel in row:
+            body, size = _draw_panel(panel, left, top)
+            parts += body
+            left += max(size[0], len(panel.title) * _CHAR) + _GAP * 1.5
+            height = max(height, size[1])
+        width = max(width, left)
+        top += height + _GAP * 1.5
+    legend = _legend(_GAP, _GAP * 0.6)
+    width = max(width, 820.0)
+    return (
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{top:.0f}"'
+                f' viewBox="0 0 {width:.0f} {top:.0f}" font-family="DejaVu Sans Mono, monospace"'
+                f' font-size="{_FONT:.0f}">',
+                '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7"'
+                ' markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#555"/></marker>'
+                "</defs>",
+                f'<rect width="{width:.0f}" height="{top:.0f}" fill="#ffffff"/>',
+                *legend,
+                *parts,
+                "</svg>",
+            ]
+        )
+        + "\n"
+    )
+
+
+# -- what is drawn -----------------------------------------------------------------------------
+
+
+def _panels(desc: pb.NetDesc) -> Iterator[_Panel]:
+    for row in _rows(desc):
+        yield from row
+
+
+def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
+    """The panels of a net, then those of the nets inside it."""
+    title = title or f"net {desc.name or '?'}"
+    roles = sorted({op.role for op in desc.ops}) or [FORWARD]
+    yield [_panel(desc, role, f"{title}: {ROLE_TITLES.get(role, role)}") for role in roles]
+    for number, step in enumerate(desc.steps):
+        links = "; ".join(step_lines(step))
+        yield from _rows(step.net, f"step net {step.net.name or number} ({links})")
+        if step.HasField("child_net"):
+            yield from _rows(step.child_net, f"child net of step net {step.net.name or number}")
+    for index, op in enumerate(desc.ops):
+        for name, inner in inner_nets(op):
+            yield from _rows(inner, f"{name} of op {index} ({op.type})")
+
+
+def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
+    panel = _Panel(title)
+    variables = {var.name: var for var in desc.vars}
+    members = [(index, op) for index, op in enumerate(desc.ops) if op.role == role]
+    written = {name for op in desc.ops if op.role != role for name in output_names(op)}
+    shared = _shared_values(op for _, op in members)
+    version: dict[str, int] = {}
+    now: dict[str, int] = {}  # variable -> node of its present value
+
+    def variable(name: str, source: bool) -> int:
+        var = variables.get(name)
+        kind = var.kind if var is not None else pb.VarDesc.TEMPORARY
+        lines, tip = [name], name
+        if var is not None:
+            tip = var_text(var)
+            if var.has_dims:
+                lines.append(type_text(var))
+        node = _Node(
+            [_short(line) for line in lines],
+            KIND_COLOURS.get(kind, "#ffffff"),
+            operator=False,
+            tip=tip,
+            dashed=source and name in written and kind not in _GIVEN,
+        )
+        panel.nodes.append(node)
+        return len(panel.nodes) - 1
+
+    for index, op in members:
+        sources: dict[str, int] = {}
+        for name in dict.fromkeys(input_names(op)):
+            if name == EMPTY:
+                continue
+            value = (name, version.get(name, 0))
+            alone = value in shared or (role == OPTIMIZE and not value[1])
+            sources[name] = variable(name, True) if alone or name not in now else now[name]
+            if not alone:
+                now[name] = sources[name]
+        node = _Node(
+            [_short(f"%{index} {op.type}")], ROLE_COLOURS.get(role, "#cccccc"), True, op_text(op)
+        )
+        panel.nodes.append(node)
+        me = len(panel.nodes) - 1
+        for slot in op.inputs:
+            panel.edges += [(sources[name], me, slot.name) for name in slot.vars if name != EMPTY]
+        for slot in op.outputs:
+            for name in slot.vars:
+                if name != EMPTY:
+                    now[name] = variable(name, False)
+                    version[name] = version.get(name, 0) + 1
+                    written.add(name)
+                    panel.edges.append((me, now[name], slot.name))
+    return panel
+
+
+def _shared_values(ops: Iterable[pb.OpDesc]) -> set[tuple[str, int]]:
+    """Values (variable, version) with so many readers that lines to all of them would be a knot."""
+    version: dict[str, int] = {}
+    readers: dict[tuple[str, int], int] = {}
+    for op in ops:
+        for name in set(input_names(op)):
+            value = (name, version.get(name, 0))
+            readers[value] = readers.get(value, 0) + 1
+        for name in output_names(op):
+            version[name] = version.get(name, 0) + 1
+    return {value for value, count in readers.items() if count >= _SHARED}
+
+
+# -- SVG ---------------------------------------------------------------------------------------
+
+
+def _draw_panel(panel: _Panel, left: float, top: float) -> tuple[list[str], tuple[float, float]]:
+    parts = [
+        f'<text x="{left:.1f}" y="{top + _FONT:.1f}" font-weight="bold">{_xml(panel.title)}</text>'
+    ]
+    top += _GAP
+    x, y, row_height, widest = 0.0, 0.0, 0.0, 0.0
+    for nodes in _components(panel):
+        number = {node: at for at, node in enumerate(nodes)}
+        edges = [edge for edge in panel.edges if edge[0] in number]
+        placed = place(
+            [_box(panel.nodes[node]) for node in nodes],
+            [(number[start], number[end]) for start, end, _ in edges],
+        )
+        if x and x + placed.width > _SHELF:
+            x, y, row_height = 0.0, y + row_height + _GAP, 0.0
+        members = [panel.nodes[node] for node in nodes]
+        slots = [slot for _, _, slot in edges]
+        parts += _draw_component(placed, members, slots, left + x, top + y)
+        x += placed.width + _GAP
+        widest = max(widest, x - _GAP)
+        row_height = max(row_height, placed.height)
+    return parts, (widest, y + row_height + _GAP)
+
+
+def _components(panel: _Panel) -> list[list[int]]:
+    """Nodes that hang together, each group in drawing order."""
+    group = list(range(len(panel.nodes)))
+
+    def head(node: int) -> int:
+        while group[node] != node:
+            group[node] = group[group[node]]
+            node = group[node]
+        return node
+
+    for start, end, _ in panel.edges:
+        group[head(start)] = head(end)
+    found: dict[int, list[int]] = {}
+    for node in range(len(panel.nodes)):
+        found.setdefault(head(node), []).append(node)
+    return list(found.values())
+
+
+def _box(node: _Node) -> Box:
+    width = max(_text_width(line) for line in node.lines) + 2 * _PAD
+    return Box(max(width, 40.0), len(node.lines) * _LINE + _PAD)
+
+
+def _draw_component(
+    placed: Placement, nodes: list[_Node], slots: list[str], left: float, top: float
+) -> list[str]:
+    parts = []
+    for route, slot in zip(placed.routes, slots, strict=True):
+        points = [(x + left, y + top) for x, y in route]
+        path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+            middle = (y0 + y1) / 2
+            path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
+        parts.append(
+            f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#tip)">'
+            f"<title>{_xml(slot)}</title></path>"
+        )
+    for box, node in zip(placed.boxes, nodes, strict=True):
+        x, y = left + box.x - box.width / 2, top + box.y - box.height / 2
+        parts += _draw_box(x, y, box.width, box.height, node)
+    return parts
+
+
+def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> list[str]:
+    dash = ' stroke-dasharray="4 3"' if node.dashed else ""
+    rounded = 2 if node.operator else 11
+    stroke = "#333" if node.operator else "#888"
+    parts = [
+        f'<g><title>{_xml(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+        f' height="{height:.1f}" rx="{rounded}" fill="{node.colour}" stroke="{stroke}"{dash}/>'
+    ]
+    for number, line in enumerate(node.lines):
+        baseline = y + _PAD / 2 + (number + 0.78) * _LINE
+        colour = "#666" if number else "#000"
+        parts.append(
+            f'<text x="{x + width / 2:.1f}" y="{baseline:.1f}" text-anchor="middle"'
+            f' fill="{colour}">{_xml(line)}</text>'
+        )
+    return [*parts, "</g>"]
+
+
+def _legend(left: float, top: float) -> list[str]:
+    parts: list[str] = []
+    entries = [_Node([title], ROLE_COLOURS[role], True, "") for role, title in ROLE_TITLES.items()]
+    entries += [
+        _Node([pb.VarDesc.Kind.Name(kind).lower()], colour, False, "")
+        for kind, colour in KIND_COLOURS.items()
+    ]
+    for node in entries:
+        box = _box(node)
+        parts += _draw_box(left, top, box.width, box.height, node)
+        left += box.width + 8
+    return parts
+
+
+def _text_width(text: str) -> float:
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return (len(text) + wide) * _CHAR
+
+
+def _short(text: str) -> str:
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 1] + "…"
+
+
+def _xml(text: str) -> str:
+    """Escaped, without the control characters that XML cannot hold."""
+    return escape("".join(char if char.isprintable() else " " for char in text))
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,236 @@
+"""Saving and loading: a net as `NAME.pb` and its parameters beside it as `NAME.safetensors`.
+
+Both files carry one mark, a hash of the arrays' names, shapes and contents. Should a machine go
+down between the two renames of a save, the next load sees two marks and says so. A safetensors file
+without a mark (written by another tool) is taken as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.atomic import PathLike, write_together
+from ..base.backend import to_host, to_place
+from ..base.errors import FormatError, VariableError, format_shape, nearest
+from ..base.scope import Scope
+from ..ir.desc import (
+    FORMAT_VERSION,
+    NetDesc,
+    clone,
+    parse_net,
+    serialize_net,
+    var_dtype,
+    var_shape,
+)
+from ..ir.infer import fits
+from ..passes.verify.verifier import verify
+from ..runtime.initialize import persistent_vars
+from ..runtime.net import Net
+from .tensor_file import TensorFile, digest, write_tensors
+
+NET_SUFFIX = ".pb"
+TENSOR_SUFFIX = ".safetensors"
+MARK = "opscope.tensors"
+"""Key of the common mark in `NetDesc.metadata` and in the safetensors file."""
+
+
+class Loaded(NamedTuple):
+    """What `load` returns; it unpacks into two: `net, scope = opscope.load(path)`."""
+
+    net: Net
+    scope: Scope
+
+    @property
+    def desc(self) -> NetDesc:
+        """Description of the net."""
+        return self.net.desc
+
+
+def paths_of(path: PathLike) -> tuple[str, str]:
+    """The two files of a saved net; `path` is given with or without one of the suffixes."""
+    stem = os.fspath(path)
+    for suffix in (NET_SUFFIX, TENSOR_SUFFIX):
+        stem = stem.removesuffix(suffix)
+    return stem + NET_SUFFIX, stem + TENSOR_SUFFIX
+
+
+def desc_of(net: Any) -> NetDesc:
+    """The NetDesc of a NetDesc, a Net or a NetBuilder.
+
+    Raises:
+        VariableError: it is none of them.
+    """
+    desc = net if isinstance(net, NetDesc) else getattr(net, "desc", None)
+    if not isinstance(desc, NetDesc):
+        raise VariableError(f"want a net, its description or a NetBuilder, not {net!r}")
+    return desc
+
+
+def persistent_values(desc: NetDesc, scope: Scope) -> dict[str, np.ndarray]:
+    """Name -> value on the host of every parameter and state; not copied where it is there already.
+
+    Raises:
+        VariableError: some hold no value; all are named.
+    """
+    found, lost = {}, []
+    for var in persistent_vars(desc):
+        variable = scope.find(var.name)
+        if variable is None or variable.array is None:
+            lost.append(var.name)
+        else:
+            found[var.name] = to_host(variable.array)
+    if lost:
+        names = ", ".join(map(repr, lost))
+        raise VariableError(f"net {desc.name!r}: no value in the scope: {names}; initialise first")
+    return found
+
+
+def save(net: Any, scope: Scope, path: PathLike) -> None:
+    """Save a net and its parameters and states, optimizer states among them.
+
+    Args:
+        net: a NetBuilder, a Net or a NetDesc.
+        scope: holds the values.
+        path: `digits` or `digits.pb`; writes `digits.pb` and `digits.safetensors`.
+
+    Raises:
+        VariableError: a parameter or state holds no value.
+        SaveError: the files cannot be written; those that were there before are untouched.
+    """
+    desc = clone(desc_of(net))
+    desc.metadata.pop(MARK, None)
+    values = persistent_values(desc, scope)
+    mark = digest(values)
+    # Messages written one behind the other are one message. So the mark comes last, and a file that
+    # was cut off anywhere lacks it.
+    data = serialize_net(desc) + NetDesc(metadata={MARK: mark}).SerializeToString()
+    net_path, tensor_path = paths_of(path)
+    metadata = {MARK: mark, "opscope.net": desc.name, "opscope.format": str(FORMAT_VERSION)}
+    write_together(
+        [
+            (tensor_path, lambda file: write_tensors(file, values, metadata)),
+            (net_path, lambda file: file.write(data)),
+        ]
+    )
+
+
+def load(path: PathLike, scope: Scope | None = None) -> Loaded:
+    """Load a saved net.
+
+    Args:
+        path: of the net, with or without `.pb`; the `.safetensors` file lies beside it.
+        scope: takes the values, as local variables on its place; None makes a new scope.
+
+    Returns:
+        `(net, scope)`.
+
+    Raises:
+        FormatError: a file is missing, truncated, damaged or of a newer format, or the parameters
+            do not fit the net. A given scope is unchanged then.
+        OpscopeError: the net itself is wrong (an operator that nobody registered, say).
+    """
+    desc, values = load_parts(path)
+    verify(desc, f"in {os.fspath(path)}", undeclared=True)
+    net = Net.create(desc)
+    scope = scope if scope is not None else Scope()
+    put_values(values, scope)
+    return Loaded(net, scope)
+
+
+def load_parts(path: PathLike) -> tuple[NetDesc, dict[str, np.ndarray]]:
+    """The description and the arrays of a saved net, without building it.
+
+    Raises:
+        FormatError: as `load`.
+    """
+    net_path, tensor_path = paths_of(path)
+    desc = _read_net(net_path)
+    mark = desc.metadata.pop(MARK, "")
+    wanted = list(persistent_vars(desc))
+    if not wanted and not os.path.exists(tensor_path):
+        return desc, {}
+    file = TensorFile(tensor_path)
+    theirs = file.metadata.get(MARK, "")
+    if theirs and mark != theirs:
+        raise FormatError(
+            f"{tensor_path}: belongs to another save than {net_path} (marks {theirs} and"
+            f" {mark or 'none'}); was one of them replaced, cut off, or a save interrupted?"
+        )
+    for var in wanted:
+        check_fits(file, var.name, var)
+    values = {var.name: file.read(var.name) for var in wanted}
+    if theirs and set(values) == set(file) and digest(values) != theirs:
+        raise FormatError(f"{tensor_path}: its contents do not match its mark: it is damaged")
+    return desc, values
+
+
+def load_desc(path: PathLike) -> NetDesc:
+    """The description alone, without parameters and without building the net.
+
+    Raises:
+        FormatError: no such file, truncated, damaged, or of a newer format.
+    """
+    desc = _read_net(paths_of(path)[0])
+    desc.metadata.pop(MARK, None)  # belongs to the pair of files, not to the net
+    return desc
+
+
+def _read_net(net_path: str) -> NetDesc:
+    try:
+        with open(net_path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise FormatError(f"{net_path}: {why}") from None
+    return parse_net(data, net_path)
+
+
+def check_fits(file: TensorFile, name: str, var: Any, key: str | None = None) -> None:
+    """Check that a file holds a variable (under `key`, by default its name) as its net declares it.
+
+    Raises:
+        FormatError: it is missing, or its shape or dtype is another.
+    """
+    key = name if key is None else key
+    if key not in file:
+        raise FormatError(f"{file.path}: lacks the variable {name!r}{nearest(key, file)}")
+    shape, dtype = file.meta(key)
+    declared, kind = var_shape(var), var_dtype(var)
+    shape_fits = declared is None or fits(shape, declared)
+    if not shape_fits or (kind is not None and kind != dtype):
+        raise FormatError(
+            f"{file.path}: variable {name!r} is {dtype}{format_shape(shape)},"
+            f" but the net wants {kind or 'any dtype '}{format_shape(declared)}"
+        )
+
+
+def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
+    """Bind arrays as local variables of a scope, all of them or none."""
+    placed = {name: to_place(array, scope.place) for name, array in values.items()}
+    for name, array in placed.items():
+        scope.var(name).bind(array)
+
+
+def verify_parameters(path: PathLike, desc: NetDesc) -> list[str]:
+    """What is wrong with the parameters beside a net; nothing where there is no such file."""
+    tensor_path = paths_of(path)[1]
+    if not os.path.exists(tensor_path):
+        return []
+    try:
+        file = TensorFile(tensor_path)
+    except FormatError as error:
+        return [str(error)]
+    problems = []
+    for var in persistent_vars(desc):
+        try:
+            check_fits(file, var.name, var)
+        except FormatError as error:
+            problems.append(str(error))
+    return problems
+
+
+__all__ = ["Loaded", "load", "load_desc", "save"]

@@ -1,0 +1,290 @@
+"""Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
+
+The loops of one plan go through the compiler together. A library's file name is a hash of source,
+flags, compiler and processor, so that folders shared between machines do no harm. Without a
+compiler, or when it fails, everything still runs, operator by operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..base import settings
+from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
+from .openmp import load_openmp
+
+_log = logging.getLogger(__name__)
+
+_FLAGS = (
+    *("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math"),
+    # glibc declares the vector variants of exp, tanh and so on under this macro only; the flag
+    # -ffast-math itself would lose NaN and infinity.
+    "-D__FAST_MATH__",
+    *("-w", "-fPIC", "-shared"),
+)
+_X86 = platform.machine().lower() in ("x86_64", "amd64")
+_MACHINE_FLAGS = ("-march=native", *(("-mprefer-vector-width=512",) if _X86 else ()))
+_FLAG_SETS = (  # the first set that the compiler takes serves
+    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp"),
+    (*_FLAGS, *_MACHINE_FLAGS, "-fopenmp-simd"),
+    _FLAGS,
+)
+_TIMEOUT = 120  # seconds
+_MOST_FILES = 2000  # some 20 KB each
+
+
+class Library:
+    """A loaded library: functions by loop key."""
+
+    def __init__(self, path: Path) -> None:
+        load_openmp()
+        self.handle = ctypes.CDLL(str(path))
+
+    def function(self, name: str) -> Any:
+        """A function that takes one address."""
+        found = self.handle[name]
+        found.argtypes, found.restype = (ctypes.c_void_p,), None
+        return found
+
+    def address(self, name: str) -> int:
+        """Where a function starts."""
+        return address(self.function(name))
+
+    def run_serially(self) -> None:
+        """No threads from now on."""
+        ctypes.c_int.in_dll(self.handle, "opscope_serial").value = 1
+
+
+_lock = threading.RLock()
+_libraries: list[Library] = []
+_functions: dict[str, Compiled] = {}
+_refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
+_broken: set[str] = set()  # compilers that took nothing at all
+
+
+def available() -> bool:
+    """Whether there is a C compiler to try."""
+    found = find_compiler(settings.switch("OPSCOPE_CC"))
+    return found is not None and found not in _broken
+
+
+@functools.cache
+def find_compiler(wanted: str) -> str | None:
+    """Path of the compiler `wanted`, or of the first usual one; None where there is none."""
+    for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
+        found = shutil.which(name)
+        if found is not None:
+            return os.path.realpath(found)
+    if wanted:
+        _log.warning("OPSCOPE_CC=%s is not there: operators run unfused", wanted)
+    return None
+
+
+def loaded(loops: Iterable[Loop]) -> bool:
+    """Whether all of `loops` are compiled and loaded."""
+    return all(loop.key in _functions for loop in loops)
+
+
+def address(function: Any) -> int:
+    """Where a compiled function starts."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+class Compiled(NamedTuple):
+    """A compiled loop.
+
+    Attributes:
+        function: runs it. share: address of the function that does one thread's share of it.
+        run_list: runs a list of loops.
+    """
+
+    function: Any
+    share: int
+    run_list: Any
+
+
+def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
+    """The compiled loops; None where one of them cannot be compiled, which is logged once."""
+    with _lock:
+        missing = {loop.key: loop for loop in loops if loop.key not in _functions}
+        if missing and not compile_loops(list(missing.values())):
+            return None
+        return [_functions[loop.key] for loop in loops]
+
+
+def library(source: str) -> Library | None:
+    """A library of functions that threads may share; `EXPORT` stands before each of them.
+
+    None where it cannot be compiled; that is logged.
+    """
+    compiler = find_compiler(settings.switch("OPSCOPE_CC"))
+    if compiler is None or compiler in _broken:
+        return None
+    with _lock:
+        return _try_library(compiler, HEAD + source)
+
+
+def compile_loops(loops: Sequence[Loop]) -> bool:
+    """Compile and load whichever of `loops` are not loaded; true where all of them are then."""
+    compiler = find_compiler(settings.switch("OPSCOPE_CC"))
+    with _lock:
+        wanted = {loop.key: loop for loop in loops if loop.key not in _functions}
+        if compiler is None or compiler in _broken:
+            return not wanted
+        new = [loop for key, loop in sorted(wanted.items()) if (compiler, key) not in _refused]
+        if new and not _load(compiler, new) and len(new) > 1:
+            for loop in new:  # one bad expression must not spoil the others
+                _load(compiler, [loop])
+        for loop in new:
+            if loop.key not in _functions:
+                _refused.add((compiler, loop.key))
+        if new and not _functions:
+            _broken.add(compiler)
+        return all(key in _functions for key in wanted)
+
+
+def _load(compiler: str, loops: Sequence[Loop]) -> bool:
+    source = C_PRELUDE + "\n" + "\n".join(map(c_source, loops))
+    library = _try_library(compiler, source)
+    if library is None:
+        return False
+    run_list = library.function("opscope_list")
+    for loop in loops:
+        name = c_function_name(loop)
+        share = address(library.function(f"{name}_share"))
+        _functions[loop.key] = Compiled(library.function(name), share, run_list)
+    return True
+
+
+def _try_library(compiler: str, source: str) -> Library | None:
+    try:
+        library = _library(compiler, source)
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = getattr(error, "stderr", None) or error
+        _log.warning("fused loops cannot be compiled, running op by op: %s", detail)
+        return None
+    _libraries.append(library)
+    return library
+
+
+def _library(compiler: str, source: str) -> Library:
+    """The library of a source: from the cache, or compiled.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it cannot be made or loaded.
+    """
+    folder = cache_folder()
+    if folder is not None:
+        try:
+            return _library_in(folder, compiler, source)
+        except OSError as error:
+            _log.debug("cache folder %s is not usable: %s", folder, error)
+    with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
+        return _library_in(Path(passing), compiler, source)
+
+
+def _library_in(folder: Path, compiler: str, source: str) -> Library:
+    path = folder / f"{_key(compiler, source)}.so"
+    if path.exists():
+        with contextlib.suppress(OSError, AttributeError):  # a damaged file is made again
+            os.utime(path)  # in use
+            return Library(path)
+    handle, temporary = tempfile.mkstemp(suffix=".so", dir=folder)
+    os.close(handle)
+    try:
+        _compile(compiler, source, temporary)
+        os.replace(temporary, path)  # whole or not at all, also with two processes at work
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    _prune(folder)
+    return Library(path)
+
+
+def _prune(folder: Path) -> None:
+    """Drop the half of the libraries that was not used for longest, where there are too many."""
+    with contextlib.suppress(OSError):  # another process may prune as well
+        paths = list(folder.glob("*.so"))
+        if len(paths) > _MOST_FILES:
+            for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: len(paths) // 2]:
+                path.unlink(missing_ok=True)
+
+
+def _compile(compiler: str, source: str, target: str) -> None:
+    for last, flags in zip((False, False, True), _FLAG_SETS, strict=True):
+        done = subprocess.run(
+            [compiler, *flags, "-x", "c", "-", "-o", target, "-lm"],
+            input=source,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT,
+            check=last,
+        )
+        if done.returncode == 0:
+            return
+
+
+def _key(compiler: str, source: str) -> str:
+    state = os.stat(compiler)
+    told = (source, _FLAG_SETS, compiler, state.st_size, state.st_mtime_ns, _processor())
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+
+
+@functools.cache
+def _processor() -> str:
+    """What `-march=native` depends on."""
+    told = [sys.platform, platform.machine()]
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        wanted = ("model name", "flags", "Features", "CPU part")
+        told += sorted({line for line in lines if line.startswith(wanted)})
+    return "\n".join(told)
+
+
+def cache_folder() -> Path | None:
+    """`OPSCOPE_CACHE` or `opscope` in the user's cache folder, made where needed.
+
+    None unless it is writable, ours and writable by nobody else: what lies there is executed.
+    """
+    named = settings.switch("OPSCOPE_CACHE")
+    base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(named) if named else Path(base or Path.home() / ".cache") / "opscope"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.stat()
+    except (OSError, RuntimeError) as error:
+        _log.debug("no cache folder for compiled loops: %s", error)
+        return None
+    if hasattr(os, "getuid") and (
+        state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        _log.debug("cache folder %s is open to others: not used", folder)
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _after_fork() -> None:
+    """GNU OpenMP's threads do not survive a fork, and waiting for them would hang."""
+    global _lock
+    _lock = threading.RLock()
+    for library in _libraries:
+        library.run_serially()
+
+
+_register: Callable[..., None] | None = getattr(os, "register_at_fork", None)
+if _register is not None:
+    _register(after_in_child=_after_fork)

@@ -1,0 +1,197 @@
+"""Scalar expressions of elementwise operators: parsed once, then printed for C or CUDA.
+
+The grammar is C's for one value: `?:`, `||`, `&&`, comparisons, `+ - * /`, unary `-` and `!`, calls
+of the functions below, names and numbers. Every number is a number of the element type, so `1 / 2`
+is a half; `sum(x)` adds up all variables of the slot x. A tree is made of nested tuples: ("num",
+value), ("var", name), ("call", function, then its arguments), ("unary", sign, tree), ("binary",
+sign, left, right), ("choose", condition, then, otherwise).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..base.errors import OpscopeError
+
+Tree = tuple[Any, ...]
+
+FUNCTIONS = {
+    name: count
+    for count, names in {
+        1: "acos acosh asin asinh atan atanh cbrt ceil cos cosh erf erfc exp exp2 expm1 fabs floor"
+        " isfinite isinf isnan lgamma log log10 log1p log2 rint round signbit sin sinh sqrt tan"
+        " tanh tgamma trunc",
+        2: "atan2 copysign fmax fmin fmod hypot pow",
+        3: "fma",
+    }.items()
+    for name in names.split()
+}
+"""Functions an expression may call, and how many arguments each takes."""
+
+_SUM = "sum"
+_CHEAP = frozenset("ceil copysign fabs floor fma fmax fmin rint signbit sqrt trunc".split())
+_TOKEN = re.compile(
+    r"\s*(?:(?P<num>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>\|\||&&|[=!<>]=|[-+*/<>!?:(),]))"
+)
+_LEVELS = (("||",), ("&&",), ("==", "!="), ("<", ">", "<=", ">="), ("+", "-"), ("*", "/"))
+_CALL_COST = 16
+
+
+class ExpressionError(OpscopeError):
+    """A scalar expression that does not follow the grammar."""
+
+
+@functools.cache
+def parse(text: str) -> Tree:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: it does not follow the grammar; the place is shown.
+    """
+    reader = _Reader(text)
+    tree = reader.choose()
+    if reader.kind != "end":
+        reader.fail("nothing more")
+    return tree
+
+
+class _Reader:
+    """Recursive descent over the tokens of one expression."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = self.next_at = 0
+        self.kind = self.token = ""
+        self.step()
+
+    def step(self) -> None:
+        self.at = self.next_at
+        rest = self.text[self.at :]
+        if not rest.strip():
+            self.kind, self.token = "end", ""
+            return
+        match = _TOKEN.match(rest)
+        if match is None:
+            self.fail("a number, a name or a sign")
+        self.kind = str(match.lastgroup)
+        self.token = match[self.kind]
+        self.next_at += match.end()
+
+    def fail(self, wanted: str) -> None:
+        marked = f"{self.text[: self.at]} >>> {self.text[self.at :]}"
+        raise ExpressionError(f"scalar expression, want {wanted}: {marked}")
+
+    def take(self, *tokens: str) -> str:
+        """The token at hand if it is a sign among `tokens`, which is then passed."""
+        found = self.token
+        if self.kind == "sign" and found in tokens:
+            self.step()
+            return found
+        return ""
+
+    def expect(self, token: str) -> None:
+        if not self.take(token):
+            self.fail(repr(token))
+
+    def choose(self) -> Tree:
+        condition = self.binary(0)
+        if not self.take("?"):
+            return condition
+        then = self.choose()
+        self.expect(":")
+        return ("choose", condition, then, self.choose())
+
+    def binary(self, level: int) -> Tree:
+        if level == len(_LEVELS):
+            return self.unary()
+        tree = self.binary(level + 1)
+        while sign := self.take(*_LEVELS[level]):
+            tree = ("binary", sign, tree, self.binary(level + 1))
+        return tree
+
+    def unary(self) -> Tree:
+        sign = self.take("-", "+", "!")
+        return ("unary", sign, self.unary()) if sign else self.primary()
+
+    def primary(self) -> Tree:
+        if self.take("("):
+            tree = self.choose()
+            self.expect(")")
+            return tree
+        kind, token = self.kind, self.token
+        if kind == "num":
+            self.step()
+            return ("num", float(token))
+        if kind != "name":
+            self.fail("a value")
+        if token in ("INFINITY", "NAN"):
+            self.step()
+            return ("num", float("inf" if token == "INFINITY" else "nan"))
+        name_at = self.at
+        self.step()
+        if not self.take("("):
+            return ("var", token)
+        args = [self.choose()]
+        while self.take(","):
+            args.append(self.choose())
+        self.expect(")")
+        if token == _SUM and len(args) == 1 and args[0][0] == "var":
+            return ("call", token, *args)
+        if FUNCTIONS.get(token) != len(args):
+            self.at = name_at
+            self.fail("a known function with as many arguments as it takes")
+        return ("call", token, *args)
+
+
+def parts(tree: Tree) -> list[Tree]:
+    """The trees directly below."""
+    return [item for item in tree[1:] if isinstance(item, tuple)]
+
+
+def nodes(tree: Tree) -> Iterator[Tree]:
+    """The tree and everything below it."""
+    yield tree
+    for part in parts(tree):
+        yield from nodes(part)
+
+
+@functools.lru_cache(maxsize=1024)
+def names(tree: Tree) -> frozenset[str]:
+    """Variables that an expression mentions."""
+    return frozenset(node[1] for node in nodes(tree) if node[0] == "var")
+
+
+def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
+    """The tree with every variable replaced by the tree that stands for it."""
+    if tree[0] == "var":
+        return by[tree[1]]
+    return tuple(replace_names(part, by) if isinstance(part, tuple) else part for part in tree)
+
+
+def part_name(slot: str, number: int) -> str:
+    """What one of several variables of a slot is called in a tree."""
+    return f"{slot}[{number}]"
+
+
+def written_out(tree: Tree, counts: Mapping[str, int]) -> Tree:
+    """The tree with every `sum(x)` as additions, for so many variables of each slot."""
+    if tree[:2] == ("call", _SUM):
+        slot = tree[2][1]
+        first, *rest = (("var", part_name(slot, i)) for i in range(counts.get(slot, 1)))
+        return functools.reduce(lambda total, one: ("binary", "+", total, one), rest, first)
+    return tuple(written_out(part, counts) if isinstance(part, tuple) else part for part in tree)
+
+
+def cost(tree: Tree) -> int:
+    """Rough work of one element: operations, transcendental functions counted several times."""
+    total = 0
+    for node in nodes(tree):
+        if node[0] == "call":
+            total += 1 if node[1] in _CHEAP else _CALL_COST
+        elif node[0] not in ("num", "var"):
+            total += 1
+    return total

@@ -1,0 +1,171 @@
+"""Elementwise operators as scalar expressions: what fusion needs to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..base.dtypes import FLOATS, name_of
+from ..base.shape import Meta, Shape
+from ..ir.operation import Operator
+from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Operand
+from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
+
+ABSENT = {"grad_scale": 1.0}
+"""Optional input slots, and what an expression takes for them where they are left out."""
+
+_FLOATS = {"cpu": FLOATS[1:], "gpu": FLOATS}
+
+
+@dataclass
+class Pointwise:
+    """An operator that can be part of a loop.
+
+    Attributes:
+        values: output slot -> tree, in the order of computation; also of outputs only mentioned.
+        operands: name in the trees -> input variable.
+        reads: input variable -> how it meets the loop, and its dtype.
+        columns: where rows or columns are among the operands, the width of a row; else 0.
+    """
+
+    op: Operator
+    shape: Shape
+    dtype: np.dtype
+    values: dict[str, Tree]
+    operands: dict[str, str]
+    reads: dict[str, Operand]
+    writes: list[str]
+    columns: int
+
+    def cost(self) -> int:
+        return sum(map(cost, self.values.values())) + 2 * (len(self.writes) - 1)
+
+
+def count_arrays(members: Sequence[Pointwise]) -> int:
+    """How many arrays a kernel of these operators may have: what it reads first, all it writes."""
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for p in members:
+        reads.update(p.reads.keys() - writes)
+        writes.update(p.writes)
+    return len(reads) + len(writes)
+
+
+def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise | None:
+    """What fusion needs to know of `op`; None where it cannot be part of a loop."""
+    scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
+    if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
+        return None
+    writes = [names[0] for names in op.outputs.values()]
+    if not writes or len({metas[name] for name in writes}) > 1:
+        return None
+    shape, dtype = metas[writes[0]]
+    if dtype not in _FLOATS[device]:
+        return None
+    counts = tuple((slot, len(own)) for slot, own in inputs.items())
+    found = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
+    if found is None:
+        return None
+    if any(slot not in found.known and not slots[slot].shape_only for slot in inputs):
+        return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
+    operands = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
+    for slot, own in inputs.items():
+        operands.update((part_name(slot, i), name) for i, name in enumerate(own))
+    reads: dict[str, Operand] = {}
+    widths = set()
+    for name in found.leaves:
+        if name not in operands:
+            if name not in ABSENT and not isinstance(op.attrs.get(name), (int, float)):
+                return None
+            continue
+        variable = operands[name]
+        kind = _kind(metas[variable], shape, dtype)
+        if kind is None or (name in slots and slots[name].shape_only):
+            return None
+        reads[variable] = Operand(kind, name_of(metas[variable][1]))
+        if kind == ROW:
+            widths.add(prod(metas[variable][0]))
+        elif kind == COLUMN:
+            widths.add(prod(shape) // max(prod(metas[variable][0]), 1))
+    if len(widths) > 1:
+        return None
+    columns = widths.pop() if widths else 0
+    made = Pointwise(op, shape, dtype, found.values, operands, reads, writes, columns)
+    return made if device == "cpu" or count_arrays([made]) <= GPU_ARRAYS else None
+
+
+class _Expressions(NamedTuple):
+    """What the expressions of an operator are, whatever its variables are called.
+
+    Attributes:
+        known: all names that they mention.
+        values: slot -> tree of the outputs that are needed.
+        leaves: names in these that stand for inputs and attributes.
+    """
+
+    known: set[str]
+    values: dict[str, Tree]
+    leaves: list[str]
+
+
+@lru_cache(maxsize=4096)
+def _expressions(
+    texts: tuple[tuple[str, str], ...],
+    input_slots: tuple[str, ...],
+    counts: tuple[tuple[str, int], ...],
+    outputs: tuple[str, ...],
+) -> _Expressions | None:
+    """Parsed expressions, for so many variables of each slot; None where they make no loop."""
+    try:
+        trees = {slot: parse(text) for slot, text in texts}
+    except ExpressionError:
+        return None
+    known = set().union(*map(names, trees.values()))
+    trees = {slot: written_out(tree, dict(counts)) for slot, tree in trees.items()}
+    values = _needed(trees, input_slots, outputs)
+    if values is None:
+        return None
+    mentioned = set().union(*map(names, values.values()))
+    return _Expressions(known, values, sorted(mentioned - values.keys()))
+
+
+def _needed(
+    trees: Mapping[str, Tree], input_slots: Sequence[str], outputs: Sequence[str]
+) -> dict[str, Tree] | None:
+    """The expressions of present outputs, and of those that they mention.
+
+    None where an expression mentions an output that is computed after it.
+    """
+    wanted = set(outputs)
+    for slot in reversed(trees):
+        if slot in wanted:
+            wanted |= names(trees[slot]) & trees.keys() - set(input_slots)
+    values = {slot: tree for slot, tree in trees.items() if slot in wanted}
+    slots = list(values)
+    late = (names(values[slot]) & set(slots[i:]) for i, slot in enumerate(slots))
+    return None if any(late) else values
+
+
+def _kind(meta: Meta, shape: Shape, dtype: np.dtype) -> str | None:
+    """How an operand meets a loop over `shape`; None where it does not."""
+    own, held = meta
+    rank = len(shape)
+    if len(own) > rank:
+        return None
+    if held != dtype:
+        return ONE if prod(own) == 1 and name_of(held) in C_TYPES else None
+    if own == shape:
+        return FULL
+    if prod(own) == 1:
+        return ONE
+    own = (1,) * (rank - len(own)) + own
+    first = next(i for i, dim in enumerate(own) if dim != 1)
+    if own[first:] == shape[first:]:
+        return ROW
+    last = next(i for i in reversed(range(rank)) if own[i] != 1) + 1
+    return COLUMN if own[:last] == shape[:last] else None

@@ -1,0 +1,472 @@
+"""The registry of operators: one registration carries schema, shape rule, kernels and gradient.
+
+    relu = operator("relu", doc="...", inputs=[Slot("x", "...")], outputs=[Slot("out", "...")],
+                    shape=same_as("x"))
+
+    @relu.kernel
+    def relu_kernel(k):
+        return partial(k.xp.maximum, k["x"], 0, out=k["out"])
+
+    @relu.backward()
+    def relu_grad_kernel(k):
+        ...
+
+`framework` knows operators by these entries alone; packages of third parties add theirs through the
+entry-point group `opscope.operators`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...proto import net_pb2 as pb
+from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
+from ..base.shape import ShapeArgs, ShapeRule
+from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
+from .rows import RowsRule
+
+ENTRY_POINTS = "opscope.operators"
+BUILTIN_OPERATORS = "...operators"  # by name: framework imports no operator
+REQUIRED = object()
+"""Default of an attribute that must be given."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A named argument of an operator, as `OpProto.SlotProto` describes it."""
+
+    name: str
+    doc: str
+    duplicable: bool = False
+    optional: bool = False
+    intermediate: bool = False
+    not_in_gradient: bool = False
+    shape_only: bool = False
+    inplace: str = ""
+    needed_by: str = ""
+
+
+@dataclass(frozen=True)
+class AttrSpec:
+    """A named attribute with type, default and bounds (both inclusive)."""
+
+    name: str
+    type: str
+    doc: str
+    default: Any = REQUIRED
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type not in ATTR_FIELDS:
+            raise AttributeTypeError(f"attribute {self.name!r} has no such type: {self.type!r}")
+
+    def check(self, value: Any, where: str) -> Any:
+        """The decoded value of an attribute given as a Python value or an `Attr`.
+
+        An int is taken where a float is wanted, and a scalar or an empty list where a list is.
+
+        Raises:
+            AttributeTypeError: wrong type, out of bounds, no such choice; `where` names the op.
+        """
+        if not isinstance(value, pb.Attr):
+            value = encode_attr(value)
+        held, wanted = attr_type(value), self.type
+        decoded = decode_attr(value)
+        if held != wanted:
+            decoded = self._convert(decoded, held, where)
+        bounds = decoded if isinstance(decoded, tuple) else (decoded,)
+        for item in bounds:
+            if self.minimum is not None and not item >= self.minimum:
+                raise AttributeTypeError(f"{where}: {self.name}={item} is below {self.minimum}")
+            if self.maximum is not None and not item <= self.maximum:
+                raise AttributeTypeError(f"{where}: {self.name}={item} is above {self.maximum}")
+            if self.choices and item not in self.choices:
+                known = ", ".join(repr(choice) for choice in self.choices)
+                hint = nearest(str(item), map(str, self.choices))
+                raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
+        return decoded
+
+    def _convert(self, value: Any, held: str, where: str) -> Any:
+        wanted = self.type
+        if wanted == "float" and held == "int":
+            return float(value)
+        if wanted.endswith("s") and held == wanted[:-1]:
+            return (value,)
+        if wanted == "floats" and held in ("int", "ints"):
+            return tuple(float(item) for item in (value if held == "ints" else (value,)))
+        if wanted.endswith("s") and isinstance(value, tuple) and not value:
+            return ()
+        if wanted == "dtype" and held == "string":
+            from ..base.dtypes import to_dtype
+
+            return to_dtype(value)
+        if wanted == "tensor" and held in ("ints", "floats", "int", "float"):
+            return np.asarray(value)
+        raise AttributeTypeError(f"{where}: {self.name}={value!r} is {held}, want {wanted}")
+
+
+class KernelArgs:
+    """What a kernel binds to: arrays by slot, attributes, and the run's state.
+
+    A kernel is called once for each plan with arrays that stay where they are, and returns a
+    callable without arguments that does the work; views and scratch memory are made while binding.
+    """
+
+    def __init__(self, op: Any, arrays: Mapping[str, Any], metas: Any, frame: Any) -> None:
+        self.op = op
+        self.attrs: dict[str, Any] = op.attrs
+        self.xp = frame.xp
+        self.frame = frame
+        self.state = frame.state
+        self.accumulate: bool = op.accumulate
+        self.train: bool = frame.train
+        self.prepared: Any = getattr(frame, "prepared", None)
+        self._arrays = arrays
+        self._metas = metas
+
+    def __getitem__(self, slot: str) -> Any:
+        """The array of the one variable of a slot."""
+        names = self.op.inputs.get(slot) or self.op.outputs[slot]
+        return self._arrays[names[0]]
+
+    def get(self, slot: str) -> Any:
+        """Like `[]`, but None where the slot holds no variable."""
+        names = self.op.inputs.get(slot) or self.op.outputs.get(slot)
+        return self._arrays.get(names[0]) if names else None
+
+    def list(self, slot: str) -> list[Any]:
+        """The arrays of a duplicable slot; None for variables that nobody needs."""
+        names = self.op.inputs.get(slot) or self.op.outputs.get(slot, ())
+        return [self._arrays.get(name) for name in names]
+
+    def shape(self, slot: str) -> tuple[int, ...]:
+        """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
+        names = self.op.inputs.get(slot) or self.op.outputs[slot]
+        return self._metas[names[0]][0]
+
+    def shapes(self, slot: str) -> list[tuple[int, ...]]:
+        return [self._metas[name][0] for name in self.op.inputs.get(slot, ())]
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory for use within one call of the kernel; its contents do not last between calls."""
+        return self.frame.scratch(shape, dtype)
+
+    def describe(self, why: str) -> str:
+        """An error message for data that the kernel refuses; see `Operator.describe`."""
+        return self.op.describe(why, self._metas)
+
+    def offsets(self, slot: str) -> tuple[np.ndarray, ...]:
+        """Sequence offsets of an input's variable; () for a plain array."""
+        return self.frame.offsets(self.op.inputs[slot][0])
+
+
+Kernel = Callable[[KernelArgs], Callable[[], Any] | None]
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """A kernel and where it applies; `library` "xp" is the reference. It may decline (None)."""
+
+    bind: Kernel
+    device: str
+    dtypes: frozenset[np.dtype] | None
+    library: str
+
+
+@dataclass(eq=False)
+class OperatorDef:
+    """The entry of one operator type in the registry."""
+
+    type: str
+    doc: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: tuple[AttrSpec, ...]
+    source: str = ""
+    shape: ShapeRule | None = None
+    scalar: Mapping[str, str] = field(default_factory=dict)
+    no_gradient: str = ""
+    gradient: Callable[[Any], list[pb.OpDesc]] | None = None
+    expand: Callable[[pb.OpDesc], list[pb.OpDesc]] | None = None
+    split_tail: Callable[[Any], list[pb.OpDesc]] | None = None
+    kernels: list[KernelEntry] = field(default_factory=list)
+    random: bool = False
+    rows: RowsRule | None = None
+    accumulates: bool = False
+    pieces: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        self.input_slots = {slot.name: slot for slot in self.inputs}
+        self.output_slots = {slot.name: slot for slot in self.outputs}
+        self.attr_specs = {attr.name: attr for attr in self.attrs}
+
+    def shape_rule(self, rule: ShapeRule) -> ShapeRule:
+        """Decorator: the shape rule."""
+        self.shape = rule
+        return rule
+
+    def kernel(
+        self,
+        bind: Kernel | None = None,
+        *,
+        device: str = "",
+        dtypes: Iterable[Any] | None = None,
+        library: str = "xp",
+    ) -> Any:
+        """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
+
+        def add(bind: Kernel) -> Kernel:
+            only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
+            self.kernels.append(KernelEntry(bind, device, only, library))
+            return bind
+
+        return add(bind) if bind is not None else add
+
+    def expansion(self, expand: Callable[[pb.OpDesc], list[pb.OpDesc]]) -> Any:
+        """Decorator: makes the operator a composite, which stands for the OpDescs returned."""
+        self.expand = expand
+        return expand
+
+    def tail(self, split: Callable[[Any], list[pb.OpDesc]]) -> Any:
+        """Decorator: the same operator as a head and an elementwise rest, for fusion.
+
+        The function takes the Operator; it returns no OpDescs where there is no such rest.
+        """
+        self.split_tail = split
+        return split
+
+    def gradient_maker(self, maker: Callable[[Any], list[pb.OpDesc]]) -> Any:
+        """Decorator: a pure function from `GradientArgs` (one OpDesc) to the gradient's OpDescs."""
+        self.gradient = maker
+        return maker
+
+    def backward(
+        self,
+        *wrt: str,
+        scalar: Mapping[str, str] | None = None,
+        inplace: Mapping[str, str] | None = None,
+    ) -> Callable[[Kernel], Kernel]:
+        """Decorator: kernel of the operator `TYPE_grad`, whose schema follows from the flags here.
+
+        `TYPE_grad` reads all inputs (those flagged `not_in_gradient` for their shapes only), the
+        outputs not flagged so, and `OUT_grad` for each output that is not `intermediate`; it
+        writes `IN_grad` for each of `wrt` (by default every input).
+        """
+        wrt = wrt or tuple(slot.name for slot in self.inputs)
+        kept = [slot for slot in self.outputs if not slot.not_in_gradient]
+        grads = [slot for slot in self.outputs if not slot.intermediate]
+        inputs = [
+            replace(s, shape_only=s.not_in_gradient, not_in_gradient=False) for s in self.inputs
+        ]
+        inputs += [Slot(s.name, s.doc, duplicable=s.duplicable, optional=s.optional) for s in kept]
+        inputs += [
+            Slot(f"{s.name}_grad", f"gradient of the loss with respect to {s.name}", s.duplicable)
+            for s in grads
+        ]
+        sharing = inplace or {}
+        outputs = [
+            Slot(
+                f"{name}_grad",
+                f"gradient of the loss with respect to {name}",
+                duplicable=self.input_slots[name].duplicable,
+                optional=True,
+                inplace=sharing.get(f"{name}_grad", ""),
+            )
+            for name in wrt
+        ]
+
+        def shape(s: ShapeArgs) -> None:
+            for name in wrt:
+                s.set(f"{name}_grad", *s.metas(name))
+                s.copy_offsets(f"{name}_grad", name)
+
+        grad = operator(
+            f"{self.type}_grad",
+            doc=f"Gradient of `{self.type}`.",
+            inputs=inputs,
+            outputs=outputs,
+            attrs=self.attrs,
+            source=self.source,
+            shape=shape,
+            scalar=scalar,
+            no_gradient="the gradient of a gradient is not built",
+        )
+
+        def maker(g: Any) -> list[pb.OpDesc]:
+            reads = {slot.name: g.inputs(slot.name) for slot in self.inputs}
+            reads |= {slot.name: g.outputs(slot.name) for slot in kept}
+            reads |= {f"{slot.name}_grad": g.output_grads(slot.name) for slot in grads}
+            writes = {f"{name}_grad": g.input_grads(name) for name in wrt}
+            return [g.op(grad.type, reads, writes, g.attrs)]
+
+        self.gradient = maker
+        return grad.kernel
+
+    def kernels_for(self, device: str, dtype: Any, libraries: Sequence[str]) -> list[KernelEntry]:
+        """Kernels that fit, best library first and the reference last."""
+        fitting = [
+            entry
+            for entry in self.kernels
+            if entry.device in ("", device)
+            and (entry.dtypes is None or dtype in entry.dtypes)
+            and entry.library in libraries
+        ]
+        return sorted(fitting, key=lambda entry: libraries.index(entry.library))
+
+    def to_proto(self) -> pb.OpProto:
+        """The documented class as a message."""
+        proto = pb.OpProto(type=self.type, doc=self.doc, source=self.source)
+        for target, slots in ((proto.inputs, self.inputs), (proto.outputs, self.outputs)):
+            for slot in slots:
+                target.add(**vars(slot))
+        for attr in self.attrs:
+            entry = proto.attrs.add(
+                name=attr.name,
+                type=attr.type,
+                doc=attr.doc,
+                minimum=attr.minimum,
+                maximum=attr.maximum,
+                choices=[str(choice) for choice in attr.choices],
+            )
+            if attr.default is not REQUIRED and attr.default is not None:
+                entry.default_value.CopyFrom(encode_attr(attr.default, attr.type))
+        if self.no_gradient:
+            proto.gradient = f"none: {self.no_gradient}"
+        elif self.gradient is not None:
+            proto.gradient = "yes"
+        elif self.expand is not None:
+            proto.gradient = "that of the operators it stands for"
+        return proto
+
+
+_operators: dict[str, OperatorDef] = {}
+_load_state = "no"
+_load_error: Exception | None = None
+_lock = threading.RLock()
+
+
+def operator(
+    op_type: str,
+    *,
+    doc: str,
+    inputs: Iterable[Slot] = (),
+    outputs: Iterable[Slot] = (),
+    attrs: Iterable[AttrSpec] = (),
+    source: str = "",
+    shape: ShapeRule | None = None,
+    scalar: str | Mapping[str, str] | None = None,
+    no_gradient: str = "",
+    random: bool = False,
+    rows: RowsRule | None = None,
+    accumulates: bool = False,
+    pieces: tuple[str, str] | None = None,
+) -> OperatorDef:
+    """Register an operator type; kernels, gradient and shape rule are added to the result.
+
+    Args:
+        doc: what it computes, with shapes; without it there is no registration.
+        source: paper, or file of the original program.
+        scalar: for elementwise operators, the C expression of an output's element in terms of
+            slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
+        no_gradient: why there is none.
+        random: the result depends on the random state (such operators are never merged).
+        rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
+        accumulates: its kernels, where all inputs are matrices, add to what the output holds if
+            `k.accumulate` says so.
+        pieces: for operators that only copy, the slots of an array and of its pieces side by side
+            along the attribute `axis`; they may share memory instead.
+
+    Raises:
+        OpscopeError: no doc text, or the type is taken.
+    """
+    if not doc.strip():
+        raise OpscopeError(f"operator {op_type!r} has no doc text, so it is not registered")
+    outputs = tuple(outputs)
+    if isinstance(scalar, str):
+        scalar = {outputs[0].name: scalar}
+    entry = OperatorDef(
+        op_type,
+        doc,
+        tuple(inputs),
+        outputs,
+        tuple(attrs),
+        source,
+        shape,
+        scalar or {},
+        no_gradient,
+        random=random,
+        rows=rows,
+        accumulates=accumulates,
+        pieces=pieces,
+    )
+    with _lock:
+        if op_type in _operators:
+            raise OpscopeError(f"operator {op_type!r} is registered already")
+        _operators[op_type] = entry
+    return entry
+
+
+def unregister(op_type: str) -> None:
+    """Remove an operator and its `_grad` (for tests and interactive work)."""
+    with _lock:
+        _operators.pop(op_type, None)
+        _operators.pop(f"{op_type}_grad", None)
+
+
+def load_operators() -> None:
+    """Register the operators of this package and of every installed plug-in, once."""
+    global _load_state, _load_error
+    if _load_state == "done":
+        return
+    with _lock:  # other threads wait here; the loading thread itself may come by again
+        if _load_error is not None:
+            raise _load_error.with_traceback(None)  # half a registry would mislead
+        if _load_state != "no":
+            return
+        _load_state = "loading"
+        try:
+            importlib.import_module(BUILTIN_OPERATORS, __package__)
+            for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+                entry_point.load()
+        except Exception as error:
+            _load_error = error
+            raise
+        _load_state = "done"
+
+
+def lookup(op_type: str, where: str = "") -> OperatorDef:
+    """The entry of a type.
+
+    Raises:
+        UnknownOperatorError: with the nearest names.
+    """
+    entry = _operators.get(op_type)
+    if entry is None:
+        load_operators()
+        entry = _operators.get(op_type)
+    if entry is None:
+        prefix = f"{where}: " if where else ""
+        raise UnknownOperatorError(
+            f"{prefix}no operator of type {op_type!r}{nearest(op_type, _operators)}"
+        )
+    return entry
+
+
+def find(op_type: str) -> OperatorDef | None:
+    """The entry of a type among those registered so far; None where there is none."""
+    return _operators.get(op_type)
+
+
+def operator_types() -> list[str]:
+    """All registered types, sorted."""
+    load_operators()
+    return sorted(_operators)

@@ -1,0 +1,117 @@
+"""Nets that run an inner net: one operator in a PlainNet, seen as a net of its own."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...proto import net_pb2 as pb
+from ..base.context import OpContext
+from ..base.errors import OpscopeError
+from ..base.scope import Scope
+from ..ir.desc import INPUT, SlotMap, clone, input_names, make_op
+from ..ir.operation import Operator
+from ..runtime.net import Net
+from ..runtime.plain_net import PlainNet
+
+
+class InnerNet(Net):
+    """Base of RecurrentNet and RecursiveNet.
+
+    Attributes:
+        desc: the net, with its step net. plain: the PlainNet of the one operator that runs it, and
+            of the gradients and updates that follow.
+
+    Args:
+        desc: `vars` declares outer variables.
+
+    Raises:
+        OpscopeError: what the description holds is wrong.
+    """
+
+    def __init__(self, desc: pb.NetDesc) -> None:
+        self.desc = clone(desc)
+        self._rebuild()
+
+    @staticmethod
+    @abc.abstractmethod
+    def make_op(desc: pb.NetDesc) -> pb.OpDesc:
+        """The operator that runs `desc` over the outer names of its links."""
+
+    def _rebuild(self) -> None:
+        op = self.make_op(self.desc)
+        outer = pb.NetDesc(name=self.desc.name)
+        outer.vars.extend(self.desc.vars)
+        outer.ops.append(op)
+        declared = {var.name for var in outer.vars}
+        for name in dict.fromkeys(input_names(op)):
+            if name not in declared:
+                outer.vars.add(name=name, kind=INPUT)
+        self.plain = PlainNet(outer)
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The outer operators: the one that runs the inner net, then gradients and updates."""
+        return self.plain.operators
+
+    def run(
+        self,
+        scope: Scope | None = None,
+        context: OpContext | None = None,
+        begin: int = -1,
+        end: int = -1,
+    ) -> None:
+        """See `Net.run`; `begin` and `end` count the outer operators."""
+        self.plain.run(scope, context, begin, end)
+
+    def add_op(
+        self,
+        desc: pb.OpDesc | str,
+        inputs: SlotMap | None = None,
+        outputs: SlotMap | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append an operator to the inner net; see `PlainNet.add_op`.
+
+        Raises:
+            OpscopeError: it is wrong, or gradients have been added; the net stays as it was.
+        """
+        if len(self.plain.operators) > 1:
+            kind = self.plain.operators[0].type
+            raise OpscopeError(
+                f"{kind} net {self.desc.name!r}: gradients have been added; its inner net is closed"
+            )
+        if isinstance(desc, str):
+            desc = make_op(desc, inputs or {}, outputs or {}, attrs)
+        Operator(desc)
+        before = clone(self.desc)
+        ops = self.desc.steps[0].net.ops
+        ops.append(desc)
+        try:
+            self._rebuild()
+        except OpscopeError:
+            self.desc = before
+            raise
+        return len(ops) - 1
+
+    def add_backward_ops(
+        self,
+        targets: str | Sequence[str] | Mapping[str, str] | None = None,
+        wrt: Sequence[str] | None = None,
+        stop: Sequence[str] = (),
+    ) -> dict[str, str]:
+        """Append the gradient; see `PlainNet.add_backward_ops`."""
+        return self.plain.add_backward_ops(targets, wrt, stop)
+
+    def add_optimizer_ops(self, attrs: Any) -> list[str]:
+        """Append updates of parameters; see `PlainNet.add_optimizer_ops`."""
+        return self.plain.add_optimizer_ops(attrs)
+
+    def infer_shape(self, scope: Scope) -> None:
+        """See `Net.infer_shape`."""
+        self.plain.infer_shape(scope)
+
+    def __repr__(self) -> str:
+        name = self.desc.name or "?"
+        return f"<{type(self).__name__} {name}: {len(self.plain.operators)} operators>"

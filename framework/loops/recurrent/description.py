@@ -1,0 +1,261 @@
+"""A recurrent net's description, read once: step net, links and memories, checked.
+
+Delays are lowered here: a memory that looks d > 1 steps back becomes a chain of d memories that
+look one step back, joined by `assign`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....proto import net_pb2 as pb
+from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
+from ...base.shape import Levels, Meta
+from ...ir.desc import (
+    INPUT,
+    RECURRENT,
+    clone,
+    input_names,
+    make_op,
+    make_var,
+    output_names,
+    the_step,
+    var_dtype,
+    var_shape,
+)
+from ...ir.infer import infer_metas
+from ...ir.names import COPY_OP, EMPTY, delayed_name
+from ...ir.operation import Operator
+from ...passes.pipeline import lower
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A state that a step hands to the next one.
+
+    Attributes:
+        boot: position among the variables of the slot `boot`, -1 where it starts as `boot_value`.
+        final: position among those of the slot `final`, or -1.
+    """
+
+    state: str
+    previous: str
+    boot: int = -1
+    boot_value: float = 0.0
+    final: int = -1
+
+
+class StepNet:
+    """What runs at each step, and how it is joined to the outside.
+
+    Attributes:
+        net: the step net as a PLAIN NetDesc, composites expanded and delays lowered.
+        operators, vars: of `net`.
+        inputs, statics, outputs, sums: inner names, in the order of the links.
+        given: what comes from outside or from the step before. writes: how often each is written.
+        memories: all with delay 1. boots, finals: how many variables their slots hold.
+
+    Raises:
+        FormatError: not one step net. VariableError: a link or memory that does not fit it.
+    """
+
+    def __init__(self, desc: pb.NetDesc) -> None:
+        self.name = desc.name or "recurrent"
+        self.title = f"recurrent net {desc.name!r}" if desc.name else "recurrent net"
+        step = the_step(desc, RECURRENT, self.title)
+        self.reverse: bool = step.reverse
+        self.inputs = [link.inner for link in step.in_links]
+        self.statics = [link.inner for link in step.static_links]
+        self.outputs = [link.inner for link in step.out_links]
+        self.sums = [link.inner for link in step.sum_links]
+        self.net = clone(step.net)
+        self.memories = self._lower_delays(step.memories)
+        self.given = [*self.inputs, *self.statics, *(memory.previous for memory in self.memories)]
+        self._declare_given()
+        self.net = lower(self.net)
+        self.boots = sum(bool(memory.boot) for memory in step.memories)
+        self.finals = sum(bool(memory.final) for memory in step.memories)
+        self.operators = [Operator(op, index) for index, op in enumerate(self.net.ops)]
+        self.vars = {var.name: var for var in self.net.vars}
+        self.plans: dict[Any, Any] = {}  # of fast.py; they depend on shapes alone
+        self.analyses: dict[Any, Any] = {}
+        self._check()
+
+    def _lower_delays(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
+        made: list[Memory] = []
+        boots = finals = 0
+        for memory in given:
+            boot = boots if memory.boot else -1
+            final = finals if memory.final else -1
+            boots, finals = boots + (boot >= 0), finals + (final >= 0)
+            state, delay = memory.state, max(memory.delay, 1)
+            for back in range(1, delay + 1):
+                previous = delayed_name(memory.previous, back) if back < delay else memory.previous
+                made.append(Memory(state, previous, boot, memory.boot_value, final))
+                final = -1
+                if back < delay:
+                    self._declare_like(memory.previous, previous)
+                    state = delayed_name(memory.previous, back, copied=True)
+                    self.net.ops.append(make_op(COPY_OP, {"x": previous}, {"out": state}))
+        return made
+
+    def _declare_like(self, name: str, new: str) -> None:
+        for var in list(self.net.vars):
+            if var.name == name:
+                copy = clone(var)
+                copy.name = new
+                self.net.vars.append(copy)
+
+    def _declare_given(self) -> None:
+        """What links and memories bring in is an INPUT of the step net."""
+        declared = {var.name: var for var in self.net.vars}
+        for name in dict.fromkeys(self.given):
+            if name in declared:
+                declared[name].kind = INPUT
+            else:
+                self.net.vars.append(make_var(name, None, None, INPUT))
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        self.writes: dict[str, int] = {}
+        for op in self.operators:
+            for name in op.output_vars():
+                self.writes[name] = self.writes.get(name, 0) + 1
+        for name in self.given:
+            if self.given.count(name) > 1:
+                raise VariableError(f"{self.title}: {name!r} of the step net is linked twice")
+            if name in self.writes:
+                raise VariableError(
+                    f"{self.title}: {name!r} comes from outside, but the step net writes it"
+                )
+        linked = [("its out link takes", name) for name in self.outputs]
+        linked += [("its sum link takes", name) for name in self.sums]
+        linked += [("a memory keeps", memory.state) for memory in self.memories]
+        for what, name in linked:
+            if name not in self.writes:
+                hint = nearest(name, self.writes)
+                raise VariableError(
+                    f"{self.title}: {what} {name!r}, which no operator of the step net writes{hint}"
+                )
+        known = set(self.given)
+        read = set()
+        for op in self.operators:
+            for name in op.input_vars():
+                read.add(name)
+                view = self.vars[name].view.base if name in self.vars else ""
+                if name not in known and view not in known:
+                    hint = nearest(name, known | self.writes.keys())
+                    raise VariableError(
+                        f"{self.title}: {op.title()} reads {name!r}, which is neither linked nor"
+                        f" written before{hint}"
+                    )
+            known.update(op.output_vars())
+        for memory in self.memories:
+            if memory.previous not in read and not self.vars[memory.previous].has_dims:
+                hint = nearest(memory.previous, read)
+                raise VariableError(
+                    f"{self.title}: the step net has no variable {memory.previous!r}, the previous"
+                    f" {memory.state!r}{hint}"
+                )
+
+    @functools.cached_property
+    def values(self) -> frozenset[str]:
+        """Variables whose values, and not only their shapes, the step net reads."""
+        return frozenset(name for op in self.operators for name in op.value_reads())
+
+    @property
+    def regular(self) -> bool:
+        """Whether every variable is written once and none is a view of another."""
+        views = any(var.HasField("view") for var in self.net.vars)
+        return not views and all(times == 1 for times in self.writes.values())
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def declared_row(self, memory: Memory) -> Meta | None:
+        """Shape (without rows) and dtype that the step net declares for a memory; None: nothing."""
+        for name in (memory.previous, memory.state):
+            var = self.vars.get(name)
+            shape, dtype = (var_shape(var), var_dtype(var)) if var is not None else (None, None)
+            if shape and dtype is not None and min(shape[1:], default=0) >= 0:
+                return shape[1:], dtype
+        return None
+
+    def infer(
+        self,
+        known: Mapping[str, Meta],
+        rows: int,
+        offsets: dict[str, Levels] | None,
+    ) -> dict[str, Meta]:
+        """Shapes and dtypes of everything in one step.
+
+        Args:
+            known: of `given`. rows: sequences in this step; -1 while a net is built.
+            offsets: of the given variables that hold sequences; others are added.
+
+        Raises:
+            ShapeError: an operator refuses its inputs, or a link or memory has the wrong shape.
+        """
+        building = rows < 0
+        try:
+            metas = infer_metas(self.operators, known, self.vars, offsets, partial=building)
+        except OpscopeError as error:
+            raise type(error)(f"{self.title}, in its step net: {error}") from None
+        for memory in self.memories:
+            self._check_memory(memory, metas)
+        for name in self.outputs:
+            own = (offsets or {}).get(name, ())
+            shape = metas[name][0] if name in metas else None
+            if building or shape is None or (own and len(own[0]) - 1 == rows):
+                continue
+            if not shape or shape[0] != rows:
+                raise ShapeError(
+                    f"{self.title}: its out link takes {name!r} {format_shape(shape)}, which"
+                    f" has no row for each of the {rows} sequences of a step"
+                )
+        return metas
+
+    def _check_memory(self, memory: Memory, metas: Mapping[str, Meta]) -> None:
+        state, previous = metas.get(memory.state), metas.get(memory.previous)
+        if state is None or previous is None:
+            return
+        same = len(state[0]) == len(previous[0]) and all(
+            a == b or min(a, b) < 0 for a, b in zip(state[0], previous[0], strict=True)
+        )
+        if not same or state[1] != previous[1]:
+            raise ShapeError(
+                f"{self.title}: the memory {memory.state!r} is {state[1]}{format_shape(state[0])}"
+                f" and its previous value {memory.previous!r}"
+                f" {previous[1]}{format_shape(previous[0])}"
+            )
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(data: bytes) -> StepNet:
+    return StepNet(pb.NetDesc.FromString(data))
+
+
+def step_net(desc: pb.NetDesc) -> StepNet:
+    """The `StepNet` of a description; equal descriptions share one."""
+    return _parse(desc.SerializeToString(deterministic=True))
+
+
+def free_names(net: pb.NetDesc, given: Iterable[str]) -> list[str]:
+    """Variables that the operators of a net read and that are neither given nor written before."""
+    known, free = {*given, EMPTY}, dict[str, None]()
+    for op in net.ops:
+        free.update((name, None) for name in input_names(op) if name not in known)
+        known.update(output_names(op))
+    return list(free)
+
+
+def describe_lengths(offsets: np.ndarray) -> str:
+    """`3, 1, 2` with the lengths of sequences, the first few where there are many."""
+    lengths: list[Any] = np.diff(offsets).tolist()
+    shown = ", ".join(map(str, lengths[:6]))
+    return shown + (", ..." if len(lengths) > 6 else "")

@@ -1,0 +1,228 @@
+"""The gradient of a recurrent net: a recurrent net over the gradient step net, the other way round.
+
+The gradient step net comes from the same backward pass as any gradient. At each step it is given
+what arrives through out-links and, from the step that ran before it, what arrives through memories;
+what it reads of the forward step it finds in that step's scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ....proto import net_pb2 as pb
+from ...base.errors import GradientError
+from ...ir.desc import BACKWARD, RECURRENT, clone, make_op, output_names
+from ...ir.names import (
+    COPY_OP,
+    DENSE_OP,
+    EMPTY,
+    FILL_OP,
+    SUM_OP,
+    carry_name,
+    delayed_name,
+    grad_name,
+    linked_grad_name,
+    rows_name,
+)
+from ...passes.backward import BackwardResult, GradientArgs, build_backward
+from .description import Memory, StepNet, free_names, step_net
+
+
+def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
+    """The gradient maker of `recurrent`.
+
+    Raises:
+        GradientError: the operator keeps no `steps`, or its step net has no gradient.
+    """
+    return _Maker(g).ops()
+
+
+@dataclass
+class _Arriving:
+    """A gradient from outside and what it is called in the step net."""
+
+    outer: str
+    target: str
+    inner: str
+
+
+class _Maker:
+    def __init__(self, g: GradientArgs) -> None:
+        self.g = g
+        self.step: StepNet = step_net(g.desc.attrs["net"].net)
+        if not g.outputs("steps"):
+            raise GradientError(
+                f"{self.step.title}: its operator has no variable in the slot 'steps', where the"
+                " gradient finds the steps of the forward run"
+            )
+        self.outs = self._arriving("out", self.step.outputs)
+        self.sums = self._arriving("sum", self.step.sums)
+        self.finals = g.arriving_grads("final")
+        self.wanted = {slot: g.input_grads(slot) for slot in ("x", "static", "boot")}
+
+    def _arriving(self, slot: str, links: list[str]) -> list[_Arriving]:
+        grads = self.g.arriving_grads(slot)
+        return [
+            _Arriving(grad, inner, linked_grad_name(f"{inner}@{slot.upper()}", number))
+            for number, (inner, grad) in enumerate(zip(links, grads, strict=True))
+            if grad != EMPTY
+        ]
+
+    def _final_grad(self, memory: Memory) -> str:
+        return self.finals[memory.final] if memory.final >= 0 else EMPTY
+
+    def _linked(self, slot: str, links: list[str]) -> list[tuple[str, str]]:
+        """Inner name and gradient's outer name of the links whose gradient is wanted."""
+        return [
+            (inner, grad)
+            for inner, grad in zip(links, self.wanted[slot], strict=True)
+            if grad != EMPTY
+        ]
+
+    # -- the gradient step net -----------------------------------------------------------------
+
+    def _build(self) -> tuple[BackwardResult, list[Memory]]:
+        """The gradient operators, and the memories through which anything flows back."""
+        net = clone(self.step.net)
+        for op in net.ops:
+            op.role = pb.OpDesc.FORWARD
+        inputs = self._linked("x", self.step.inputs) + self._linked("static", self.step.statics)
+        carried = list(self.step.memories)
+        while True:
+            targets: dict[str, list[str]] = {}
+            for arriving in (*self.outs, *self.sums):
+                targets.setdefault(arriving.target, []).append(arriving.inner)
+            for memory in carried:
+                targets.setdefault(memory.state, []).append(carry_name(memory.previous))
+            wrt = [name for name, _ in inputs] + [memory.previous for memory in carried]
+            result = build_backward(net, targets=targets, wrt=wrt, required=False)
+            flowing = [
+                memory
+                for memory in carried
+                if memory.previous in result.gradients or self._final_grad(memory) != EMPTY
+            ]
+            if len(flowing) == len(carried):
+                return result, carried
+            carried = flowing
+
+    def _finish(self, result: BackwardResult, name: str) -> str:
+        """The gradient of `name` as a dense variable that the gradient step net itself writes."""
+        found = result.gradients[name]
+        written = {made for op in result.ops for made in output_names(op)}
+        own = f"{grad_name(name)}@LINK"
+        if rows_name(found) in written:
+            inputs = {"x": found, "rows": rows_name(found), "like": name}
+            result.ops.append(make_op(DENSE_OP, inputs, {"out": own}, role=BACKWARD))
+        elif found not in written:
+            result.ops.append(make_op(COPY_OP, {"x": found}, {"out": own}, role=BACKWARD))
+        else:
+            return found
+        return own
+
+    # -- the operators outside -----------------------------------------------------------------
+
+    def ops(self) -> list[pb.OpDesc]:
+        result, carried = self._build()
+        made = pb.NetDesc(type=RECURRENT, name=f"{self.step.name}_grad")
+        step = made.steps.add(reverse=not self.step.reverse)
+        writes: dict[str, list[str]] = {}
+        for slot, links, target in (
+            ("x", self.step.inputs, step.out_links),
+            ("static", self.step.statics, step.sum_links),
+        ):
+            writes[slot] = [EMPTY] * len(links)
+            for number, (inner, grad) in enumerate(zip(links, self.wanted[slot], strict=True)):
+                if grad != EMPTY and inner in result.gradients:
+                    target.add(outer=grad, inner=self._finish(result, inner))
+                    writes[slot][number] = grad
+        boots, boot_grads, sums = self._memories(step, result, carried)
+        self._links(step, result)
+        g = self.g
+        reads = {
+            "x": g.inputs("x"),
+            "static": g.inputs("static"),
+            "boot": boots,
+            "steps": g.outputs("steps"),
+            "out_grad": [arriving.outer for arriving in self.outs],
+            "sum_grad": [arriving.outer for arriving in self.sums],
+            "final_grad": [self._final_grad(m) for m in carried if self._final_grad(m) != EMPTY],
+        }
+        outputs = {f"{slot}_grad": names for slot, names in writes.items()}
+        outputs["boot_grad"] = boot_grads
+        attrs: dict[str, Any] = {
+            "net": made,
+            "like": [memory.previous for memory in carried],
+        }
+        ops = []
+        if any(name != EMPTY for names in outputs.values() for name in names):
+            ops.append(g.op("recurrent_grad", reads, outputs, attrs))
+        return ops + sums + self._zeros({*boot_grads, *writes["x"], *writes["static"]}, sums)
+
+    def _memories(
+        self, step: pb.StepDesc, result: BackwardResult, carried: Iterable[Memory]
+    ) -> tuple[list[str], list[str], list[pb.OpDesc]]:
+        """Adds the memories; boot variables, their gradients, and sums over chains of delays."""
+        names = self.g.inputs("boot")
+        boots, grads = [], []
+        parts: dict[int, list[str]] = {}
+        for memory in carried:
+            carry = carry_name(memory.previous)
+            if memory.previous in result.gradients:
+                state = self._finish(result, memory.previous)
+            else:
+                state = grad_name(memory.previous)
+                fill = make_op(FILL_OP, {"x": carry}, {"out": state}, {"value": 0.0}, role=BACKWARD)
+                result.ops.append(fill)
+            entry = step.memories.add(state=state, previous=carry)
+            if self._final_grad(memory) != EMPTY:
+                entry.boot = self._final_grad(memory)
+            wanted = self.wanted["boot"][memory.boot] if memory.boot >= 0 else EMPTY
+            if wanted != EMPTY:
+                part = delayed_name(wanted, len(parts.setdefault(memory.boot, [])))
+                parts[memory.boot].append(part)
+                boots.append(names[memory.boot])
+                grads.append(part)
+                entry.final = part
+        sums = []
+        for boot, held in parts.items():
+            wanted = self.wanted["boot"][boot]
+            if len(held) == 1:
+                grads[grads.index(held[0])] = wanted
+                for entry in step.memories:
+                    entry.final = wanted if entry.final == held[0] else entry.final
+            else:
+                sums.append(make_op(SUM_OP, {"x": held}, {"out": wanted}, role=BACKWARD))
+        return boots, grads, sums
+
+    def _links(self, step: pb.StepDesc, result: BackwardResult) -> None:
+        """Adds operators, variables, in-links and static links."""
+        step.net.ops.extend(result.ops)
+        given = [memory.previous for memory in step.memories]
+        for arriving in self.outs:
+            step.in_links.add(outer=arriving.outer, inner=arriving.inner)
+            given.append(arriving.inner)
+        for name, inner in zip(self.g.inputs("static"), self.step.statics, strict=True):
+            step.static_links.add(outer=name, inner=inner)
+            given.append(inner)
+        for arriving in self.sums:
+            step.static_links.add(outer=arriving.outer, inner=arriving.inner)
+            given.append(arriving.inner)
+        (steps,) = self.g.outputs("steps")
+        kept = free_names(step.net, given)
+        for name in kept:
+            step.in_links.add(outer=steps, inner=name)
+        forward = {*kept, *self.step.statics}
+        step.net.vars.extend(var for var in self.step.net.vars if var.name in forward)
+        step.net.vars.extend(var for var in result.vars if var.name in given)
+
+    def _zeros(self, written: set[str], sums: list[pb.OpDesc]) -> list[pb.OpDesc]:
+        """Fills the gradients that are wanted and that nothing flows to."""
+        done = written | {name for op in sums for name in output_names(op)}
+        return [
+            self.g.op(FILL_OP, {"x": str(name)}, {"out": grad}, {"value": 0.0})
+            for slot, grads in self.wanted.items()
+            for name, grad in zip(self.g.inputs(slot), grads, strict=True)
+            if grad != EMPTY and grad not in done
+        ]

@@ -1,0 +1,230 @@
+"""Which operators of a step net run once on the rows of all steps, and which step by step.
+
+    static  what depends on static links alone: once
+    pre     row-wise, independent of memories: once on all rows, before the steps
+    loop    what states depend on, and everything that is not known to be row-wise: at each step
+    post    row-wise, and no state depends on it: once on all rows, after the steps
+
+A gradient operator whose outputs belong to different phases is split in two. Sums over rows (the
+gradients of weights) in `post` are sums over all steps at once: one product for a whole batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...base.shape import Meta
+from ...ir.names import COPY_OP, EMPTY, SUM_OP
+from ...ir.operation import Operator
+from ...ir.rows import EACH, SUM, row_kinds
+from .description import StepNet
+
+_LINEAR = (SUM_OP, COPY_OP)
+"""Operators that hand sums over rows on as such."""
+
+
+@dataclass
+class Phases:
+    """The operators of a step net by phase, each in their order.
+
+    Attributes:
+        sums: variables of `post` that are sums over all rows.
+    """
+
+    static: list[Operator] = field(default_factory=list)
+    pre: list[Operator] = field(default_factory=list)
+    loop: list[Operator] = field(default_factory=list)
+    post: list[Operator] = field(default_factory=list)
+    sums: set[str] = field(default_factory=set)
+
+
+def live_operators(step: StepNet, wanted: Collection[str]) -> list[Operator]:
+    """The operators that states, links or `wanted` depend on, and all that draw random numbers."""
+    needed = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
+    live = []
+    for op in reversed(step.operators):
+        if op.entry.random or any(name in needed for name in op.output_vars()):
+            live.append(op)
+            needed.update(op.input_vars())
+    return live[::-1]
+
+
+def without_copies(
+    step: StepNet,
+    operators: Sequence[Operator],
+    metas: Mapping[str, Meta],
+    wanted: Collection[str],
+) -> list[Operator]:
+    """The operators without copies: whoever reads a copy reads what it was made of.
+
+    Copies are told by scalar expressions that name nothing but an input: those of `assign`, and of
+    the gradients of sums, say. Every variable is written once, so the original stays what it is.
+    """
+    lasting = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
+    names: dict[str, str] = {}
+    left = []
+    for op in operators:
+        made = op.output_vars()
+        for slot, expression in op.entry.scalar.items():
+            for name in op.outputs.get(slot, ()):
+                (source, *_) = op.inputs.get(expression, (EMPTY,))
+                if name not in lasting and source in metas and metas[source] == metas[name]:
+                    names[name] = names.get(source, source)
+        kept = [name for name in made if name not in names]
+        if not kept and made:
+            continue
+        if len(kept) < len(made) or any(name in names for name in op.input_vars()):
+            op = _changed(op, names, kept)
+        left.append(op)
+    return left
+
+
+def split(
+    step: StepNet,
+    operators: Sequence[Operator],
+    metas: Mapping[str, Meta],
+    rows: Collection[str],
+    fixed: Collection[str],
+) -> Phases:
+    """Sort operators of a step net into phases.
+
+    Args:
+        metas: shapes in some step. rows: variables with one row for each sequence of a step.
+        fixed: given variables that are the same at each step.
+    """
+    return _Splitter(step, metas, rows, fixed).run(operators)
+
+
+class _Splitter:
+    def __init__(
+        self,
+        step: StepNet,
+        metas: Mapping[str, Meta],
+        rows: Collection[str],
+        fixed: Collection[str],
+    ) -> None:
+        self.step, self.metas, self.rows = step, metas, rows
+        self.fixed = set(fixed)
+        self.states = {memory.state for memory in step.memories}
+        self.linked = self.states | set(step.outputs) | set(step.sums)
+        previous = {memory.previous for memory in step.memories}
+        self.early = {name for name in step.given if name in rows and name not in previous}
+        self.kinds: dict[str, str] = {}  # of variables written by row-wise operators
+
+    def run(self, operators: Sequence[Operator]) -> Phases:
+        phases, rest = Phases(), []
+        for op in operators:
+            if self._is_static(op):
+                phases.static.append(op)
+                self.fixed.update(op.output_vars())
+                continue
+            kinds = row_kinds(op, self.metas, self.rows, self.fixed) or self._sum_kinds(op)
+            self.kinds.update(kinds or {})
+            if kinds is not None and self._is_early(op, kinds):
+                phases.pre.append(op)
+                self.early.update(op.output_vars())
+            else:
+                rest.append((op, kinds is not None))
+        wanted = self._wanted([op for op, _ in rest])
+        rest = [(part, able) for op, able in rest for part in self._cut(op, wanted, able)]
+        late = self._late(rest, wanted)
+        phases.loop = [op for op, _ in rest if id(op) not in late]
+        phases.post = [op for op, _ in rest if id(op) in late]
+        phases.sums = {
+            name for op in phases.post for name in op.output_vars() if self.kinds[name] == SUM
+        }
+        return phases
+
+    def _is_static(self, op: Operator) -> bool:
+        outputs = op.output_vars()
+        return (
+            not op.entry.random
+            and all(name in self.fixed for name in op.input_vars())
+            and not any(name in self.linked for name in outputs)
+        )
+
+    def _sum_kinds(self, op: Operator) -> dict[str, str] | None:
+        """Sums over rows stay such when they are added up."""
+        summed = [self.kinds.get(name) == SUM for name in op.input_vars()]
+        if op.type in _LINEAR and summed and all(summed):
+            return dict.fromkeys(op.output_vars(), SUM)
+        return None
+
+    def _is_early(self, op: Operator, kinds: Mapping[str, str]) -> bool:
+        return all(name in self.fixed or name in self.early for name in op.input_vars()) and all(
+            kind == EACH and name not in self.states and name not in self.step.sums
+            for name, kind in kinds.items()
+        )
+
+    def _wanted(self, rest: list[Operator]) -> set[str]:
+        """Variables that some state depends on."""
+        wanted = set(self.states)
+        for op in reversed(rest):
+            if any(name in wanted for name in op.output_vars()):
+                wanted.update(op.input_vars())
+        return wanted
+
+    def _cut(self, op: Operator, wanted: set[str], able: bool) -> list[Operator]:
+        """An operator as two, one for what states depend on; most stay as they are."""
+        outputs = op.output_vars()
+        inside = [name for name in outputs if name in wanted]
+        optional = all(slot.optional for slot in op.entry.outputs)
+        if not able or not optional or not inside or len(inside) == len(outputs):
+            return [op]
+        return [
+            _changed(op, {}, inside),
+            _changed(op, {}, [name for name in outputs if name not in inside]),
+        ]
+
+    def _late(self, rest: list[tuple[Operator, bool]], wanted: set[str]) -> set[int]:
+        """Operators that can run after all steps; found by taking back what turns out wrong."""
+        readers: dict[str, list[Operator]] = {}
+        for op, _ in rest:
+            for name in op.input_vars():
+                readers.setdefault(name, []).append(op)
+        late = {
+            id(op)
+            for op, able in rest
+            if able and not any(name in wanted for name in op.output_vars())
+        }
+        while True:
+            wrong = {
+                id(op)
+                for op, _ in rest
+                if id(op) in late
+                and not all(self._may_wait(name, readers, late) for name in op.output_vars())
+            }
+            written = {name for op, _ in rest if id(op) not in late for name in op.output_vars()}
+            wrong |= {  # it hands on a sum over rows that is made step by step
+                id(op)
+                for op, _ in rest
+                if id(op) in late
+                and any(self.kinds.get(n) == SUM and n in written for n in op.input_vars())
+            }
+            if not wrong:
+                return late
+            late -= wrong
+
+    def _may_wait(self, name: str, readers: Mapping[str, list[Operator]], late: set[int]) -> bool:
+        using = readers.get(name, [])
+        if not all(id(op) in late for op in using):
+            return False
+        if self.kinds[name] == EACH:
+            return name not in self.step.sums
+        return name not in self.step.outputs and all(op.type in _LINEAR for op in using)
+
+
+def _changed(op: Operator, names: Mapping[str, str], kept: Collection[str]) -> Operator:
+    """The operator with inputs renamed, and only some of its outputs."""
+    new = copy.copy(op)
+    new.inputs = {
+        slot: tuple(names.get(name, name) for name in held) for slot, held in op.inputs.items()
+    }
+    cut = {
+        slot: tuple(name if name in kept else EMPTY for name in held)
+        for slot, held in op.outputs.items()
+    }
+    new.outputs = {slot: held for slot, held in cut.items() if set(held) != {EMPTY}}
+    return new

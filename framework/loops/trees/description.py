@@ -1,0 +1,323 @@
+"""A recursive net's description, read once: node net, child net, links and memories, checked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....proto import net_pb2 as pb
+from ...base.errors import (
+    FormatError,
+    OpscopeError,
+    ShapeError,
+    VariableError,
+    format_shape,
+    nearest,
+)
+from ...base.shape import Meta, Shape
+from ...ir.desc import (
+    FORWARD,
+    RECURSIVE,
+    clone,
+    input_names,
+    output_names,
+    the_step,
+    var_dtype,
+    var_shape,
+)
+from ...ir.infer import fits, infer_metas
+from ...runtime.plain_net import PlainNet
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A state that a node hands to its parent.
+
+    Attributes:
+        child: which child's state `previous` is; without meaning where children are summed.
+        by_pair: `state` is written by the child net, once for each pair of child and parent.
+        boot: position among the variables of the slot `boot`, -1 where it is `boot_value`.
+        final: position among those of the slot `final`, or -1.
+    """
+
+    state: str
+    previous: str
+    child: int = 0
+    by_pair: bool = False
+    boot: int = -1
+    boot_value: float = 0.0
+    final: int = -1
+
+
+@dataclass(frozen=True)
+class Metas:
+    """Shapes and dtypes in one use of a recursive net.
+
+    Attributes:
+        node, pair: of every variable of the two nets; -1 for the rows.
+        rows: for each memory, shape without the rows, and dtype.
+        shared_boot: for each memory, whether its boot value is one row for all trees.
+    """
+
+    node: dict[str, Meta]
+    pair: dict[str, Meta]
+    rows: list[Meta]
+    shared_boot: list[bool]
+
+
+class TreeNet:
+    """What runs at each node, and how it is joined to the outside.
+
+    Attributes:
+        node, pair: forward operators of the node net, and of the child net or None.
+        node_grad, pair_grad: the nets as given, where gradient operators stand in them, else None.
+        inputs, statics, outputs: inner names, in the order of the links.
+        child_links: (what the node net writes, its name in the child net).
+        states: variables of the node net that its parent or the outside needs.
+        boots, finals: how many variables their slots hold.
+
+    Raises:
+        FormatError: not one step net, or fields that mean nothing for a recursive net.
+        VariableError: a link or memory that does not fit the nets.
+    """
+
+    def __init__(self, desc: pb.NetDesc) -> None:
+        self.title = f"recursive net {desc.name!r}" if desc.name else "recursive net"
+        step = the_step(desc, RECURSIVE, self.title)
+        self.arity: int = step.arity
+        self.inputs = [link.inner for link in step.in_links]
+        self.statics = [link.inner for link in step.static_links]
+        self.outputs = [link.inner for link in step.out_links]
+        self.child_links = [(link.outer, link.inner) for link in step.child_links]
+        self.positioned = bool(step.positions)
+        self._refuse_fields(step)
+        links = [*self.inputs, *self.statics]
+        previous = [memory.previous for memory in step.memories]
+        self.node, self.node_grad = self._split(step.net, [*links, *previous], "node net")
+        self.pair, self.pair_grad = None, None
+        if step.HasField("child_net"):
+            children = [inner for _, inner in self.child_links]
+            given = [*links, *children]
+            self.pair, self.pair_grad = self._split(step.child_net, given, "child net")
+        self.memories = self._read_memories(step.memories)
+        self.boots = sum(memory.boot >= 0 for memory in self.memories)
+        self.finals = sum(memory.final >= 0 for memory in self.memories)
+        self._check_given()
+        self._check_taken()
+        names = [memory.state for memory in self.memories if not memory.by_pair]
+        names += [state for state, _ in self.child_links]
+        self.states = list(dict.fromkeys([*names, *self.outputs]))
+
+    def _split(
+        self, desc: pb.NetDesc, given: list[str], what: str
+    ) -> tuple[PlainNet, PlainNet | None]:
+        try:
+            return _split(desc, given)
+        except OpscopeError as error:
+            raise self.inside(error, what) from None
+
+    def inside(self, error: OpscopeError, what: str) -> OpscopeError:
+        """An error of an inner net, told as one of this net."""
+        return type(error)(f"{self.title}, in its {what}: {error}")
+
+    def _refuse_fields(self, step: pb.StepDesc) -> None:
+        refusals = (
+            (not step.parents, "names no variable of parents"),
+            (step.reverse, "is reverse: children always come before parents"),
+            (step.sum_links, "has sum links, which only recurrent nets have"),
+            (self.positioned and not self.arity, "has positions of children, but no arity"),
+            (self.arity and step.HasField("child_net"), "has an arity and a child net"),
+            (self.child_links and not step.HasField("child_net"), "has child links, no child net"),
+        )
+        for wrong, why in refusals:
+            if wrong:
+                raise FormatError(f"{self.title} {why}")
+
+    def _read_memories(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
+        made: list[Memory] = []
+        boots = finals = 0
+        by_node, by_pair = _written(self.node), _written(self.pair)
+        for memory in given:
+            name = f"{self.title}: the memory {memory.state!r}"
+            if memory.delay > 1:
+                raise FormatError(f"{name} has delay {memory.delay}; a tree has no further back")
+            if memory.child >= max(self.arity, 1):
+                raise FormatError(f"{name} is of child {memory.child}, but arity is {self.arity}")
+            if memory.state not in by_node | by_pair:
+                hint = nearest(memory.state, by_node | by_pair)
+                raise VariableError(f"{name} is written by no operator{hint}")
+            pair = memory.state not in by_node
+            if pair and memory.final:
+                raise FormatError(f"{name} is of pairs, so a root has no final value of it")
+            boot = boots if memory.boot else -1
+            final = finals if memory.final else -1
+            boots, finals = boots + (boot >= 0), finals + (final >= 0)
+            made.append(
+                Memory(
+                    memory.state,
+                    memory.previous,
+                    memory.child,
+                    pair,
+                    boot,
+                    memory.boot_value,
+                    final,
+                )
+            )
+        return made
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _check_given(self) -> None:
+        """What the nets read comes from a link or a memory, once, and is not overwritten."""
+        common = [*self.inputs, *self.statics]
+        for what, net, own in (
+            ("node net", self.node, [memory.previous for memory in self.memories]),
+            ("child net", self.pair, [inner for _, inner in self.child_links]),
+        ):
+            if net is None:
+                continue
+            given = [*common, *own]
+            for name in given:
+                if given.count(name) > 1:
+                    raise VariableError(f"{self.title}: {name!r} of the {what} is linked twice")
+                if name in _written(net):
+                    raise VariableError(
+                        f"{self.title}: {name!r} comes from outside, but the {what} writes it"
+                    )
+            known = set(given)
+            for op in net.operators:
+                for name in op.input_vars():
+                    view = net.vars[name].view.base if name in net.vars else ""
+                    if name not in known and view not in known:
+                        hint = nearest(name, known)
+                        raise VariableError(
+                            f"{self.title}: {op.title()} of the {what} reads {name!r}, which is"
+                            f" neither linked nor written before{hint}"
+                        )
+                known.update(op.output_vars())
+
+    def _check_taken(self) -> None:
+        taken = [("its out link", name) for name in self.outputs]
+        taken += [("its child link", name) for name, _ in self.child_links]
+        for what, name in taken:
+            if name not in _written(self.node):
+                hint = nearest(name, _written(self.node))
+                raise VariableError(
+                    f"{self.title}: {what} takes {name!r}, which no operator of the node net"
+                    f" writes{hint}"
+                )
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def infer(
+        self, inputs: Sequence[Meta], statics: Sequence[Meta], boots: Sequence[Meta]
+    ) -> Metas:
+        """Shapes and dtypes of everything inside, from those of the links.
+
+        Raises:
+            ShapeError: an operator refuses its inputs, the shape of a memory is not told or another
+                than that of its state, or an out-link has no row for each node.
+        """
+        links = {
+            name: ((-1, *shape[1:]), dtype)
+            for name, (shape, dtype) in zip(self.inputs, inputs, strict=True)
+        }
+        links |= dict(zip(self.statics, statics, strict=True))
+        rows, shared = [], []
+        for memory in self.memories:
+            boot = boots[memory.boot] if memory.boot >= 0 else None
+            row, one_for_all = self._row_of(memory, boot)
+            rows.append(row)
+            shared.append(one_for_all)
+        given = zip(self.memories, rows, strict=True)
+        known = {memory.previous: ((-1, *row), dtype) for memory, (row, dtype) in given}
+        node = self._infer(self.node, links | known, "node net")
+        pair: dict[str, Meta] = {}
+        if self.pair is not None:
+            children = {inner: node[state] for state, inner in self.child_links}
+            pair = self._infer(self.pair, links | children, "child net")
+        for memory, (row, dtype) in zip(self.memories, rows, strict=True):
+            shape, held = (pair if memory.by_pair else node)[memory.state]
+            if not fits(shape, (-1, *row)) or held != dtype:
+                raise ShapeError(
+                    f"{self.title}: the memory {memory.state!r} is {held}{format_shape(shape)}"
+                    f" and {memory.previous!r} is {dtype}{format_shape((-1, *row))}"
+                )
+        for name in self.states:
+            shape = node[name][0]
+            if not shape or shape[0] >= 0:
+                raise ShapeError(
+                    f"{self.title}: {name!r} {format_shape(shape)} has no row for each node"
+                )
+        return Metas(node, pair, rows, shared)
+
+    def _infer(self, net: PlainNet, known: Mapping[str, Meta], what: str) -> dict[str, Meta]:
+        try:
+            return infer_metas(net.operators, known, net.vars, {})
+        except OpscopeError as error:
+            raise self.inside(error, what) from None
+
+    def _row_of(self, memory: Memory, boot: Meta | None) -> tuple[Meta, bool]:
+        """Shape (without rows) and dtype of a memory, and whether its boot value is one row."""
+        declared = self._declared_row(memory)
+        if boot is None:
+            if declared is None:
+                raise ShapeError(
+                    f"{self.title}: the memory {memory.state!r} has neither a boot variable nor a"
+                    f" declared shape; declare {memory.previous!r} in the node net with its dims"
+                )
+            return declared, True
+        if declared is None:
+            return boot, True
+        shape, dtype = declared
+        shared = len(boot[0]) == len(shape)
+        if boot[1] != dtype or not fits(boot[0], shape if shared else (-1, *shape)):
+            raise ShapeError(
+                f"{self.title}: the memory {memory.state!r} is {dtype}{format_shape((-1, *shape))}"
+                f" and its boot value {boot[1]}{format_shape(boot[0])}; want one row for all trees"
+                " or one for each"
+            )
+        return declared, shared
+
+    def _declared_row(self, memory: Memory) -> tuple[Shape, np.dtype] | None:
+        writer = self.pair if memory.by_pair and self.pair is not None else self.node
+        for net, name in ((self.node, memory.previous), (writer, memory.state)):
+            var = net.vars.get(name)
+            shape, dtype = (var_shape(var), var_dtype(var)) if var is not None else (None, None)
+            if shape and dtype is not None and min(shape[1:], default=0) >= 0:
+                return shape[1:], dtype
+        return None
+
+
+def _split(desc: pb.NetDesc, given: Iterable[str]) -> tuple[PlainNet, PlainNet | None]:
+    """The forward operators as a net, and the whole net where it holds gradient operators.
+
+    Variables `given` from outside are declared as inputs; what only the gradient names is left out.
+    """
+    whole, forward = clone(desc), clone(desc)
+    del forward.ops[:], forward.vars[:]
+    forward.ops.extend(op for op in desc.ops if op.role == FORWARD)
+    used = {name for op in forward.ops for name in (*input_names(op), *output_names(op))}
+    read = [name for name in dict.fromkeys(given) if name in used]
+    declared = {var.name: var for var in whole.vars}
+    for name in read:
+        (declared.get(name) or whole.vars.add(name=name)).kind = pb.VarDesc.INPUT
+    forward.vars.extend(var for var in whole.vars if var.name in used)
+    return PlainNet(forward), PlainNet(whole) if len(forward.ops) < len(whole.ops) else None
+
+
+def _written(net: PlainNet | None) -> set[str]:
+    return {name for op in net.operators for name in op.output_vars()} if net else set()
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(data: bytes) -> TreeNet:
+    return TreeNet(pb.NetDesc.FromString(data))
+
+
+def tree_net(desc: pb.NetDesc) -> TreeNet:
+    """The `TreeNet` of a description; equal descriptions share one."""
+    return _parse(desc.SerializeToString(deterministic=True))

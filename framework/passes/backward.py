@@ -1,0 +1,464 @@
+"""The backward pass: appends gradient operators to an op list.
+
+A gradient maker is a pure function of one OpDesc. This module strings them together in reverse
+order, sums the gradients of variables that are used several times, and versions every variable, so
+that a gradient which would read an overwritten value is refused instead of computed wrongly.
+
+Sources: Paddle's `backward.cc` (2017) for renaming and summing, Caffe2's `core.py` for versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...proto import net_pb2 as pb
+from ..base.errors import GradientError, VariableError, nearest
+from ..ir.desc import (
+    BACKWARD,
+    FORWARD,
+    as_names,
+    format_location,
+    input_names,
+    make_op,
+    make_var,
+    output_names,
+    rename_vars,
+    slot_map,
+    var_dtype,
+)
+from ..ir.names import (
+    CONCAT_OP,
+    DENSE_OP,
+    EMPTY,
+    FILL_OP,
+    SUM_OP,
+    grad_name,
+    grad_part_name,
+    grad_version_name,
+    rows_name,
+)
+from ..ir.registry import OperatorDef, lookup
+
+Value = tuple[str, int]
+"""A variable at one version: version 0 comes from outside, each write makes the next."""
+
+
+@dataclass
+class BackwardResult:
+    """What to append, and the gradient's name of each variable asked for."""
+
+    ops: list[pb.OpDesc] = field(default_factory=list)
+    vars: list[pb.VarDesc] = field(default_factory=list)
+    gradients: dict[str, str] = field(default_factory=dict)
+
+
+class _Named(str):
+    """A variable name that remembers the version it stands for."""
+
+    version: int
+
+    def __new__(cls, name: str, version: int) -> _Named:
+        self = super().__new__(cls, name)
+        self.version = version
+        return self
+
+
+class GradientArgs:
+    """What a gradient maker sees of one forward operator.
+
+    Attributes:
+        attrs: the operator's attributes as given (`Attr` messages), to be passed on.
+    """
+
+    def __init__(self, builder: _Builder, index: int, desc: pb.OpDesc, entry: OperatorDef) -> None:
+        self._builder = builder
+        self._index = index
+        self.desc = desc
+        self.entry = entry
+        self.attrs: dict[str, Any] = {name: desc.attrs[name] for name in sorted(desc.attrs)}
+        self._inputs = slot_map(desc.inputs)
+        self._outputs = slot_map(desc.outputs)
+
+    def has(self, slot: str) -> bool:
+        return slot in self._inputs or slot in self._outputs
+
+    def inputs(self, slot: str) -> list[str]:
+        """Variables of an input slot."""
+        seen = self._builder.seen[self._index]
+        return [_Named(name, seen[name]) for name in self._inputs.get(slot, ())]
+
+    def outputs(self, slot: str) -> list[str]:
+        """Variables of an output slot."""
+        made = self._builder.made[self._index]
+        return [_Named(name, made[name]) for name in self._outputs.get(slot, ()) if name != EMPTY]
+
+    def output_grads(self, slot: str) -> list[str]:
+        """Gradients with respect to an output slot's variables; zeros where none arrives."""
+        made = self._builder.made[self._index]
+        return [
+            self._builder.gradient_of((name, made[name]))
+            for name in self._outputs.get(slot, ())
+            if name != EMPTY
+        ]
+
+    def arriving_grads(self, slot: str) -> list[str]:
+        """Like `output_grads`, but `@EMPTY@` where no gradient arrives."""
+        made, parts = self._builder.made[self._index], self._builder.arrived
+        return [
+            self._builder.gradient_of((name, made[name]))
+            if name != EMPTY and parts((name, made[name]))
+            else EMPTY
+            for name in self._outputs.get(slot, ())
+        ]
+
+    def input_grads(self, slot: str) -> list[str]:
+        """Names to write the gradients of an input slot to; `@EMPTY@` where nobody needs them.
+
+        Each call hands out new names: ask once for each slot.
+        """
+        seen = self._builder.seen[self._index]
+        return [self._builder.new_part((name, seen[name])) for name in self._inputs.get(slot, ())]
+
+    def needs(self, slot: str) -> bool:
+        """Whether the gradient of any variable of an input slot is needed."""
+        seen = self._builder.seen[self._index]
+        return any(
+            (name, seen[name]) in self._builder.needed for name in self._inputs.get(slot, ())
+        )
+
+    def sparse_rows(self, grad: str) -> str:
+        """Declare that `grad` (one of `input_grads`) holds rows of its table only.
+
+        Returns:
+            The variable to write the row numbers to.
+        """
+        self._builder.sparse.add(grad)
+        return rows_name(grad)
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Mapping[str, str | Sequence[str]],
+        outputs: Mapping[str, str | Sequence[str]],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> pb.OpDesc:
+        """A gradient OpDesc; empty slots are left out.
+
+        Raises:
+            GradientError: it would read a value that the forward operators overwrite, or one that
+                the forward operator was not told to keep.
+        """
+        entry = lookup(op_type)
+        reads = {}
+        for slot, given in inputs.items():
+            names = [given] if isinstance(given, str) else list(given)
+            known = entry.input_slots.get(slot)
+            if known is None or not known.shape_only:
+                for name in names:
+                    if isinstance(name, _Named):
+                        self._builder.check_readable(name, self._index)
+            reads[slot] = [str(name) for name in names]
+        for known in entry.inputs:
+            if known.name in inputs and not reads[known.name] and not known.optional:
+                raise GradientError(
+                    f"{self._builder.title(self._index)} has no variable in its slot"
+                    f" {known.name!r}, which the gradient reads"
+                )
+        writes = {}
+        for slot, given in outputs.items():
+            names = as_names(given)
+            if any(name != EMPTY for name in names):
+                writes[slot] = names
+        desc = make_op(op_type, reads, writes, attrs, role=BACKWARD)
+        desc.source.CopyFrom(self.desc.source)
+        desc.device = self.desc.device
+        return desc
+
+
+class _Builder:
+    """State of one backward pass over the forward operators of a net."""
+
+    def __init__(self, net: pb.NetDesc, stop: Sequence[str]) -> None:
+        self.ops = [op for op in net.ops if op.role == FORWARD]
+        self.entries = [lookup(op.type) for op in self.ops]
+        self.vars = {var.name: var for var in net.vars}
+        self.stopped = set(stop) | {var.name for var in net.vars if var.stop_gradient}
+        self.result: list[pb.OpDesc] = []
+        self.needed: set[Value] = set()
+        self.sparse: set[str] = set()
+        self._parts: dict[Value, list[str]] = {}
+        self._final: dict[Value, str] = {}
+        self._renames: dict[str, str] = {}
+        self._given: set[str] = set()
+        self._part_count: dict[str, int] = {}
+        self._number_versions()
+
+    # -- versions ------------------------------------------------------------------------------
+
+    def _number_versions(self) -> None:
+        self.seen: list[dict[str, int]] = []
+        self.made: list[dict[str, int]] = []
+        self.writers: dict[Value, int] = {}
+        self.version: dict[str, int] = {}
+        for index, op in enumerate(self.ops):
+            self.seen.append({name: self.version.get(name, 0) for name in input_names(op)})
+            made = {}
+            for name in output_names(op):
+                if name != EMPTY:
+                    made[name] = self.version[name] = self.version.get(name, 0) + 1
+                    self.writers[(name, made[name])] = index
+            self.made.append(made)
+
+    def latest(self, name: str) -> Value:
+        return name, self.version.get(name, 0)
+
+    def check_readable(self, name: _Named, reader: int) -> None:
+        """Gradients run after all forward operators: they see the last version only."""
+        if name.version == self.version.get(name, 0):
+            return
+        history = []
+        for version in range(self.version[name] + 1):
+            writer = self.writers.get((str(name), version))
+            what = "given from outside" if writer is None else f"written by {self.title(writer)}"
+            history.append(f"version {version} {what}")
+        raise GradientError(
+            f"the gradient of {self.title(reader)} reads version {name.version} of {str(name)!r},"
+            f" which is overwritten: {'; '.join(history)}"
+        )
+
+    def title(self, index: int) -> str:
+        op = self.ops[index]
+        where = format_location(op.source)
+        return f"op {index} ({op.type})" + (f" at {where}" if where else "")
+
+    # -- what needs a gradient -----------------------------------------------------------------
+
+    def find_needed(self, roots: Sequence[Value]) -> None:
+        """Values that depend on `roots` through operators that have a gradient."""
+        self.needed = {root for root in roots if root[0] not in self.stopped}
+        for index, op in enumerate(self.ops):
+            seen, made = self.seen[index], self.made[index]
+            if self.entries[index].no_gradient:
+                continue
+            if not any((name, version) in self.needed for name, version in seen.items()):
+                continue
+            slots = self.entries[index].output_slots
+            for slot in op.outputs:
+                if slot.name in slots and slots[slot.name].intermediate:
+                    continue
+                for name in slot.vars:
+                    if name != EMPTY and name not in self.stopped and self._floating(name):
+                        self.needed.add((name, made[name]))
+
+    def refuse_views(self) -> None:
+        """Gradients follow names: one that passes from a matrix to a view of it would be lost."""
+        needed = {name for name, _ in self.needed}
+        for index, op in enumerate(self.ops):
+            for name in (*input_names(op), *output_names(op)):
+                var = self.vars.get(name)
+                if var is None or not var.HasField("view"):
+                    continue
+                if name in needed or var.view.base in needed:
+                    raise GradientError(
+                        f"no gradient is built through views: {self.title(index)} uses {name!r},"
+                        f" a view of {var.view.base!r}; use slice, split or concat instead"
+                    )
+
+    def _floating(self, name: str) -> bool:
+        var = self.vars.get(name)
+        dtype = var_dtype(var) if var is not None else None
+        return dtype is None or dtype.kind == "f"
+
+    # -- gradients by name ---------------------------------------------------------------------
+
+    def new_part(self, value: Value) -> str:
+        if value not in self.needed:
+            return EMPTY
+        name = value[0]
+        number = self._part_count[name] = self._part_count.get(name, -1) + 1
+        part = grad_part_name(name, number)
+        self._parts.setdefault(value, []).append(part)
+        return part
+
+    def arrived(self, value: Value) -> bool:
+        """Whether any gradient of a value has been computed or given."""
+        return bool(self._parts.get(value))
+
+    def seed(self, value: Value, gradient: str) -> None:
+        """A gradient that the caller gives."""
+        self._given.add(gradient)
+        self._parts.setdefault(value, []).append(gradient)
+
+    def wanted_name(self, value: Value) -> str:
+        name, version = value
+        if value == self.latest(name):
+            return grad_name(name)
+        return grad_version_name(name, version)
+
+    def gradient_of(self, value: Value) -> str:
+        """The whole gradient of a value: its one part renamed, the sum of several, or zeros."""
+        if value in self._final:
+            return self._final[value]
+        parts = self._parts.get(value, [])
+        final = self.wanted_name(value)
+        if not parts:
+            fill = make_op(FILL_OP, {"x": value[0]}, {"out": final}, {"value": 0.0}, role=BACKWARD)
+            self.result.append(fill)
+        elif len(parts) == 1 and parts[0] in self._given:
+            final = parts[0]  # the caller's own name stays
+        elif len(parts) == 1:
+            self._rename(parts[0], final)
+        else:
+            self._sum(parts, final, value[0])
+        self._final[value] = final
+        return final
+
+    def _rename(self, part: str, final: str) -> None:
+        self._renames[part] = final
+        if part in self.sparse:
+            self.sparse.add(final)
+            self._renames[rows_name(part)] = rows_name(final)
+
+    def _sum(self, parts: Sequence[str], final: str, name: str) -> None:
+        sparse = [part for part in parts if part in self.sparse]
+        if len(sparse) == len(parts):
+            rows = [rows_name(part) for part in parts]
+            axis = {"axis": 0}
+            self.result += [
+                make_op(CONCAT_OP, {"x": parts}, {"out": final}, axis, role=BACKWARD),
+                make_op(CONCAT_OP, {"x": rows}, {"out": rows_name(final)}, axis, role=BACKWARD),
+            ]
+            self.sparse.add(final)
+            return
+        dense = []
+        for part in parts:
+            if part in sparse:
+                inputs = {"x": part, "rows": rows_name(part), "like": name}
+                part = f"{part}@DENSE"
+                self.result.append(make_op(DENSE_OP, inputs, {"out": part}, role=BACKWARD))
+            dense.append(part)
+        self.result.append(make_op(SUM_OP, {"x": dense}, {"out": final}, role=BACKWARD))
+
+    # -- the sweep -----------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        for index in range(len(self.ops) - 1, -1, -1):
+            made, seen, entry = self.made[index], self.seen[index], self.entries[index]
+            if entry.no_gradient or not any(v in self.needed for v in seen.items()):
+                continue
+            if not any(v in self._parts and v in self.needed for v in made.items()):
+                continue
+            if entry.gradient is None:
+                raise GradientError(
+                    f"{self.title(index)} has no gradient maker; register one, or say no_gradient"
+                )
+            args = GradientArgs(self, index, self.ops[index], entry)
+            made_ops = entry.gradient(args)
+            self.result += [op for op in made_ops if any(True for _ in output_names(op))]
+
+    def finish(self) -> list[pb.OpDesc]:
+        """The gradient operators with every renamed part in place."""
+        return [rename_vars(op, self._renames) for op in self.result]
+
+
+def build_backward(
+    net: pb.NetDesc,
+    *,
+    targets: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+    wrt: Sequence[str] | None = None,
+    stop: Sequence[str] = (),
+    required: bool = True,
+) -> BackwardResult:
+    """Gradient operators for the forward operators of `net`; see `PlainNet.add_backward_ops`.
+
+    Args:
+        targets: as there; several given gradients of one variable are summed.
+        required: whether it is an error that no gradient flows from `targets` to `wrt`.
+
+    Raises:
+        GradientError: nothing to differentiate, an operator without a gradient maker, or a gradient
+            that reads an overwritten value.
+        VariableError: a target or variable that the net does not have.
+    """
+    builder = _Builder(net, stop)
+    if targets is None:
+        targets = _default_target(builder)
+    seeds = dict(targets) if isinstance(targets, Mapping) else dict.fromkeys(as_names(targets))
+    named = (
+        list(wrt)
+        if wrt is not None
+        else [
+            var.name
+            for var in net.vars
+            if var.kind == var.PARAMETER and var.name not in builder.stopped
+        ]
+    )
+    known = set(builder.vars) | set(builder.version)
+    for name in (*seeds, *named):
+        if name not in known:
+            raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
+    roots = {name: _root(builder, name) for name in named}
+    builder.find_needed(list(roots.values()))
+    builder.refuse_views()
+    result = BackwardResult()
+    for name, given in seeds.items():
+        value = builder.latest(name)
+        if value not in builder.needed:
+            continue
+        if given is None:
+            given = builder.new_part(value)
+            fill = make_op(FILL_OP, {"x": name}, {"out": given}, {"value": 1.0}, role=BACKWARD)
+            builder.result.append(fill)
+            continue
+        var = builder.vars.get(name)
+        shape = tuple(var.dims) if var is not None and var.has_dims else None
+        for one in as_names(given):
+            builder.seed(value, one)
+            result.vars.append(_external_gradient(one, shape, var))
+    if required and not any(builder.latest(name) in builder.needed for name in seeds):
+        raise GradientError(_why_unreachable(builder, list(seeds), named))
+    builder.sweep()
+    for name, root in roots.items():
+        if root in builder.needed and builder._parts.get(root):
+            result.gradients[name] = builder.gradient_of(root)
+    result.ops = builder.finish()
+    return result
+
+
+def _default_target(builder: _Builder) -> str:
+    if not builder.ops:
+        raise GradientError("the net has no forward operators to differentiate")
+    entry = builder.entries[-1]
+    for slot in builder.ops[-1].outputs:
+        if not entry.output_slots[slot.name].intermediate:
+            return slot.vars[0]
+    raise GradientError(f"{builder.title(len(builder.ops) - 1)} has no output to differentiate")
+
+
+def _root(builder: _Builder, name: str) -> Value:
+    """Version 0 for what comes from outside, the last one for what the net computes."""
+    writer = builder.writers.get((name, 1))
+    var = builder.vars.get(name)
+    given = var is not None and var.kind in (var.PARAMETER, var.INPUT, var.STATE)
+    outside = writer is None or name in builder.seen[writer] or given
+    return (name, 0) if outside else builder.latest(name)
+
+
+def _external_gradient(name: str, shape: Any, var: pb.VarDesc | None) -> pb.VarDesc:
+    dtype = var_dtype(var) if var is not None else None
+    return make_var(name, shape, dtype, pb.VarDesc.INPUT)
+
+
+def _why_unreachable(builder: _Builder, targets: list[str], named: list[str]) -> str:
+    if not named:
+        return "the net has no parameter to differentiate with respect to; name variables in `wrt`"
+    blocked = [
+        f"{builder.title(index)} has none: {entry.no_gradient}"
+        for index, entry in enumerate(builder.entries)
+        if entry.no_gradient
+        and any(value in builder.needed for value in builder.seen[index].items())
+    ]
+    why = f"; on the way {'; '.join(blocked)}" if blocked else ""
+    return f"no gradient flows from {', '.join(targets)} to {', '.join(named)}{why}"

@@ -1,0 +1,295 @@
+"""Clean-up passes: smaller nets that compute the same numbers.
+
+Each pass is switchable by name: `clean_up(net, skip=["remove-dead"])`. All of them leave alone what
+somebody may look at: declared kinds other than TEMPORARY, views and their bases, variables without
+gradient flow, names inside nested nets and links, and whatever `keep` names. A temporary that no
+operator reads counts as a result, too, unless the net declares OUTPUT variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ...proto import net_pb2 as pb
+from ..ir.desc import OUTPUT, TEMPORARY, clone, inner_nets, input_names, output_names, rename_vars
+from ..ir.names import EMPTY
+from ..ir.operation import Operator
+from .pipeline import Pass, run_passes
+
+Same = Callable[[Mapping[str, Any], bool | None], bool]
+
+IDENTITIES: dict[str, Same] = {
+    "assign": lambda attrs, train: True,
+    "scale": lambda attrs, train: attrs.get("scale", 1.0) == 1.0 and attrs.get("bias", 0.0) == 0.0,
+    # dropout is scaled while training, so that testing changes nothing
+    "dropout": lambda attrs, train: train is False or attrs["p"] == 0.0,
+}
+"""Operator types that, with these attributes and this phase, hand `x` to `out` as it is."""
+
+
+@dataclass(frozen=True)
+class RemoveIdentities:
+    """Drops operators that copy `x` to `out`; readers of `out` read `x`.
+
+    Attributes:
+        train: the phase the net is for; None = both, so dropout stays.
+        keep: results that must keep their names.
+    """
+
+    train: bool | None = None
+    keep: tuple[str, ...] = ()
+    name: str = "remove-identities"
+
+    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+        facts = _Facts(net, self.keep)
+        kept: list[pb.OpDesc] = []
+        renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
+        for index, desc in enumerate(net.ops):
+            desc = rename_vars(desc, renames)
+            same = IDENTITIES.get(desc.type)
+            if same is not None:
+                op = Operator(desc, index)
+                if same(op.attrs, self.train) and self._replaceable(op, index, facts):
+                    renames[op.outputs["out"][0]] = op.inputs["x"][0]
+                    continue
+            kept.append(desc)
+        return _with_ops(net, kept)
+
+    @staticmethod
+    def _replaceable(op: Operator, index: int, facts: _Facts) -> bool:
+        x, out = op.inputs["x"][0], op.outputs["out"][0]
+        spare = [name for name in op.output_vars() if name != out]
+        return (
+            facts.replaceable(out)
+            and x not in facts.aliased
+            and not facts.written_after(x, index)
+            and not any(name in facts.readers or name in facts.fixed for name in spare)
+        )
+
+
+@dataclass(frozen=True)
+class MergeCommon:
+    """Computes equal things once: same type, attributes, and inputs at the same version.
+
+    Random operators and variables that are written several times are left alone.
+    """
+
+    keep: tuple[str, ...] = ()
+    name: str = "merge-common"
+
+    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+        facts = _Facts(net, self.keep)
+        kept: list[pb.OpDesc] = []
+        renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
+        first: dict[Any, pb.OpDesc] = {}
+        versions: dict[str, int] = {}
+        for index, desc in enumerate(net.ops):
+            desc = rename_vars(desc, renames)
+            op = Operator(desc, index)
+            key = self._key(desc, versions)
+            if self._mergeable(op, facts):
+                earlier = first.setdefault(key, desc)
+                if earlier is not desc and self._replaceable(op, facts):
+                    made = dict(zip(output_names(desc), output_names(earlier), strict=True))
+                    renames.update({old: new for old, new in made.items() if old != EMPTY})
+                    continue
+            kept.append(desc)
+            for name in output_names(desc):
+                versions[facts.base(name)] = index + 1
+        return _with_ops(net, kept)
+
+    @staticmethod
+    def _key(desc: pb.OpDesc, versions: Mapping[str, int]) -> Any:
+        """Equal for operators that compute the same; outputs count by slot, not by name."""
+        reads = tuple(
+            (slot.name, tuple((name, versions.get(name, 0)) for name in slot.vars))
+            for slot in sorted(desc.inputs, key=lambda slot: slot.name)
+        )
+        makes = tuple((slot.name, tuple(n == EMPTY for n in slot.vars)) for slot in desc.outputs)
+        attrs = tuple(
+            (name, desc.attrs[name].SerializeToString(deterministic=True))
+            for name in sorted(desc.attrs)
+        )
+        return desc.type, desc.device, reads, makes, attrs
+
+    @staticmethod
+    def _mergeable(op: Operator, facts: _Facts) -> bool:
+        outputs, inputs = op.output_vars(), op.input_vars()
+        return (
+            bool(outputs)
+            and not op.entry.random
+            and not any(isinstance(value, pb.NetDesc) for value in op.attrs.values())
+            and not any(name in facts.aliased for name in inputs)
+            and all(
+                facts.writes.get(name) == 1
+                and name not in facts.aliased
+                and name not in facts.stopped
+                and name not in facts.given
+                for name in outputs
+            )
+        )
+
+    @staticmethod
+    def _replaceable(op: Operator, facts: _Facts) -> bool:
+        slots = op.entry.output_slots
+        return all(
+            facts.replaceable(name) or (slots[slot].intermediate and name not in facts.fixed)
+            for slot, names in op.outputs.items()
+            for name in names
+            if name != EMPTY
+        )
+
+
+@dataclass(frozen=True)
+class RemoveDead:
+    """Drops operators whose outputs nobody needs, and temporaries that nothing mentions.
+
+    Needed are `keep`, OUTPUT variables, what updates a PARAMETER or STATE, and all that these read.
+    Without `keep` and OUTPUT variables every temporary that nobody reads is a result, and needed.
+    """
+
+    keep: tuple[str, ...] = ()
+    name: str = "remove-dead"
+
+    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+        facts = _Facts(net, self.keep)
+        live = {facts.base(name) for name in facts.roots()}
+        kept: list[pb.OpDesc] = []
+        random_later = False
+        for index in range(len(net.ops) - 1, -1, -1):
+            op = Operator(net.ops[index], index)
+            outputs = op.output_vars()
+            # a dead random operator still moves the random state that a later one sees
+            needed = not outputs or (op.entry.random and random_later)
+            if not needed and not any(facts.base(name) in live for name in outputs):
+                continue
+            kept.append(net.ops[index])
+            random_later = random_later or op.entry.random
+            live.update(facts.base(name) for name in op.input_vars())
+        return _with_ops(net, kept[::-1])
+
+
+CLEANUP: tuple[Pass, ...] = (
+    RemoveIdentities(),  # first: copies hide that two operators read the same thing
+    MergeCommon(),  # leaves nothing dead behind, but makes gradient parts equal
+    RemoveDead(),  # last: picks up what the others no longer need
+)
+"""The clean-up pipeline, in order."""
+
+
+def clean_up(
+    net: pb.NetDesc,
+    *,
+    keep: Iterable[str] = (),
+    train: bool | None = None,
+    skip: Iterable[str] = (),
+) -> pb.NetDesc:
+    """The net after all of `CLEANUP`.
+
+    Args:
+        keep: temporaries that are results.
+        train: the phase that the net is for; None = both.
+        skip: names of passes to leave out.
+
+    Raises:
+        OpscopeError: an operator of the net is wrongly used.
+    """
+    given = {"keep": tuple(keep), "train": train}
+    chosen = []
+    for one in CLEANUP:
+        known = {field.name for field in fields(one)}  # type: ignore[arg-type]
+        options = {name: value for name, value in given.items() if name in known}
+        chosen.append(replace(one, **options))  # type: ignore[type-var]
+    return run_passes(net, chosen, skip=skip)
+
+
+class _Facts:
+    """What the passes must know about the variables of a net."""
+
+    def __init__(self, net: pb.NetDesc, keep: Iterable[str]) -> None:
+        self.net = net
+        self.keep = set(keep)
+        self.bases = {var.name: var.view.base for var in net.vars if var.HasField("view")}
+        self.aliased = set(self.bases) | set(self.bases.values())
+        self.stopped = {var.name for var in net.vars if var.stop_gradient}
+        self.given = {var.name for var in net.vars if var.kind not in (TEMPORARY, OUTPUT)}
+        self.fixed = self.keep | self.aliased | self.stopped
+        self.fixed |= {var.name for var in net.vars if var.kind != TEMPORARY}
+        self.fixed |= {var.name for var in net.vars if var.sequence_levels}
+        self.fixed |= set(_outside_names(net))
+        self.readers = {name for op in net.ops for name in input_names(op)}
+        self.writes: dict[str, int] = {}
+        self._last_write: dict[str, int] = {}
+        for index, op in enumerate(net.ops):
+            for name in output_names(op):
+                self.writes[name] = self.writes.get(name, 0) + 1
+                self._last_write[name] = index
+
+    def base(self, name: str) -> str:
+        return self.bases.get(name, name)
+
+    def replaceable(self, name: str) -> bool:
+        """A temporary that is written once, and read: nobody misses it under its name."""
+        return self.writes.get(name) == 1 and name in self.readers and name not in self.fixed
+
+    def written_after(self, name: str, index: int) -> bool:
+        return self._last_write.get(name, -1) > index
+
+    def roots(self) -> set[str]:
+        """Variables that are needed for their own sake."""
+        declared = self.net.vars
+        roots = self.keep | set(_outside_names(self.net))
+        roots |= self.given
+        outputs = {var.name for var in declared if var.kind == OUTPUT}
+        if not outputs and not self.keep:
+            outputs = self._unread()
+        return roots | outputs
+
+    def _unread(self) -> set[str]:
+        read = {self.base(name) for name in self.readers}
+        found = set()
+        for index, desc in enumerate(self.net.ops):
+            op = Operator(desc, index)
+            for slot, names in op.outputs.items():
+                if not op.entry.output_slots[slot].intermediate:
+                    found.update(name for name in names if self.base(name) not in read)
+        return found
+
+
+def _outside_names(net: pb.NetDesc) -> Iterator[str]:
+    """Names that links and nested nets use: these must stay."""
+    for step in net.steps:
+        for link in (*step.in_links, *step.static_links, *step.out_links):
+            yield link.outer
+        for memory in step.memories:
+            if memory.boot:
+                yield memory.boot
+        yield from (name for name in (step.parents, step.positions) if name)
+        yield from _mentioned(step.net)
+        yield from _mentioned(step.child_net)
+    for op in net.ops:
+        for _, inner in inner_nets(op):
+            yield from _mentioned(inner)
+
+
+def _mentioned(net: pb.NetDesc) -> Iterator[str]:
+    for op in net.ops:
+        yield from input_names(op)
+        yield from output_names(op)
+    yield from _outside_names(net)
+
+
+def _with_ops(net: pb.NetDesc, ops: list[pb.OpDesc]) -> pb.NetDesc:
+    """The net with other operators, and without temporaries that nothing mentions any more."""
+    if len(ops) == len(net.ops):
+        return clone(net)
+    out = clone(net)
+    del out.ops[:], out.vars[:]
+    out.ops.extend(ops)
+    used = {name for op in ops for name in (*input_names(op), *output_names(op))}
+    used |= {var.view.base for var in net.vars if var.HasField("view") and var.name in used}
+    used |= set(_outside_names(out))
+    out.vars.extend(var for var in net.vars if var.kind != TEMPORARY or var.name in used)
+    return out

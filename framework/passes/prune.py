@@ -1,0 +1,45 @@
+"""The part of a net that given outputs depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...proto import net_pb2 as pb
+from ..base.errors import VariableError, nearest
+from ..ir.desc import FORWARD, clone, input_names, output_names
+
+
+def prune(net: pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True) -> pb.NetDesc:
+    """A net with just the operators and variables that `outputs` need.
+
+    Operators that write PARAMETER or STATE variables go too, unless an output depends on them.
+
+    Args:
+        forward_only: leave gradient and update operators aside.
+
+    Raises:
+        VariableError: the net has no such output.
+    """
+    names = {var.name for var in net.vars}
+    wanted = set(outputs)
+    for name in wanted:
+        if name not in names:
+            raise VariableError(f"the net has no variable {name!r}{nearest(name, names)}")
+    bases = {var.name: var.view.base for var in net.vars if var.HasField("view")}
+    wanted |= {bases[name] for name in wanted if name in bases}
+    kept: list[pb.OpDesc] = []
+    for op in reversed(net.ops):
+        if forward_only and op.role != FORWARD:
+            continue
+        writes = {bases.get(name, name) for name in output_names(op)}
+        if writes & wanted:
+            kept.append(op)
+            for name in input_names(op):
+                wanted.add(name)
+                wanted.add(bases.get(name, name))
+    used = wanted | {name for op in kept for name in output_names(op)}
+    out = clone(net)
+    del out.ops[:], out.vars[:]
+    out.ops.extend(reversed(kept))
+    out.vars.extend(var for var in net.vars if var.name in used)
+    return out

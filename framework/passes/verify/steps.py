@@ -1,0 +1,77 @@
+"""Rules about nets inside nets: step nets with their links, and nets in attributes."""
+
+from __future__ import annotations
+
+from ....proto import net_pb2 as pb
+from ...base.errors import nearest
+from ...ir.desc import PLAIN, inner_nets, output_names
+from .net_check import NetCheck
+
+
+def step_nets(net: NetCheck) -> None:
+    """A net has the step nets that its type asks for, with links to what is there."""
+    plain = net.desc.type == PLAIN
+    if plain and net.desc.steps:
+        net.add("steps", "a PLAIN net has no step net; say RECURRENT or RECURSIVE")
+    if not plain and not net.desc.steps:
+        kind = pb.NetDesc.Type.Name(net.desc.type)
+        net.add("steps", f"a {kind} net has no step net")
+    for number, step in enumerate(net.desc.steps):
+        _step(net, step, f"step net {step.net.name or number!r}")
+
+
+def _step(net: NetCheck, step: pb.StepDesc, title: str) -> None:
+    known = set(net.vars) | set(net.writers) | net.given | net.outer
+    made = {name for op in step.net.ops for name in output_names(op)}
+    declared = {var.name for var in step.net.vars}
+    by_pair = {name for op in step.child_net.ops for name in output_names(op)}
+    for kind, links in (("in", step.in_links), ("static", step.static_links)):
+        for link in links:
+            if link.outer not in known:
+                hint = nearest(link.outer, known)
+                net.add(
+                    "undefined",
+                    f"{title}: its {kind} link reads {link.outer!r}, which is not there{hint}",
+                )
+    for link in step.out_links:
+        if link.inner not in made:
+            hint = nearest(link.inner, made)
+            net.add(
+                "undefined",
+                f"{title}: its out link takes {link.inner!r}, which no operator in it writes{hint}",
+            )
+    for name in (step.parents, step.positions):
+        if name and name not in known:
+            hint = nearest(name, known)
+            net.add("undefined", f"{title}: its trees are {name!r}, which is not there{hint}")
+    for memory in step.memories:
+        if memory.state not in made | declared | by_pair:
+            hint = nearest(memory.state, made)
+            net.add("undefined", f"{title}: nobody writes its memory {memory.state!r}{hint}")
+        if memory.boot and memory.boot not in known:
+            hint = nearest(memory.boot, known)
+            net.add(
+                "undefined",
+                f"{title}: memory {memory.state!r} boots from {memory.boot!r}, which is not"
+                f" there{hint}",
+            )
+    inner = [link.inner for link in (*step.in_links, *step.static_links)]
+    inner += [memory.previous for memory in step.memories]
+    for name in {name for name in inner if inner.count(name) > 1}:
+        net.add("doubly-defined", f"{title}: {name!r} is linked twice")
+    taken = {link.inner for link in step.out_links} | {m.state for m in step.memories}
+    taken |= {link.outer for link in step.child_links}
+    net.inside(step.net, title, -1, frozenset(inner), frozenset(known), frozenset(taken))
+    if step.HasField("child_net"):
+        inner = [link.inner for link in (*step.in_links, *step.static_links, *step.child_links)]
+        given, outer = frozenset(inner), frozenset(known)
+        net.inside(step.child_net, f"{title}, child net", -1, given, outer, frozenset(taken))
+
+
+def nested(net: NetCheck) -> None:
+    """Nets in attributes are sound, too."""
+    visible = frozenset({*net.vars, *net.writers, *net.given, *net.outer})
+    for index, op in enumerate(net.ops):
+        for _, inner in inner_nets(op):
+            title = f"{net.title(index)}: net {inner.name or '?'!r}"
+            net.inside(inner, title, index, frozenset(), visible, visible)

@@ -1,0 +1,222 @@
+"""The verifier: everything that can be wrong with a NetDesc and that needs no data to see.
+
+`problems` lists all of it; `verify` raises the first error as the package's own exception type. The
+rules run over one description at a time and go down into nested nets and step nets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ....proto import net_pb2 as pb
+from ...base.backend import parse_place
+from ...base.errors import (
+    AttributeTypeError,
+    DeviceError,
+    OpscopeError,
+    ShapeError,
+    SlotError,
+    UnknownOperatorError,
+    format_shape,
+    nearest,
+)
+from ...base.shape import Meta
+from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, format_location
+from ...ir.infer import declared_meta, fits, infer_metas, view_shape
+from ...ir.names import EMPTY
+from ...ir.operation import Operator
+from ..pipeline import expand_op
+from .net_check import ERROR, KINDS, NetCheck, Problem
+from .steps import nested, step_nets
+from .values import definitions, double_writes, unused
+
+_KIND_OF = {
+    UnknownOperatorError: "unknown-operator",
+    SlotError: "slot",
+    AttributeTypeError: "attribute",
+    DeviceError: "device",
+    ShapeError: "shape",
+}
+
+
+def verify(desc: pb.NetDesc, stage: str = "", *, undeclared: bool = False) -> None:
+    """Check a net; warnings do not count.
+
+    Args:
+        stage: what has just happened to the net (`after pass fuse`), for the message.
+        undeclared: whether it may read variables that it does not declare, from the scope.
+
+    Raises:
+        OpscopeError: the first error, as the type that `KINDS` tells; others follow in its text.
+    """
+    found = [
+        problem
+        for problem in problems(desc)
+        if problem.severity == ERROR and not (undeclared and problem.kind == "undefined")
+    ]
+    if not found:
+        return
+    title = f"net {desc.name!r}" if desc.name else "net"
+    prefix = f"{title} {stage}".rstrip()
+    more = "".join(f"\n  also: {problem.message}" for problem in found[1:])
+    raise KINDS[found[0].kind](f"{prefix}: {found[0].message}{more}")
+
+
+def problems(desc: pb.NetDesc) -> list[Problem]:
+    """All that is wrong or suspicious: errors first, each group in the order of operators."""
+    found = NetCheck(desc, _RULES).run()
+    return sorted(found, key=lambda problem: (problem.severity != ERROR, problem.op))
+
+
+def _declarations(net: NetCheck) -> None:
+    """Variables have names, one each, and sizes."""
+    seen = set()
+    for var in net.desc.vars:
+        where = format_location(var.source)
+        at = f" at {where}" if where else ""
+        if not var.name or var.name == EMPTY:
+            net.add("undefined", f"a variable{at} is named {var.name!r}")
+        elif var.name in seen:
+            net.add("doubly-defined", f"variable {var.name!r}{at} is declared twice")
+        seen.add(var.name)
+        if var.has_dims and any(dim < -1 for dim in var.dims):
+            net.add("shape", f"variable {var.name!r}{at} has the dims {list(var.dims)}")
+        if var.initializer.type:
+            _initializer(net, var)
+
+
+def _initializer(net: NetCheck, var: pb.VarDesc) -> None:
+    prefix = f"the initialiser of {var.name!r}"
+    op = _decode(net, var.initializer, -1, f"{prefix}: ")
+    if op is not None and op.output_vars() != [var.name]:
+        written = ", ".join(op.output_vars()) or "nothing"
+        net.add("slot", f"{prefix}: {op.title()} writes {written}, not {var.name}")
+
+
+def _views(net: NetCheck) -> None:
+    """Views are rectangles of variables that are none."""
+    for name, base in net.root.items():
+        why = _view_fault(net, net.vars[name], base)
+        if why:
+            net.add("view", why)
+            net.unsound.add(name)
+
+
+def _view_fault(net: NetCheck, var: pb.VarDesc, base: str) -> str:
+    title = f"view {var.name!r}"
+    if base not in net.vars:
+        return f"{title}: its base {base!r} is not declared{nearest(base, net.vars)}"
+    if base in net.root:
+        root = net.root[base]
+        return f"{title}: its base {base!r} is itself a view; take a rectangle of {root!r}"
+    target = net.vars[base]
+    if var.dtype and target.dtype and var.dtype != target.dtype:
+        names = (pb.DataType.Name(var.dtype), pb.DataType.Name(target.dtype))
+        return f"{title}: it is {names[0].lower()} and its base {base!r} {names[1].lower()}"
+    if not target.has_dims:
+        return ""
+    try:
+        extents = view_shape(var, tuple(target.dims))
+    except ShapeError as error:
+        return str(error)
+    if var.has_dims and not fits(tuple(var.dims), extents):
+        held, cut = format_shape(tuple(var.dims)), format_shape(extents)
+        return f"view {var.name!r}: it is declared {held} and its ranges make {cut}"
+    return ""
+
+
+def _operators(net: NetCheck) -> None:
+    """Operators are registered; their slots, attributes and devices are theirs."""
+    for index, desc in enumerate(net.ops):
+        op = _decode(net, desc, index)
+        if op is not None:
+            net.operators[index] = op
+
+
+def _decode(net: NetCheck, desc: pb.OpDesc, index: int, prefix: str = "") -> Operator | None:
+    try:
+        op = Operator(desc, index)
+        if desc.device:
+            parse_place(desc.device)
+    except OpscopeError as error:
+        net.add(_KIND_OF.get(type(error), "attribute"), f"{prefix}{error}", index)
+        return None
+    for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
+        names = [slot.name for slot in slots]
+        for name in {name for name in names if names.count(name) > 1}:
+            net.add("slot", f"{prefix}{op.title()}: {kind} slot {name!r} comes twice", index)
+    return op
+
+
+def _roles(net: NetCheck) -> None:
+    """Forward operators come first, then backward ones, then updates."""
+    order = (FORWARD, BACKWARD, OPTIMIZE)
+    latest = 0
+    for index, op in enumerate(net.ops):
+        rank = order.index(op.role) if op.role in order else 0
+        if rank < order.index(net.ops[latest].role):
+            name = pb.OpDesc.Role.Name(op.role)
+            before = pb.OpDesc.Role.Name(net.ops[latest].role)
+            net.add(
+                "role",
+                f"{net.title(index)} is {name} and stands behind {net.title(latest)},"
+                f" which is {before}",
+                index,
+            )
+        else:
+            latest = index
+
+
+def _shapes(net: NetCheck) -> None:
+    """The first contradiction only: what follows from it would not be news."""
+    known: dict[str, Meta] = {}
+    for name, var in net.vars.items():
+        meta = declared_meta(var)
+        if meta is not None and name not in net.root and net.has_value(name):
+            known[name] = meta
+    at = -1
+
+    def in_turn() -> Iterator[Operator]:
+        nonlocal at
+        for at, op in net.operators.items():
+            if op.entry.shape is not None:
+                yield op
+            elif op.entry.expand is not None:
+                yield from (Operator(inner, at) for inner in expand_op(net.ops[at]))
+
+    sound = {name: var for name, var in net.vars.items() if name not in net.unsound}
+    try:
+        metas = infer_metas(in_turn(), known, sound, partial=True)
+    except OpscopeError as error:
+        net.add(_KIND_OF.get(type(error), "shape"), str(error), at)
+        return
+    for name, var in net.vars.items():
+        shape, dtype = metas.get(name, (None, None))
+        writer = net.writers.get(name, [-1])[-1]
+        if shape is None or writer < 0:
+            continue
+        at_fault = var.has_dims and not fits(shape, tuple(var.dims))
+        declared = declared_meta(var)
+        if at_fault or (declared is not None and declared[1] != dtype):
+            held = format_shape(tuple(var.dims) if var.has_dims else None)
+            wanted = f"{pb.DataType.Name(var.dtype).lower()}{held}"
+            net.add(
+                "shape",
+                f"{net.title(writer)} writes {dtype}{format_shape(shape)} to {name!r},"
+                f" which is declared {wanted}",
+                writer,
+            )
+
+
+_RULES: tuple[Callable[[NetCheck], None], ...] = (
+    _declarations,
+    _views,
+    _operators,
+    _roles,
+    definitions,
+    double_writes,
+    step_nets,
+    nested,
+    unused,
+    _shapes,
+)

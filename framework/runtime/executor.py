@@ -1,0 +1,396 @@
+"""Frames: a plan bound to the arrays of one scope, and the flat loop over its callables.
+
+Binding gives every operator its arrays once and takes back one callable without arguments; a run is
+`for call in calls: call()`. There is no look-up, allocation or protobuf in that loop.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import operator as _operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.backend import CPUPlace, Place, copy_into, on_device, to_host, to_place
+from ..base.context import OpContext
+from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
+from ..base.scope import Scope, Variable
+from ..base.shape import Levels, Meta
+from ..ir.infer import fits, view_slices
+from ..ir.operation import Operator
+from ..ir.registry import KernelArgs
+from .plan import Plan, Step
+
+_ALIGN = 64
+_COPIED = 1 << 16
+"""Bytes up to which a replaced input is copied."""
+
+
+class CannotFuseError(Exception):
+    """A fused step cannot be bound here: the plan must be made again without fusion."""
+
+
+class RunState:
+    """What a bound kernel may look at while running: the context of the run under way."""
+
+    __slots__ = ("_context", "_fetched", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.context = None
+
+    @property
+    def context(self) -> OpContext:
+        """The context of the run under way; setting it begins a run."""
+        return self._context
+
+    @context.setter
+    def context(self, context: OpContext | None) -> None:
+        self._context = context
+        self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def fetched(self, array: Any) -> np.ndarray:
+        """An array that no operator of the run writes, on the host: a GPU is asked once a run."""
+        if isinstance(array, np.ndarray):
+            return array
+        found = self._fetched.get(id(array))
+        if found is None:  # the array is kept, so that no other one gets its id
+            found = self._fetched[id(array)] = array, to_host(array)
+        return found[1]
+
+    @property
+    def generator(self) -> Any:
+        """The random generator of this run on this place."""
+        return self.context.generator(self.place)
+
+    @property
+    def host_generator(self) -> np.random.Generator:
+        """The generator of the host: for decisions that it takes itself, without asking a GPU."""
+        return self.context.generator(CPUPlace())
+
+
+class Frame:
+    """A plan bound to a scope.
+
+    Attributes:
+        calls: one callable a step. operators: those of the plan, by step where fused.
+        arrays: name -> array of everything the plan names (fused-away temporaries have none).
+        prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
+    """
+
+    prepared: Any = None
+    least_cost = 2
+
+    def __init__(
+        self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
+    ) -> None:
+        self.plan = plan
+        self.scope = scope
+        self.place = place
+        self.xp = place.xp
+        self.train = train
+        self.state = RunState(place)
+        self.layout = -1
+        self.arrays: dict[str, Any] = {}
+        self._scratch = ScratchPool(self.xp)
+        self._fused = fused
+        self._borrowed: set[str] = set()
+        self._adopt_externals()
+        self._allocate()
+        self._make_views()
+        self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+        # Infinities are values here, not warnings. Entering a prepared context is ten times
+        # cheaper than numpy.errstate.
+        quiet = contextvars.copy_context()
+        quiet.run(np.seterr, all="ignore")
+        self._quietly = quiet.run
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _adopt_externals(self) -> None:
+        for name in self.plan.externals:
+            variable = self.scope.get(name)
+            array = to_place(variable.array, self.place)
+            if array is not variable.array:
+                variable.bind(array, variable.offsets)
+            self.arrays[name] = array
+            self._note_owner(variable)
+
+    def _note_owner(self, variable: Variable) -> None:
+        """Remember whose array an external is, and refuse to write to a borrowed one."""
+        name = variable.name
+        self._borrowed.discard(name)
+        if variable.borrowed:
+            if name in self.plan.survivors:
+                raise VariableError(
+                    f"variable {name!r} shares the caller's array; the net writes it"
+                )
+            self._borrowed.add(name)
+
+    def _allocate(self) -> None:
+        plan, xp = self.plan, self.xp
+        blocks = self._blocks()
+        for name, block in plan.placement.items():
+            self.arrays[name] = _as_view(blocks[block], plan.metas[name])
+        for name in plan.survivors:
+            if name in self.arrays:
+                continue
+            shape, dtype = plan.metas[name]
+            array = self._variable(name).array
+            if array is None or array.shape != shape or array.dtype != dtype:
+                array = xp.empty(shape, dtype)
+            self.arrays[name] = to_place(array, self.place)
+
+    def _blocks(self) -> list[Any]:
+        """Memory of temporaries, shared by all frames of the scope: one of them runs at a time."""
+        pool = self.scope.bound.setdefault(("blocks", self.place), [])
+        for number, size in enumerate(self.plan.blocks):
+            if number == len(pool):
+                pool.append(self.xp.empty(_padded(size), np.uint8))
+            elif pool[number].nbytes < size:  # with some room, so that a little more is no new one
+                pool[number] = self.xp.empty(_padded(size + size // 8), np.uint8)
+        return pool[: len(self.plan.blocks)]
+
+    def _variable(self, name: str) -> Variable:
+        """Where a survivor is kept: what the net computes is local, what it updates is found."""
+        declared = self.plan.declared.get(name)
+        if declared is None or declared.kind in (declared.TEMPORARY, declared.OUTPUT):
+            if name not in self.plan.externals:
+                return self.scope.var(name)
+        return self.scope.find(name) or self.scope.var(name)
+
+    def _make_views(self) -> None:
+        for name, var in self.plan.declared.items():
+            if var.HasField("view") and name in self.plan.metas and var.view.base in self.arrays:
+                base = self.arrays[var.view.base]
+                rows, cols = view_slices(var, base.shape)
+                self.arrays[name] = base[rows, cols]
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        return self._scratch.take(tuple(shape), np.dtype(dtype))
+
+    def offsets(self, name: str) -> tuple[np.ndarray, ...]:
+        """Sequence offsets of a variable; () for a plain array."""
+        return self.plan.offsets.get(name, ())
+
+    def array(self, name: str) -> Any:
+        """Value of a variable as of now; None for one that lives only inside a fused chain."""
+        return self.arrays.get(name)
+
+    def publish(self) -> None:
+        """Make the scope's variables hold the frame's results; drop values that are now stale."""
+        scope = self.scope
+        for name in scope.names():
+            if name in self.plan.placement:
+                scope.var(name).clear()  # of an earlier run that kept what this one does not
+        for name in self.plan.survivors:
+            self._variable(name).bind(self.arrays[name], self.plan.offsets.get(name, ()))
+        self.layout = scope.root.layout
+
+    def accept_inputs(self) -> bool:
+        """Take inputs whose array was replaced; False for a parameter: that needs a new frame.
+
+        Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
+        steps that read them anew.
+        """
+        replaced = set()
+        for name in self.plan.externals:
+            variable = self.scope.get(name)
+            mine = self.arrays[name]
+            if variable.array is mine:
+                continue
+            declared = self.plan.declared.get(name)
+            if declared is None or declared.kind != declared.INPUT or name in self.plan.survivors:
+                return False
+            copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
+            if copied and not variable.borrowed and name not in self._borrowed:
+                copy_into(mine, variable.array)
+                variable.bind(mine, variable.offsets)
+            else:
+                self.arrays[name] = to_place(variable.array, self.place)
+                replaced.add(name)
+                self._note_owner(variable)
+        return not replaced or self._bind_again(replaced)
+
+    def _bind_again(self, replaced: set[str]) -> bool:
+        """Bind the steps that read other arrays now; False where that needs another plan."""
+        views = {var.name for var in self.plan.declared.values() if var.view.base in replaced}
+        self._make_views()
+        try:
+            for index, step in enumerate(self.plan.steps):
+                if not (replaced | views).isdisjoint(step.reads):
+                    self.calls[index] = self._bind(step)
+        except CannotFuseError:
+            return False
+        return True
+
+    # -- binding -------------------------------------------------------------------------------
+
+    def _bind(self, step: Step) -> Callable[[], Any]:
+        """One callable for a step; a fused one where there is one.
+
+        Raises:
+            CannotFuseError: several operators that the arrays at hand do not let run as one.
+        """
+        if self._fused is not None and self.plan.options.fuse:
+            call = self._fused(self, step)
+            if call is not None:
+                return call
+        return self._bind_one(step.operators[0])
+
+    def _bind_one(self, op: Operator) -> Callable[[], Any]:
+        args = KernelArgs(op, self.arrays, self.plan.metas, self)
+        self._scratch.restart()
+        dtype = _deciding_dtype(op, self.plan.metas)
+        for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
+            try:
+                call = kernel.bind(args)
+            except OpscopeError:
+                raise
+            except Exception as error:
+                raise RunError(
+                    op.describe(f"cannot be bound: {error!r}", self.plan.metas)
+                ) from error
+            if call is not None:
+                return call
+        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas))
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, context: OpContext) -> None:
+        """Run every step.
+
+        Raises:
+            RunError: an operator failed; named with its operands. Own errors pass through.
+        """
+        self.state.context = context
+        if context.hooks or self.place.kind != "cpu":
+            self._quietly(self._run_watched, context)
+        else:
+            self._quietly(self._run_all)
+
+    def _run_all(self) -> None:
+        rest = iter(self.calls)
+        try:
+            for call in rest:
+                call()
+        except Exception as error:
+            self._fail(len(self.calls) - 1 - _operator.length_hint(rest), error)
+
+    def _run_watched(self, context: OpContext) -> None:
+        hooks = context.hooks
+        with on_device(self.place, context.stream):
+            for hook in hooks:
+                hook.before_run(self)
+            for index, call in enumerate(self.calls):
+                for hook in hooks:
+                    hook.before_op(self, index)
+                try:
+                    call()
+                except Exception as error:
+                    self._fail(index, error)
+                for hook in hooks:
+                    hook.after_op(self, index)
+            for hook in hooks:
+                hook.after_run(self)
+
+    def _fail(self, index: int, error: Exception) -> None:
+        if isinstance(error, OpscopeError):
+            raise error
+        op = self.plan.steps[index].operators[0]
+        why = f"failed: {type(error).__name__}: {error}"
+        raise RunError(op.describe(why, self.plan.metas)) from error
+
+
+class ScratchPool:
+    """Memory that operators use one after the other: each starts again from the beginning."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._blocks: list[Any] = []
+        self._block = 0
+        self._used = 0
+
+    def restart(self) -> None:
+        self._block = self._used = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        size = _padded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+        while self._block < len(self._blocks):
+            block = self._blocks[self._block]
+            if self._used + size <= block.nbytes:
+                break
+            self._block, self._used = self._block + 1, 0
+        else:
+            largest = max((block.nbytes for block in self._blocks), default=0)
+            self._blocks.append(self._xp.empty(max(size, 2 * largest, 4096), np.uint8))
+        start = self._used
+        self._used += size
+        return _as_view(self._blocks[self._block][start:], (shape, dtype))
+
+
+def _padded(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _as_view(block: Any, meta: Meta) -> Any:
+    shape, dtype = meta
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return block[:size].view(dtype).reshape(shape)
+
+
+def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:
+    """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
+    first = None
+    for name in (*op.output_vars(), *op.input_vars()):
+        if name in metas:
+            dtype = metas[name][1]
+            if dtype.kind == "f":
+                return dtype
+            first = first or dtype
+    return first or np.dtype("float32")
+
+
+def external_metas(
+    names: Sequence[str], scope: Scope, declared: Any, where: str
+) -> tuple[dict[str, Meta], dict[str, Levels], tuple]:
+    """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
+
+    Raises:
+        VariableError: one is not there or holds no value.
+        ShapeError: one contradicts its declaration.
+    """
+    metas: dict[str, Meta] = {}
+    levels: dict[str, Levels] = {}
+    signature = []
+    for name in names:
+        variable = scope.find(name)
+        if variable is None:
+            hint = nearest(name, scope.visible_names())
+            raise VariableError(f"{where}: the scope has no variable {name!r}{hint}")
+        array = variable.array
+        if array is None:
+            raise VariableError(f"{where}: variable {name!r} holds no value; feed or initialise it")
+        var = declared.get(name)
+        if var is not None:
+            _check_given(name, array, var, where)
+        metas[name] = (array.shape, array.dtype)
+        offsets = tuple(level.tobytes() for level in variable.offsets)
+        if offsets:
+            levels[name] = variable.offsets
+        signature.append((array.shape, array.dtype, offsets))
+    return metas, levels, tuple(signature)
+
+
+def _check_given(name: str, array: Any, var: Any, where: str) -> None:
+    from ..ir.desc import var_dtype, var_shape
+
+    shape, dtype = var_shape(var), var_dtype(var)
+    if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
+        return
+    wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"
+    given = f"{array.dtype}{format_shape(array.shape)}"
+    raise ShapeError(f"{where}: variable {name!r} wants {wanted} and was given {given}")

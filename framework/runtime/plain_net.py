@@ -1,0 +1,355 @@
+"""PlainNet: runs its operators one after the other."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ...proto import net_pb2 as pb
+from ..base import settings
+from ..base.backend import Place, on_device
+from ..base.context import OpContext, default_context
+from ..base.errors import OpscopeError, VariableError
+from ..base.scope import Scope, default_scope
+from ..ir.desc import FORWARD, PLAIN, SlotMap, caller_location, clone, make_op, make_var
+from ..ir.infer import declared_meta, infer_one
+from ..ir.operation import Operator
+from .executor import CannotFuseError, Frame, external_metas
+from .net import Net, register_net
+from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
+
+_tokens = itertools.count()
+_MAX_PLANS = 64
+_MAX_FRAMES = 16
+
+
+@register_net(PLAIN)
+class PlainNet(Net):
+    """A list of operators, run in order.
+
+    Args:
+        desc: the network; copied, so later changes to it do not reach the net.
+
+    Raises:
+        OpscopeError: an operator is unknown or wrongly used.
+    """
+
+    def __init__(self, desc: pb.NetDesc | None = None) -> None:
+        self.desc = pb.NetDesc(type=PLAIN)
+        self.operators: list[Operator] = []
+        self.vars: dict[str, pb.VarDesc] = {}
+        self._token = next(_tokens)
+        self._lock = threading.Lock()
+        self._forget()
+        if desc is not None:
+            self._build(desc)
+
+    def _build(self, desc: pb.NetDesc) -> None:
+        from ..passes.pipeline import lower
+
+        lowered = lower(desc)
+        self.desc.CopyFrom(lowered)
+        for var in self.desc.vars:
+            if self.vars.setdefault(var.name, var) is not var:
+                raise VariableError(f"{self._title()}: variable {var.name!r} is defined twice")
+        self.operators = [Operator(op, index) for index, op in enumerate(self.desc.ops)]
+        for op, made in zip(self.operators, self.desc.ops, strict=True):
+            self._declare(op, {}, made.source)
+
+    def _forget(self) -> None:
+        """The list has changed: what was derived from it is void."""
+        self._version = next(_tokens)
+        self._ranges: dict[Any, Range] = {}
+        self._plans: dict[Any, Plan] = {}
+
+    # -- building ------------------------------------------------------------------------------
+
+    def add_var(self, var: pb.VarDesc) -> pb.VarDesc:
+        """Declare a variable.
+
+        Raises:
+            VariableError: the name is declared already.
+        """
+        if var.name in self.vars:
+            raise VariableError(f"variable {var.name!r} is defined twice")
+        added = self.desc.vars.add()
+        added.CopyFrom(var)
+        self.vars[var.name] = added
+        self._forget()
+        return added
+
+    def add_op(
+        self,
+        desc: pb.OpDesc | str,
+        inputs: SlotMap | None = None,
+        outputs: SlotMap | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append an operator: an OpDesc, or type, input slots, output slots and attributes.
+
+        Variables that nobody declared are: outputs as temporaries with inferred shapes, inputs as
+        variables to be found in the scope.
+
+        Returns:
+            The operator's index, which `run` takes as `begin` and `end`.
+
+        Raises:
+            OpscopeError: the net is left as it was.
+        """
+        if isinstance(desc, str):
+            desc = make_op(desc, inputs or {}, outputs or {}, attrs, source=caller_location())
+        first, declared = len(self.operators), len(self.desc.vars)
+        from ..passes.pipeline import expand_op
+
+        try:
+            for op in expand_op(desc):
+                self._append(op)
+        except OpscopeError:
+            for var in self.desc.vars[declared:]:
+                del self.vars[var.name]
+            del self.desc.vars[declared:], self.desc.ops[first:], self.operators[first:]
+            self._forget()
+            raise
+        return first
+
+    def _append(self, desc: pb.OpDesc) -> None:
+        op = Operator(desc, len(self.operators))
+        shapes = self._shapes_while_building(op)
+        self.desc.ops.append(desc)
+        self._declare(op, shapes, desc.source)
+        self.operators.append(op)
+        self._forget()
+
+    def _declare(self, op: Operator, shapes: Mapping[str, Any], source: pb.SourceLocation) -> None:
+        """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
+        for name in op.input_vars():
+            if name not in self.vars:
+                self.add_var(pb.VarDesc(name=name, kind=pb.VarDesc.INPUT))
+        for name in op.output_vars():
+            if name not in self.vars:
+                shape, dtype = shapes.get(name, (None, None))
+                self.add_var(make_var(name, shape, dtype, source=source))
+
+    def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
+        metas = {}
+        for name in op.input_vars():
+            meta = declared_meta(self.vars[name]) if name in self.vars else None
+            if meta is None:
+                return {}
+            metas[name] = meta
+        return infer_one(op, metas, self.vars)
+
+    def add_backward_ops(
+        self,
+        targets: str | Sequence[str] | Mapping[str, str] | None = None,
+        wrt: Sequence[str] | None = None,
+        stop: Sequence[str] = (),
+    ) -> dict[str, str]:
+        """Append gradient operators.
+
+        Args:
+            targets: variables to differentiate (their sum, where several), or variable -> the name
+                of a variable that holds its gradient. None: the last forward operator's output.
+            wrt: variables whose gradients are wanted; None: every parameter that is not stopped.
+            stop: variables that no gradient flows through, besides those declared so.
+
+        Returns:
+            Variable -> name of its gradient, for each of `wrt` that `targets` depend on.
+
+        Raises:
+            GradientError: an operator has no gradient, or it would read an overwritten value.
+        """
+        from ..passes.backward import build_backward
+
+        result = build_backward(self.desc, targets=targets, wrt=wrt, stop=stop)
+        self._extend(result.ops, result.vars)
+        return result.gradients
+
+    def add_optimizer_ops(self, attrs: Any) -> list[str]:
+        """Append update operators for every parameter that has a gradient; see `OptimizerAttrs`.
+
+        Returns:
+            Names of the optimizer's state variables.
+        """
+        from ..passes.optimizer import build_optimizer
+
+        result = build_optimizer(self.desc, attrs)
+        self._extend(result.ops, result.vars)
+        return [var.name for var in result.vars if var.kind == var.STATE]
+
+    def _extend(self, ops: Sequence[pb.OpDesc], variables: Sequence[pb.VarDesc]) -> None:
+        """Append a pass's result: all of it or, where an operator is wrong, nothing."""
+        before = clone(self.desc)
+        first = len(self.operators)
+        try:
+            for var in variables:
+                if var.name not in self.vars:
+                    self.add_var(var)
+            for op in ops:
+                self._append(op)
+        except OpscopeError:
+            del self.operators[first:]
+            self.desc.CopyFrom(before)
+            self.vars = {var.name: var for var in self.desc.vars}
+            self._forget()
+            raise
+
+    @property
+    def last_forward_op(self) -> int:
+        """Index of the last FORWARD operator before the first other one; -1 where there is none."""
+        for index, op in enumerate(self.operators):
+            if op.role != FORWARD:
+                return index - 1
+        return len(self.operators) - 1
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(
+        self,
+        scope: Scope | None = None,
+        context: OpContext | None = None,
+        begin: int = -1,
+        end: int = -1,
+    ) -> None:
+        """See `Net.run`.
+
+        Raises:
+            VariableError: an input is missing in the scope.
+            ShapeError: shapes or dtypes do not fit.
+            RunError: an operator failed.
+        """
+        context = context or default_context()
+        self.frame(scope or default_scope(), context, begin, end).run(context)
+
+    def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
+        """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
+        key = (self._token, begin, end, context.train, context.keep, context.device)
+        frame = scope.bound.get(key)
+        if (
+            frame is not None
+            and frame.layout == scope.root.layout
+            and frame.version == self._version
+        ):
+            return frame
+        return self._prepare(scope, context, begin, end, key)
+
+    def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
+        first, last = self._check_range(begin, end)
+        span = self._range(first, last, context.keep)
+        place = context.device or scope.place
+        known, offsets, signature = external_metas(span.externals, scope, self.vars, self._title())
+        options = current_options()
+        frames = scope.bound.setdefault("frames", {})
+        frame_key = (key, self._version, signature, options)
+        frame = frames.pop(frame_key, None)
+        with on_device(place, context.stream):
+            if frame is None or not frame.accept_inputs():
+                sources = (span, known, offsets)
+                frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
+                frame.version = self._version
+        while len(frames) >= _MAX_FRAMES:
+            frames.pop(next(iter(frames)))
+        frames[frame_key] = frame  # most recently used last
+        frame.publish()
+        scope.bound[key] = frame
+        return frame
+
+    def _make_frame(
+        self,
+        sources: tuple,
+        key: tuple,
+        scope: Scope,
+        place: Place,
+        options: PlanOptions,
+        train: bool,
+    ) -> Frame:
+        plan = self._plan(sources, (key, place), options, place)
+        try:
+            return Frame(plan, scope, place, train, bind_chain)
+        except CannotFuseError:
+            options = replace(options, fuse=False)
+            plan = self._plan(sources, (key, place, "unfused"), options, place)
+            return Frame(plan, scope, place, train)
+
+    def _check_range(self, begin: int, end: int) -> tuple[int, int]:
+        count = len(self.operators)
+        first = 0 if begin < 0 else begin
+        last = count if end < 0 else end
+        if not first <= last <= count:
+            raise OpscopeError(
+                f"{self._title()}: operators {begin}:{end} do not lie within 0:{count}"
+            )
+        return first, last
+
+    def _range(self, first: int, last: int, keep: frozenset[str] | None) -> Range:
+        key = (first, last, keep)
+        found = self._ranges.get(key)
+        if found is None:
+            ops = self.operators
+            found = analyse(ops[first:last], ops[last:], self.vars, keep, before=ops[:first])
+            self._ranges[key] = found
+        return found
+
+    def _plan(self, sources: tuple, key: Any, options: PlanOptions, place: Place) -> Plan:
+        span, known, offsets = sources
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                plan = make_plan(span, known, self.vars, options, grouping(place), offsets)
+                while len(self._plans) >= _MAX_PLANS:
+                    self._plans.pop(next(iter(self._plans)))
+                self._plans[key] = plan
+            return plan
+
+    def infer_shape(self, scope: Scope) -> None:
+        """Infer all shapes from the inputs in `scope`; its variables get tensors of those shapes.
+
+        Raises:
+            VariableError, ShapeError: as `run`; nothing in the scope has changed then.
+        """
+        span = self._range(0, len(self.operators), None)
+        known, offsets, _ = external_metas(span.externals, scope, self.vars, self._title())
+        plan = make_plan(span, known, self.vars, PlanOptions(fuse=False), offsets=offsets)
+        for op in self.operators:
+            for name in op.output_vars():
+                shape, dtype = plan.metas[name]
+                variable = scope.find(name) or scope.var(name)
+                held = variable.array
+                if held is None or held.shape != shape or held.dtype != dtype:
+                    with on_device(scope.place):
+                        variable.bind(scope.place.xp.empty(shape, dtype))
+
+    def _title(self) -> str:
+        return f"net {self.desc.name!r}" if self.desc.name else "net"
+
+    def __repr__(self) -> str:
+        return f"<PlainNet {self.desc.name or '?'}: {len(self.operators)} operators>"
+
+
+def current_options() -> PlanOptions:
+    """Plan switches as the environment sets them now."""
+    libraries = tuple(part.strip() for part in settings.switch("OPSCOPE_LIBRARIES").split(","))
+    return PlanOptions(
+        fuse=settings.is_on("OPSCOPE_FUSE"),
+        reuse=settings.is_on("OPSCOPE_REUSE"),
+        inplace=settings.is_on("OPSCOPE_INPLACE"),
+        libraries=libraries if "xp" in libraries else (*libraries, "xp"),
+    )
+
+
+def grouping(place: Place) -> Any:
+    """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
+    from .fuse import group_chains
+
+    return partial(group_chains, device=place.kind)
+
+
+def bind_chain(frame: Frame, step: Step) -> Any:
+    """See `fuse.bind_chain`."""
+    from . import fuse
+
+    return fuse.bind_chain(frame, step)

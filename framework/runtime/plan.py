@@ -1,0 +1,298 @@
+"""A plan: everything about running a range of a net that depends on shapes and not on data.
+
+For one (op range, input shapes and dtypes, place, phase) it holds the inferred shapes, which
+variables survive the run, the steps (single operators or fused chains), and which block of memory
+each temporary occupies. Plans own no memory; frames (executor.py) do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...proto import net_pb2 as pb
+from ..base.shape import Levels, Meta
+from ..ir.infer import declared_meta, infer_metas
+from ..ir.operation import Operator
+
+_PERSISTENT = (pb.VarDesc.PARAMETER, pb.VarDesc.STATE, pb.VarDesc.OUTPUT, pb.VarDesc.INPUT)
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Switches that change how a plan runs, never what it computes."""
+
+    fuse: bool = True
+    reuse: bool = True
+    inplace: bool = True
+    libraries: tuple[str, ...] = ("xp",)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One callable of the loop: a single operator, or several that are fused into one kernel.
+
+    `reads` and `writes` leave out what stays inside a fused chain.
+    """
+
+    operators: tuple[Operator, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+
+@dataclass
+class Range:
+    """What a range of operators takes from outside and leaves behind, whatever the shapes are."""
+
+    operators: list[Operator]
+    externals: list[str]
+    survivors: set[str]
+    views: dict[str, str]  # view variable -> its base
+
+
+@dataclass
+class Plan:
+    """See the module's text."""
+
+    operators: list[Operator]
+    externals: list[str]
+    survivors: set[str]
+    metas: dict[str, Meta]
+    declared: Mapping[str, pb.VarDesc]
+    steps: list[Step]
+    offsets: Mapping[str, Levels] = field(default_factory=dict)
+    blocks: list[int] = field(default_factory=list)  # bytes of each
+    placement: dict[str, int] = field(default_factory=dict)  # temporary -> block
+    options: PlanOptions = PlanOptions()
+    loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; kept by fuse.py
+
+    def nbytes(self, name: str) -> int:
+        return _nbytes(self.metas[name])
+
+
+def analyse(
+    operators: Sequence[Operator],
+    rest: Iterable[Operator],
+    declared: Mapping[str, pb.VarDesc],
+    keep: frozenset[str] | None,
+    before: Iterable[Operator] = (),
+) -> Range:
+    """Externals and survivors of a range.
+
+    Args:
+        operators: the range itself.
+        rest: operators that may run after it.
+        keep: temporaries to keep; None keeps whatever `rest` reads.
+        before: operators that ran before it. What they wrote is not made anew where the range
+            begins with writing to a view of it.
+    """
+    views = {
+        name: declared[name].view.base
+        for op in operators
+        for name in (*op.input_vars(), *op.output_vars())
+        if name in declared and declared[name].HasField("view")
+    }
+    earlier = {
+        declared[name].view.base if name in declared and declared[name].HasField("view") else name
+        for op in before
+        for name in op.output_vars()
+    }
+    written: set[str] = set()
+    read: set[str] = set()
+    externals: dict[str, None] = {}
+    for op in operators:
+        for name in op.input_vars():
+            root = views.get(name, name)
+            if root not in written:
+                externals[root] = None
+            read.add(root)
+        for name in op.output_vars():
+            if name in views and views[name] in earlier and views[name] not in written:
+                externals[views[name]] = None
+        written.update(views.get(name, name) for name in op.output_vars())
+    later = {name for op in rest for name in op.input_vars()}
+    later.update(
+        declared[name].view.base
+        for name in tuple(later)
+        if name in declared and declared[name].HasField("view")
+    )
+    asides = {  # what only a gradient would read is no result
+        name
+        for op in operators
+        for slot, names in op.outputs.items()
+        if op.entry.output_slots[slot].intermediate
+        for name in names
+    }
+    survivors = {
+        name
+        for name in written
+        if (name in declared and declared[name].kind in _PERSISTENT)
+        or (keep is not None and name in keep)
+        or (keep is None and name in later)
+        or (name not in read | later | asides)
+    }
+    # Writing to an external variable means writing to the caller's own: it survives, of course.
+    survivors.update(name for name in externals if name in written)
+    return Range(list(operators), list(externals), survivors, views)
+
+
+def make_plan(
+    span: Range,
+    known: Mapping[str, Meta],
+    declared: Mapping[str, pb.VarDesc],
+    options: PlanOptions,
+    group: Any = None,
+    offsets: Mapping[str, Levels] | None = None,
+) -> Plan:
+    """Infer shapes, group operators into steps, and lay out temporaries.
+
+    Args:
+        known: shape and dtype of every external variable.
+        offsets: of those that hold sequences.
+        group: function (operators, metas, survivors, views) -> lists of operators to fuse.
+
+    Raises:
+        ShapeError: an operator refuses its inputs.
+    """
+    levels = dict(offsets or {})
+    metas = infer_metas(span.operators, known, declared, levels)
+    for base in set(span.views.values()):
+        if base not in metas:
+            meta = declared_meta(declared[base]) if base in declared else None
+            if meta is not None:
+                metas[base] = meta
+    groups = [[op] for op in span.operators]
+    if group is not None and options.fuse:
+        groups = group(span.operators, metas, span.survivors, span.views)
+    steps = _steps(groups, span.survivors, span.views)
+    plan = Plan(
+        span.operators,
+        span.externals,
+        span.survivors,
+        metas,
+        declared,
+        steps,
+        levels,
+        options=options,
+    )
+    _lay_out(plan, span)
+    return plan
+
+
+def _steps(
+    groups: Sequence[Sequence[Operator]], survivors: set[str], views: Mapping[str, str]
+) -> list[Step]:
+    readers: dict[str, set[int]] = {}  # of a variable or of any view of it
+    for number, ops in enumerate(groups):
+        for op in ops:
+            for name in op.value_reads():
+                readers.setdefault(views.get(name, name), set()).add(number)
+    steps = []
+    for number, ops in enumerate(groups):
+        reads = [name for op in ops for name in op.value_reads()]
+        writes = [name for op in ops for name in op.output_vars()]
+        if len(ops) > 1:
+            reads, written = [], set()
+            for op in ops:
+                reads += [name for name in op.value_reads() if name not in written]
+                written.update(op.output_vars())
+            reads = list(dict.fromkeys(reads))
+            roots = {name: views.get(name, name) for name in writes}
+            writes = [
+                name
+                for name, root in roots.items()
+                if root in survivors or readers.get(root, set()) - {number}
+            ]
+        steps.append(Step(tuple(ops), tuple(reads), tuple(writes)))
+    return steps
+
+
+def _nbytes(meta: Meta) -> int:
+    total = meta[1].itemsize
+    for dim in meta[0]:
+        total *= dim
+    return total
+
+
+def _lay_out(plan: Plan, span: Range) -> None:
+    """Give every temporary a block of memory; blocks are reused once nobody reads their holder.
+
+    Order of preference: the block of an input that dies here and that the slot may write over
+    (`inplace`), the free block whose size is nearest, a new block. Blocks grow to their largest
+    holder, as nothing is allocated before the whole list is laid out.
+    """
+    views = span.views
+    outside = set(plan.externals) | plan.survivors
+    last_use: dict[str, int] = {}
+    for index, step in enumerate(plan.steps):
+        for name in (*step.reads, *step.writes):
+            last_use[views.get(name, name)] = index
+    bases = set(views.values())
+    free: list[int] = []
+    held: dict[int, int] = {}  # block -> the last step that uses it
+    ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
+    for index, step in enumerate(plan.steps):
+        for name in step.writes:
+            root = views.get(name, name)
+            if root in outside or root in plan.placement:
+                continue
+            block = None
+            if plan.options.inplace and root not in bases:
+                block = _inplace_block(plan, step, root, index, last_use, outside, bases)
+            if block is None:
+                block = _take_block(plan, free, _nbytes(plan.metas[root]))
+            plan.placement[root] = block
+            held[block] = max(held.get(block, 0), last_use[root])
+            ends.setdefault(last_use[root], set()).add(block)
+        for block in sorted(ends.pop(index, ())):
+            if held.get(block) == index:
+                del held[block]
+                if plan.options.reuse:
+                    free.append(block)
+
+
+def _inplace_block(
+    plan: Plan,
+    step: Step,
+    name: str,
+    index: int,
+    last_use: Mapping[str, int],
+    outside: set[str],
+    bases: set[str],
+) -> int | None:
+    """The block of an input that `name` may write over, if there is one."""
+    for op in step.operators:
+        for slot, names in op.outputs.items():
+            sharing = op.entry.output_slots[slot].inplace
+            if name not in names or not sharing or len(names) != 1:
+                continue
+            for candidate in op.inputs.get(sharing, ())[:1]:
+                reads = step.reads.count(candidate)
+                if (
+                    candidate in plan.placement
+                    and candidate not in outside
+                    and candidate not in bases
+                    and reads == 1
+                    and last_use[candidate] == index
+                    and plan.metas[candidate][1] == plan.metas[name][1]
+                    and _nbytes(plan.metas[candidate]) == _nbytes(plan.metas[name])
+                    and plan.placement[candidate] not in _blocks_written(plan, step, name)
+                ):
+                    return plan.placement[candidate]
+    return None
+
+
+def _blocks_written(plan: Plan, step: Step, name: str) -> set[int]:
+    """Blocks that the step's other outputs already occupy."""
+    return {plan.placement[w] for w in step.writes if w != name and w in plan.placement}
+
+
+def _take_block(plan: Plan, free: list[int], size: int) -> int:
+    if free:
+        best = min(free, key=lambda block: abs(plan.blocks[block] - size))
+        free.remove(best)
+        plan.blocks[best] = max(plan.blocks[best], size)
+        return best
+    plan.blocks.append(size)
+    return len(plan.blocks) - 1

@@ -1,0 +1,60 @@
+"""Ready computers of a network by request: each request is compiled once."""
+
+from __future__ import annotations
+
+from ...framework.base.backend import Place
+from ...framework.base.garbage import uncollected
+from ...framework.base.scope import Scope
+from ..graph.request import ComputationRequest
+from ..lower.commands import lower_computation
+from ..network.nnet import Nnet
+from ..optimize import OptimizeOptions
+from ..run.computer import NnetComputer
+from .computations import CachingCompiler, RecentCache
+
+
+class ComputerCache:
+    """Ready computers by request. They share one copy of the network's parameters.
+
+    Args:
+        nnet: the network; it must not change while the cache is used.
+        place: where to compute; the CPU by default.
+        optimize: as `compile_request` takes it.
+        capacity: of how many requests computers are kept; the least recently used goes first.
+        shortcut: as `CachingCompiler` takes it.
+
+    Attributes:
+        compiler: holds the compiled computations; see `computation_cache`.
+
+    Raises:
+        OpscopeError: the capacity is not positive.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+        capacity: int = 64,
+        shortcut: bool = True,
+    ) -> None:
+        self.nnet = nnet
+        self.compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
+        self._shared = Scope(place)
+        self._computers: RecentCache[NnetComputer] = RecentCache(capacity)
+
+    def __len__(self) -> int:
+        return len(self._computers)
+
+    def computer(self, request: ComputationRequest) -> NnetComputer:
+        """The computer for a request, ready to accept inputs.
+
+        Raises:
+            As `compile_request`.
+        """
+        return self._computers.get(request.key(), lambda: self._make(request))
+
+    @uncollected()
+    def _make(self, request: ComputationRequest) -> NnetComputer:
+        desc = lower_computation(self.compiler.compile(request))
+        return NnetComputer(desc, self.nnet, shared=self._shared)

@@ -1,0 +1,250 @@
+"""Which commands of a computation read and write what: the basis of passes and checker.
+
+Source: Kaldi's nnet-analyze.cc. There matrices are cut into "variables" wherever some sub-matrix
+begins or ends; here two sub-matrices are compared as rectangles, and only where all parts of a
+matrix matter their union is formed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import compress
+
+from ..graph.topology import FLAGS, TopologyNode
+from ..index.indexes import distinct
+from .computation import Command, Computation, SubMatrix
+
+READ, WRITE, READ_WRITE = 1, 2, 3
+BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
+ROWS_MULTI = frozenset({"AddRowsMulti", "CopyRowsMulti", "AddToRowsMulti", "CopyToRowsMulti"})
+SIZING = frozenset({"AllocMatrix", "DeallocMatrix", "SwapMatrix"})
+BOUNDS = frozenset({"AcceptInput", "ProvideOutput"})
+_NOTED = BOUNDS | {"AllocMatrix", "SwapMatrix", "SetConst"}
+Access = tuple[int, int, int]  # command, sub-matrix, READ | WRITE
+Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
+
+
+def rows_of(command: Command) -> list[int]:
+    """The sub-matrices in a command's pairs (sub-matrix, row)."""
+    numbers = distinct(command.rows[:, 0])  # type: ignore[index]
+    return numbers[numbers > 0].tolist()
+
+
+def overlap(a: SubMatrix, b: SubMatrix) -> bool:
+    """Whether two sub-matrices of one matrix share an element."""
+    # Places, not names: this is asked very often, and mostly it is the rows that differ.
+    row, other = a[1], b[1]
+    if row >= other + b[2] or other >= row + a[2]:
+        return False
+    col, other = a[3], b[3]
+    return col < other + b[4] and other < col + a[4]
+
+
+def accesses(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
+
+    To take, give up or hand on memory is no access. A command is never changed, so what is found
+    is kept in it and stays true from pass to pass.
+    """
+    found = command.accesses
+    if found is None:
+        find = _FINDERS.get(command.type)
+        found = command.accesses = find(command, nodes) if find else _NONE
+    return found
+
+
+def _find_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return (command.source, READ), (command.target, WRITE)
+
+
+def _find_setting(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return ((command.target, WRITE),)
+
+
+def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return (command.source, READ), (command.target, READ_WRITE)
+
+
+def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    # For Kaldi the rows that nothing is copied to are read, too.
+    partial = bool((command.rows < 0).any())  # type: ignore[operator]
+    return (command.source, READ), (command.target, READ_WRITE if partial else WRITE)
+
+
+def _find_from_rows(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    mode = WRITE if command.type == "CopyRowsMulti" else READ_WRITE
+    return *((s, READ) for s in rows_of(command)), (command.target, mode)
+
+
+def _find_to_rows(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    return (command.target, READ), *((s, READ_WRITE) for s in rows_of(command))
+
+
+def _find_propagate(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    adds = nodes[command.node].properties & FLAGS.PROPAGATE_ADDS
+    written = command.target, READ_WRITE if adds else WRITE
+    return ((command.source, READ), written) if command.source else (written,)
+
+
+def _find_backprop(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
+    *read, target = command.deriv
+    found = tuple([(s, READ) for s in read if s])
+    if not target:
+        return found
+    adds = nodes[command.node].properties & FLAGS.BACKPROP_ADDS
+    return *found, (target, READ_WRITE if adds else WRITE)
+
+
+_NONE: Accesses = ()
+_FINDERS: dict[str, Callable[[Command, Sequence[TopologyNode]], Accesses]] = {
+    **dict.fromkeys(("SetConst", "AcceptInput", "DecompressMatrix"), _find_setting),
+    "MatrixCopy": _find_copy,
+    **dict.fromkeys(("MatrixAdd", "AddRows", "AddRowRanges"), _find_addition),
+    "CopyRows": _find_rows_copy,
+    **dict.fromkeys(("AddRowsMulti", "CopyRowsMulti"), _find_from_rows),
+    **dict.fromkeys(("AddToRowsMulti", "CopyToRowsMulti"), _find_to_rows),
+    "Propagate": _find_propagate,
+    **dict.fromkeys(BACKPROPS, _find_backprop),
+    "CompressMatrix": lambda command, nodes: ((command.target, READ_WRITE),),
+    "ProvideOutput": lambda command, nodes: ((command.target, READ),),
+}
+
+
+def takes_memory(command: Command, s: int) -> bool:
+    """Whether a command gives memory to a matrix of which `s` is the whole."""
+    return command.target == s and (command.type == "AllocMatrix" or command.type == "SwapMatrix")
+
+
+class Analysis:
+    """The accesses of a computation, by command and by matrix.
+
+    A pass that only leaves commands out may hand its analysis on with its result (`analysed`).
+    Commands that take or give up the memory of many matrices touch none of them.
+
+    Args:
+        computation: may be changed later; what was found stays as it is.
+
+    Attributes:
+        commands, submatrices: those that numbers stand for.
+        dropped: the numbers of those that were left out since.
+        of_matrix: for every matrix its accesses in order, see `accesses`.
+        sized: matrices that take or hand on memory by a command of their own.
+        zeroed: by matrix, the command that sets it to zero as soon as it has such memory; it is not
+            listed among the accesses.
+        given, taken: matrices that the caller gives, and takes.
+    """
+
+    def __init__(self, computation: Computation):
+        # Not the computation itself, which may hold this: that would be a circle.
+        self.commands, self.submatrices = computation.commands, computation.submatrices
+        self.dropped: set[int] = set()
+        count = len(computation.matrices)
+        self.of_matrix: list[list[Access]] = [[] for _ in range(count)]
+        self.sized: set[int] = set()
+        self.zeroed: dict[int, int] = {}
+        self.given: set[int] = set()
+        self.taken: set[int] = set()
+        nodes = computation.topology.nodes
+        matrix_of = [s[0] for s in computation.submatrices]
+        listed = [self.of_matrix[matrix] for matrix in matrix_of]  # by sub-matrix
+        for number, command in enumerate(computation.commands):
+            kind = command.type
+            if kind in _NOTED:
+                matrix = matrix_of[command.target]
+                if kind == "AcceptInput":
+                    self.given.add(matrix)
+                elif kind == "ProvideOutput":
+                    self.taken.add(matrix)
+                elif kind != "SetConst":
+                    self.sized |= {matrix, matrix_of[command.source]}
+                elif command.alpha == 0 and takes_memory(
+                    computation.commands[number - 1], command.target
+                ):
+                    self.zeroed[matrix] = number
+                    continue
+            pairs = command.accesses or accesses(command, nodes)
+            for s, mode in pairs:
+                listed[s].append((number, s, mode))
+
+    def left(self) -> list[Command]:
+        """The commands but for those that were left out."""
+        kept = bytearray(b"\x01") * len(self.commands)
+        for number in self.dropped:
+            kept[number] = 0
+        return list(compress(self.commands, kept))
+
+
+def analysed(computation: Computation) -> Analysis:
+    """The analysis that the pass before has handed on, or a new one."""
+    return computation.analysis or Analysis(computation)
+
+
+class Cover:
+    """A part of a matrix: for each piece of its columns some rows, which are the bits of an int."""
+
+    def __init__(self, cols: int):
+        self._edges = [0, cols]  # where pieces begin, and the end
+        self._rows = [0]
+
+    def _cut(self, col: int) -> int:
+        """The piece that begins at a column; there is one from now on."""
+        piece = bisect_left(self._edges, col)
+        if self._edges[piece] != col:
+            self._edges.insert(piece, col)
+            self._rows.insert(piece, self._rows[piece - 1])
+        return piece
+
+    def add(self, part: SubMatrix) -> None:
+        """Adds a sub-matrix."""
+        _, row, rows, col, cols = part
+        begin = self._cut(col) if col else 0
+        last, end = len(self._rows), col + cols
+        end = last if end == self._edges[last] else self._cut(end)
+        for piece in range(begin, end):
+            self._rows[piece] |= ((1 << rows) - 1) << row
+
+    def _of(self, part: SubMatrix) -> tuple[int, list[int]]:
+        """The rows of a sub-matrix, and what is there of the columns that it lies in."""
+        _, row, rows, col, cols = part
+        begin = bisect_right(self._edges, col) - 1
+        return ((1 << rows) - 1) << row, self._rows[begin : bisect_left(self._edges, col + cols)]
+
+    def contains(self, part: SubMatrix) -> bool:
+        """Whether all of a sub-matrix was added."""
+        rows, pieces = self._of(part)
+        return not any([rows & ~there for there in pieces])
+
+    def touches(self, part: SubMatrix) -> bool:
+        """Whether anything of a sub-matrix was added."""
+        rows, pieces = self._of(part)
+        return any([rows & there for there in pieces])
+
+
+class Fill:
+    """What a matrix is filled with, as far as nothing has set it since.
+
+    Args:
+        whole: all of the matrix.
+    """
+
+    __slots__ = ("_written", "whole")
+
+    def __init__(self, whole: SubMatrix):
+        self.whole = whole
+        self._written: Cover | None = None
+
+    def shows_in(self, part: SubMatrix) -> bool:
+        """Whether not all of a part was set since."""
+        return not (self._written and self._written.contains(part))
+
+    def is_read(self, part: SubMatrix, mode: int) -> bool | None:
+        """Whether the next access reads it; False: nothing will any more, None: not yet."""
+        if mode & READ and self.shows_in(part):
+            return True
+        if part == self.whole:
+            return False
+        self._written = self._written or Cover(self.whole[4])
+        if not mode & READ:
+            self._written.add(part)
+        return None

@@ -1,0 +1,391 @@
+"""From steps to commands: matrices, where every row is read from, forward and backward commands.
+
+Source: Kaldi's Compiler (nnet-compile.cc). Every step has a matrix for its values and, where
+needed, one for its derivatives; a dim-range's are columns of those of its source. A part of a
+descriptor is a sum of rows of earlier steps: its input locations.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError, ShapeError
+from ..compute.time_grid import precompute_indexes
+from ..graph.graph import Graph
+from ..graph.request import ComputationRequest
+from ..graph.topology import FLAGS, Topology, TopologyNode
+from .computation import Command, Computation, matrices_of, submatrices_of
+from .input_locations import Part, find_reverse, locate, refuse_reading_ahead
+from .locations import (
+    contiguous_ranges,
+    ensure_contiguous,
+    pack_left,
+    single_source,
+    split_locations,
+    split_locations_backward,
+)
+from .steps import Step, Steps
+
+
+class Compiler:
+    """Compiles requests; `compile()` gives the Computation, not optimised nor explicit.
+
+    Several requests become segments of one computation: each reads what those before it computed.
+
+    Raises:
+        NotComputableError, ShapeError, FormatError: see `graph.Graph`.
+        ShapeError: one of several requests wants derivatives, or they differ in what they store.
+        OpscopeError: one of several requests reads what only a later one computes.
+    """
+
+    def __init__(self, topology: Topology, *requests: ComputationRequest):
+        self.topology = topology
+        self.requests = requests
+        self._check()
+        self.graph = Graph(topology, *requests)
+        self.steps = Steps(self.graph)
+        self.computation = Computation(topology)
+        self._values: list[int] = []  # the sub-matrix of every step's values
+        self._derivs: list[int] = []
+        self._whole = [0]  # for every matrix the last sub-matrix that is the whole of it
+        self._accepted: set[int] = set()
+        self._provided: set[int] = set()
+        self._commands: list[Command] = []
+        self._first: list[Command] = []  # of a part that is not ended yet, as the next two
+        self._rest: list[Command] = []
+        self._last: list[Command] = []
+        self._add = self._rest.append
+
+    def _check(self) -> None:
+        for request in self.requests:
+            if request.needs_derivatives() and len(self.requests) > 1:
+                raise ShapeError("derivatives are computed for one request alone, not in segments")
+            if request.store_component_stats != self.requests[0].store_component_stats:
+                raise ShapeError("either all or none of the requests store statistics")
+
+    def compile(self) -> Computation:
+        """Runs all stages."""
+        self.computation.need_model_derivative = self.requests[0].need_model_derivative
+        self.parts = locate(self.steps)
+        if len(self.requests) > 1:
+            refuse_reading_ahead(self.steps, self.parts)
+        self._make_matrices()
+        self._precompute()
+        self._forward()
+        self._end_part(Command("NoOperationMarker"))
+        self._backward()
+        self._take_memory()
+        return self.computation
+
+    # Matrices
+
+    def _make_matrices(self) -> None:
+        """The sub-matrices of every step and part; 0 where there is none."""
+        nodes, computation = self.topology.nodes, self.computation
+        contiguous = [self._is_contiguous(node) for node in range(len(nodes))]
+        updated = [self._is_updated(node) for node in nodes]
+        values, derivs = self._values, self._derivs
+        submatrices: list[tuple[int, ...]] = list(computation.submatrices)
+        matrices: list[tuple[Any, ...]] = list(computation.matrices)
+        for number, step in enumerate(self.steps.steps):
+            node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
+            rows, parts, dim = columns.size, self.parts[number], node.dim
+            if not rows:
+                pass
+            elif node.kind == "dim-range":
+                sources = values[step.source], derivs[step.source]
+                value, deriv = (self._new_range(submatrices, s, node) for s in sources)
+            else:
+                value = len(submatrices)
+                self._whole.append(value)
+                submatrices.append((len(matrices), 0, rows, 0, dim))
+                matrices.append((rows, dim, contiguous[step.node], False, step.node, columns))
+                if node.kind == "component" and not step.is_input:
+                    has_deriv = derivs[-1] or updated[step.node]
+                else:
+                    has_deriv = self._has_deriv(step, parts)
+                if has_deriv:
+                    deriv = value + 1
+                    self._whole.append(deriv)
+                    submatrices.append((len(matrices), 0, rows, 0, dim))
+                    matrices.append((rows, dim, contiguous[step.node], True, step.node, columns))
+            values.append(value)
+            derivs.append(deriv)
+            if len(parts) == 1:
+                parts[0].value, parts[0].deriv = value, deriv
+                continue
+            offset = 0
+            for part in parts:
+                dim = part.facts.dim
+                part.value = len(submatrices)
+                submatrices.append((submatrices[value][0], 0, rows, offset, dim))
+                if deriv:
+                    part.deriv = part.value + 1
+                    submatrices.append((submatrices[deriv][0], 0, rows, offset, dim))
+                offset += dim
+        computation.submatrices = submatrices_of(submatrices)
+        computation.matrices = matrices_of(matrices)
+
+    def _is_updated(self, node: TopologyNode) -> bool:
+        wanted = self.requests[0].need_model_derivative and node.properties & FLAGS.UPDATABLE
+        return bool(wanted) and node.component.learning_rate != 0
+
+    def _has_deriv(self, step: Step, parts: list[Part]) -> bool:
+        """Whether a step that is no component's has derivatives."""
+        node = self.topology.nodes[step.node]
+        if any([part.any_source(self._derivs) for part in parts]):
+            return True
+        if not step.is_input and not node.is_output:
+            return False
+        io = self.requests[step.segment].find(node.name, output=not step.is_input)
+        return io is not None and io.has_deriv
+
+    def _new_range(
+        self, submatrices: list[tuple[int, ...]], source: int, node: TopologyNode
+    ) -> int:
+        """Columns of a sub-matrix; 0 where that is 0."""
+        if not source:
+            return 0
+        matrix, _, rows, _, cols = submatrices[source]
+        if node.dim == cols:
+            self._whole[matrix] = len(submatrices)
+        submatrices.append((matrix, 0, rows, node.dim_offset, node.dim))
+        return len(submatrices) - 1
+
+    def _is_contiguous(self, node: int) -> bool:
+        info = self.topology.nodes[node]
+        if info.kind == "component":
+            return bool(info.properties & FLAGS.OUTPUT_CONTIGUOUS)
+        if info.kind == "descriptor" and not info.is_output:
+            after = self.topology.nodes[node + 1]
+            return bool(after.properties & FLAGS.INPUT_CONTIGUOUS)
+        return False
+
+    def _precompute(self) -> None:
+        """The numbers of the precomputed indexes of steps, and the indexes themselves."""
+        self._precomputed: dict[int, int] = {}
+        nodes, steps, computation = self.topology.nodes, self.steps.steps, self.computation
+        wanted = [node.kind == "component" and not node.properties & FLAGS.SIMPLE for node in nodes]
+        listed = [
+            (number, (step.node, steps[number - 1].columns, step.columns))
+            for number, step in enumerate(steps)
+            if wanted[step.node] and not step.is_input
+        ]
+        found = precompute_indexes([(nodes[node].component, *rows) for _, (node, *rows) in listed])
+        for (number, of), indexes in zip(listed, found, strict=True):
+            if indexes is not None:
+                self._precomputed[number] = len(computation.precomputed)
+                computation.precomputed.append(indexes)
+                computation.precomputed_from.append(of)
+
+    # Order
+
+    def _accept(self, submatrix: int, node: int) -> None:
+        self._accepted.add(submatrix)
+        self._first.append(Command("AcceptInput", submatrix, node=node))
+
+    def _provide(self, submatrix: int, node: int) -> None:
+        self._provided.add(submatrix)
+        self._last.append(Command("ProvideOutput", submatrix, node=node))
+
+    def _end_part(self, *marker: Command) -> None:
+        """Ends a segment or the backward part: what it accepts comes first, its outputs last."""
+        self._commands += *self._first, *self._rest, *self._last, *marker
+        for commands in (self._first, self._rest, self._last):
+            commands.clear()
+
+    def _take_memory(self) -> None:
+        """Ends the last part.
+
+        Memory is taken behind the first inputs and given up before the last outputs.
+        """
+        self._last.insert(0, Command("DeallocMatrices", rows=self._without(self._provided)))
+        self._end_part()
+        commands, begin = self._commands, 0
+        while commands[begin].type == "AcceptInput":
+            begin += 1
+        commands.insert(begin, Command("AllocMatrices", rows=self._without(self._accepted)))
+        self.computation.commands = commands
+
+    def _without(self, submatrices: set[int]) -> np.ndarray:
+        """What is the whole of a matrix, but for the matrices of these."""
+        left_out = {0, *[self.computation.submatrices[number].matrix for number in submatrices]}
+        return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
+
+    # Forward
+
+    def _forward(self) -> None:
+        nodes, before = self.topology.nodes, 0
+        for number, step in enumerate(self.steps.steps):
+            if step.segment != before:
+                before = step.segment
+                self._end_part(Command("NoOperationMarker"))
+            node, value = nodes[step.node], self._values[number]
+            if step.is_input:
+                self._accept(value, step.node)
+                if not self._is_input(number + 1):
+                    self._add(Command("NoOperationPermanent"))
+            elif node.kind == "component":
+                self._propagate(number, step.node)
+            elif node.kind == "descriptor":
+                for part in self.parts[number]:
+                    self._forward_part(part)
+                if node.is_output:
+                    self._provide(value, step.node)
+
+    def _is_input(self, number: int) -> bool:
+        return number < len(self.steps.steps) and self.steps.steps[number].is_input
+
+    def _propagate(self, number: int, node: int) -> None:
+        properties = self.topology.nodes[node].properties
+        stores = self.requests[0].store_component_stats
+        self._add(
+            Command(  # without keywords, which take twice the time
+                "Propagate",
+                self._values[number],
+                self._values[number - 1],
+                1.0,
+                None,
+                node,
+                number,
+                self._precomputed.get(number, 0),
+                (0, 0, 0, 0),
+                bool(stores and properties & FLAGS.STORES_STATS),
+                bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
+            )
+        )
+
+    def _forward_part(self, part: Part) -> None:
+        if part.facts.constant:
+            self._add(Command("SetConst", part.value, 0, part.facts.constant))
+        for terms in part.terms:
+            if terms.single >= 0:
+                source = self._values[terms.single]
+                kind = "MatrixAdd" if terms.whole else "AddRows"
+                self._add(Command(kind, part.value, source, terms.alpha, terms.row))
+                continue
+            for subs, rows in split_locations(self._value_of_step[terms.step], terms.row):
+                source = single_source(subs)
+                if source == -2:
+                    pairs = np.stack((subs, rows), axis=1).astype(np.int32)
+                    self._add(Command("AddRowsMulti", part.value, 0, terms.alpha, pairs))
+                elif self._is_identity(source, rows):
+                    self._add(Command("MatrixAdd", part.value, source, terms.alpha))
+                else:
+                    self._add(Command("AddRows", part.value, source, terms.alpha, rows))
+
+    @cached_property
+    def _value_of_step(self) -> np.ndarray:
+        """The sub-matrix of the values of every step; the last entry, -1, is for no step."""
+        return np.array([*self._values, -1])
+
+    @cached_property
+    def _deriv_of_step(self) -> np.ndarray:
+        """As `_value_of_step`, of the derivatives; -1 where there are none."""
+        return np.array([*(deriv or -1 for deriv in self._derivs), -1])
+
+    def _is_identity(self, source: int, rows: np.ndarray) -> bool:
+        if self.computation.submatrices[source].rows != len(rows):
+            return False
+        if rows[0] or rows[-1] != len(rows) - 1:
+            return False
+        return len(rows) < 3 or bool((rows[1:] > rows[:-1]).all())
+
+    # Backward
+
+    def _backward(self) -> None:
+        nodes, steps = self.topology.nodes, self.steps.steps
+        parts = (part for parts in self.parts for part in parts if part.deriv)
+        read = (terms for part in parts for terms in part.terms if terms.single >= 0)
+        sizes = [step.columns.size for step in steps]
+        find_reverse([terms for terms in read if self._derivs[terms.single]], sizes)
+        for number in reversed(range(len(steps))):
+            step, deriv = steps[number], self._derivs[number]
+            if not deriv:
+                continue
+            node = nodes[step.node]
+            if step.is_input:
+                self._provide(deriv, step.node)
+                if not self._is_input(number + 1):
+                    self._add(Command("NoOperationPermanent"))
+            elif node.kind == "component":
+                self._backprop(number, step.node)
+            elif node.kind == "descriptor":
+                if node.is_output:
+                    self._accept(deriv, step.node)
+                for part in self.parts[number]:
+                    self._backward_part(part)
+
+    def _backprop(self, number: int, node: int) -> None:
+        properties = self.topology.nodes[node].properties
+        values, derivs, request = self._values, self._derivs, self.requests[0]
+        value_in = values[number - 1] if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0
+        value_out = values[number] if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0
+        stores = request.store_component_stats and (
+            request.need_model_derivative or not properties & FLAGS.UPDATABLE
+        )
+        self._add(
+            Command(
+                "Backprop",
+                0,
+                0,
+                1.0,
+                None,
+                node,
+                number,
+                self._precomputed.get(number, 0),
+                (value_in, value_out, derivs[number], derivs[number - 1]),
+                bool(stores),
+                bool(properties & FLAGS.USES_MEMO),
+            )
+        )
+
+    def _backward_part(self, part: Part) -> None:
+        deriv = part.deriv
+        for terms in part.terms:
+            if terms.single >= 0:
+                source = self._derivs[terms.single]
+                if not source:
+                    continue
+                if terms.whole:
+                    self._add(Command("MatrixAdd", source, deriv, terms.alpha))
+                elif terms.reverse is not None:
+                    self._add(Command("AddRows", source, deriv, terms.alpha, terms.reverse))
+                else:
+                    for rows in ensure_contiguous(terms.row):
+                        self._backward_rows(deriv, source, terms.alpha, rows)
+                continue
+            subs = self._deriv_of_step[terms.step]
+            located = pack_left(subs, np.where(subs >= 0, terms.row, -1))
+            for sub, rows in split_locations_backward(*located):
+                source = single_source(sub)
+                if source == -2:
+                    pairs = np.stack((sub, rows), axis=1).astype(np.int32)
+                    self._add(Command("AddToRowsMulti", deriv, 0, terms.alpha, pairs))
+                else:
+                    self._backward_rows(deriv, source, terms.alpha, rows)
+
+    def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
+        """Adds row i of `deriv` to row `rows[i]` of `source`."""
+        if self._is_identity(source, rows):
+            self._add(Command("MatrixAdd", source, deriv, alpha))
+            return
+        count = self.computation.submatrices[source].rows
+        if count >= len(rows):
+            real = np.flatnonzero(rows >= 0)
+            reverse = np.full(count, -1, np.int32)
+            reverse[rows[real]] = real
+            if (reverse >= 0).sum() == len(real):
+                self._add(Command("AddRows", source, deriv, alpha, reverse))
+                return
+        ranges = contiguous_ranges(rows)
+        if ranges is None:
+            raise OpscopeError(
+                "the backward part of a descriptor was split into lists with repeats"
+            )
+        padding = np.full((count - len(ranges), 2), -1, np.int32)
+        ranges = np.concatenate((ranges, padding))
+        self._add(Command("AddRowRanges", source, deriv, alpha, ranges))

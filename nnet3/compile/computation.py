@@ -1,0 +1,365 @@
+"""A compiled computation: matrices, sub-matrices, and commands on them, as Kaldi prints them.
+
+Source: Kaldi's NnetComputation (nnet-computation.h). Matrix 0 and sub-matrix 0 are empty and stand
+for "none". Commands name sub-matrices, lists of row numbers and components by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..index.indexes import Columns, IndexList, distinct, format_indexes, format_integers, shorten
+
+_DEBUG_HEADER = """\
+# The following show how matrices correspond to network-nodes and
+# cindex-ids.  Format is: matrix = <node-id>.[value|deriv][ <list-of-cindex-ids> ]
+# where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed
+# so we write (n, tfirst:tlast)."""
+
+OF_MANY = frozenset({"AllocMatrices", "DeallocMatrices"})
+
+
+class SubMatrix(NamedTuple):
+    """A rectangle of a matrix."""
+
+    matrix: int
+    row: int
+    rows: int
+    col: int
+    cols: int
+
+
+def submatrices_of(rows: Iterable[Sequence[int]]) -> list[SubMatrix]:
+    """Sub-matrices from sequences of their five numbers."""
+    return list(map(tuple.__new__, repeat(SubMatrix), rows))  # in half the time of calls
+
+
+@dataclass(slots=True)
+class Command:
+    """One command. It is not changed once it is made; see `changed`.
+
+    Attributes:
+        type: Kaldi's name of it without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ...
+            Two are not Kaldi's: AllocMatrices takes the memory of many matrices and sets it to
+            zero, DeallocMatrices gives that of many up; see `Computation.explicit`.
+        target: the sub-matrix that is written (or, for the backward rows commands, read).
+        source: the sub-matrix that is read.
+        alpha: the scale, or the constant of SetConst.
+        rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2]. Of
+            AllocMatrices and DeallocMatrices the sub-matrices, wholes of their matrices.
+        node: the node of AcceptInput, ProvideOutput, Propagate and Backprop.
+        step: the number of the step of Propagate and Backprop; its memo goes by that. Of GotoLabel
+            the number of the command that is the label.
+        precomputed: number of the precomputed indexes; 0: none.
+        deriv: for Backprop, sub-matrices (input value, output value, output deriv, input deriv).
+        store_stats: the component's statistics are stored: after Propagate those of its values,
+            with Backprop those that it keeps then, and self-repair is done.
+        use_memo: a memo goes from Propagate to Backprop.
+        storage: of CompressMatrix, what an element is stored in: uint8 or int16. `alpha` is then
+            the greatest magnitude; 0 stands for the sign alone.
+        accesses: what it reads and writes, once `analyze` has found it out.
+    """
+
+    type: str
+    target: int = 0
+    source: int = 0
+    alpha: float = 1.0
+    rows: np.ndarray | None = None
+    node: int = -1
+    step: int = -1
+    precomputed: int = 0
+    deriv: tuple[int, int, int, int] = (0, 0, 0, 0)
+    store_stats: bool = False
+    use_memo: bool = False
+    storage: str = ""
+    accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
+
+    def of_many(self) -> list[int]:
+        """The sub-matrices of a command of `OF_MANY`."""
+        assert self.rows is not None
+        return self.rows.tolist()
+
+    def changed(self, **values: Any) -> Command:
+        """A command that differs in these attributes."""
+        result = Command(*_fields_of(self))
+        for name, value in values.items():
+            setattr(result, name, value)
+        return result
+
+
+_type_of = attrgetter("type")
+_fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
+
+
+class MatrixInfo(NamedTuple):
+    """A matrix: its size, whether rows must follow each other without gap, and what it holds."""
+
+    rows: int
+    cols: int
+    contiguous: bool = False
+    is_deriv: bool = False
+    node: int = -1
+    listed: IndexList | None = None
+
+    @property
+    def indexes(self) -> np.ndarray | None:
+        """The indexes of its rows, where they are known."""
+        return None if self.listed is None else self.listed.indexes
+
+
+def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
+    """Matrices from sequences of their six values."""
+    return list(map(tuple.__new__, repeat(MatrixInfo), rows))
+
+
+@dataclass
+class Computation:
+    """The result of compiling a request for a network.
+
+    As compiled, every matrix that is not given begins as zeros, and every matrix that is not taken
+    is given up at the end. Two commands say so for all of them (AllocMatrices, DeallocMatrices),
+    and the passes that join and leave out matrices only shorten their lists; `place_memory` then
+    decides where each takes its memory. `explicit` and Kaldi's notation have a command for each.
+
+    Attributes:
+        topology: the network's nodes.
+        precomputed: precomputed indexes of components by number; number 0 is None.
+        precomputed_from: what precomputed indexes come from: node, rows of input and of output;
+            empty where that is not known.
+        analysis: what a pass hands on to the next; see `analyze.analysed`.
+    """
+
+    topology: Any
+    matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
+    submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
+    commands: list[Command] = field(default_factory=list)
+    precomputed: list[Any] = field(default_factory=lambda: [None])
+    precomputed_from: list[tuple[int, Columns, Columns]] = field(default_factory=list)
+    need_model_derivative: bool = False
+    analysis: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
+        """A new matrix; returns the number of the sub-matrix that is the whole of it."""
+        self.submatrices.append(SubMatrix(len(self.matrices), 0, rows, 0, cols))
+        self.matrices.append(MatrixInfo(rows, cols, contiguous))
+        return len(self.submatrices) - 1
+
+    def new_columns(self, base: int, offset: int, cols: int) -> int:
+        """A new sub-matrix of columns of sub-matrix `base`."""
+        b = self.submatrices[base]
+        self.submatrices.append(SubMatrix(b.matrix, b.row, b.rows, b.col + offset, cols))
+        return len(self.submatrices) - 1
+
+    def new_part(self, base: int, row: int, rows: int) -> int:
+        """A new sub-matrix of rows of sub-matrix `base`; `base` itself where these are all."""
+        b = self.submatrices[base]
+        if rows == b.rows:
+            return base
+        self.submatrices.append(SubMatrix(b.matrix, b.row + row, rows, b.col, b.cols))
+        return len(self.submatrices) - 1
+
+    def copy(self) -> Computation:
+        """A computation whose lists may be changed without changing this one's."""
+        return replace(
+            self,
+            matrices=list(self.matrices),
+            submatrices=list(self.submatrices),
+            commands=list(self.commands),
+        )
+
+    def explicit(self) -> Computation:
+        """The computation with AllocMatrix, SetConst and DeallocMatrix for each single matrix."""
+        if OF_MANY.isdisjoint(map(_type_of, self.commands)):
+            return self
+        commands: list[Command] = []
+        for command in self.commands:
+            if command.type == "AllocMatrices":
+                for s in command.of_many():
+                    commands += Command("AllocMatrix", s), Command("SetConst", s, 0, 0.0)
+            elif command.type == "DeallocMatrices":
+                commands += [Command("DeallocMatrix", s) for s in command.of_many()]
+            else:
+                commands.append(command)
+        return replace(self, commands=commands)
+
+    def is_whole(self, submatrix: int) -> bool:
+        """Whether a sub-matrix is the whole of its matrix."""
+        number, _, rows, _, cols = self.submatrices[submatrix]
+        matrix = self.matrices[number]
+        return rows == matrix.rows and cols == matrix.cols
+
+    def touched(self, command: Command) -> set[int]:
+        """The matrices that a command names."""
+        named = {command.target, command.source, *command.deriv}
+        if command.type.endswith("Multi") and command.rows is not None:
+            named.update(np.unique(command.rows[:, 0]).tolist())
+        return {self.submatrices[s].matrix for s in named if s > 0}
+
+    def whole_submatrices(self) -> list[int]:
+        """For every matrix the last sub-matrix that is the whole of it."""
+        whole = [0] * len(self.matrices)
+        sizes = [(matrix.rows, matrix.cols) for matrix in self.matrices]
+        for number, (matrix, _, rows, _, cols) in enumerate(self.submatrices):
+            if (rows, cols) == sizes[matrix]:
+                whole[matrix] = number
+        return whole
+
+    # Kaldi's notation
+
+    def to_kaldi(self) -> str:
+        """The computation as Kaldi prints it."""
+        return "\n".join(self.explicit()._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        listed = list(enumerate(self.matrices))[1:]
+        yield "matrix " + ", ".join(f"m{i}({m.rows}, {m.cols})" for i, m in listed)
+        if any(m.indexes is not None for _, m in listed):
+            yield _DEBUG_HEADER
+            for i, m in listed:
+                shown = "[ ]" if m.indexes is None else ""
+                if m.indexes is not None:
+                    shown = self.topology.nodes[m.node].name + format_indexes(m.indexes)
+                yield f"m{i} == {'deriv' if m.is_deriv else 'value'}: {shown}"
+        yield "# begin forward commands"
+        names = [self._name(i) for i in range(len(self.submatrices))]
+        for i, command in enumerate(self.commands):
+            # Kaldi cuts a line with its newline, hence the 1.
+            yield shorten(f"c{i}: {self._command(command, names)}\n")[:-1]
+
+    def _name(self, submatrix: int) -> str:
+        if not submatrix:
+            return "[]"
+        s = self.submatrices[submatrix]
+        if self.is_whole(submatrix):
+            return f"m{s.matrix}"
+        return f"m{s.matrix}({s.row}:{s.row + s.rows - 1}, {s.col}:{s.col + s.cols - 1})"
+
+    def _command(self, c: Command, names: list[str]) -> str:
+        target, source = names[c.target], names[c.source]
+        s = self.submatrices[c.target]
+        if c.type == "AllocMatrix":
+            return f"{target} = undefined({s.rows},{s.cols})"
+        if c.type == "DeallocMatrix":
+            return f"{target} = []"
+        if c.type == "SwapMatrix":
+            return f"{target}.swap({source}) [dim = {s.rows} x {s.cols}]"
+        if c.type == "CompressMatrix":
+            return f"CompressMatrix({target}, {c.alpha:g}, {c.storage}, true)"
+        if c.type == "DecompressMatrix":
+            return f"DecompressMatrix({target})"
+        if c.type == "SetConst":
+            return f"{target}.set({c.alpha:g}) [dim = {s.rows} x {s.cols}];"
+        if c.type in ("MatrixCopy", "MatrixAdd"):
+            sign = "+=" if c.type == "MatrixAdd" else "="
+            scale = "" if c.alpha == 1 else f"{c.alpha:g} * "
+            return f"{target} {sign} {scale}{source}"
+        if c.type in ("AddRows", "CopyRows"):
+            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.rows)})"
+        if c.type.endswith("Multi"):
+            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.rows)})"
+        if c.type == "AddRowRanges":
+            pairs = c.rows.tolist()  # type: ignore[union-attr]
+            shown = ",".join("null" if a == -1 else f"{a}:{b - 1}" for a, b in pairs)
+            return f"{target}.AddRowRanges({c.alpha:g}, {source}, [{shown}])"
+        return self._component_command(c, names)
+
+    def _component_command(self, c: Command, names: list[str]) -> str:
+        node = self.topology.nodes[c.node] if c.node >= 0 else None
+        indexes = f"precomputed_indexes[{c.precomputed}]" if c.precomputed else "NULL"
+        if c.type == "Propagate":
+            return (
+                f"{node.component_name}.Propagate({indexes}, {names[c.source]}, &{names[c.target]})"
+            )
+        if c.type in ("Backprop", "BackpropNoModelUpdate"):
+            values = ", ".join(names[i] for i in c.deriv[:3])
+            updates = self.need_model_derivative and c.type == "Backprop"
+            model = "[component-pointer]" if updates else "NULL"
+            into = f"&{names[c.deriv[3]]}" if c.deriv[3] else "NULL"
+            return f"{node.component_name}.Backprop({indexes}, {values}, {model}, {into})"
+        if c.type == "AcceptInput":
+            return f"{names[c.target]} = user input [for node: '{node.name}']"
+        if c.type == "ProvideOutput":
+            return f"output {names[c.target]} to user [for node: '{node.name}']"
+        if c.type == "GotoLabel":
+            return f"goto c{c.step}"
+        return _PLAIN[c.type]
+
+    def _pairs(self, rows: np.ndarray | None) -> str:
+        parts = []
+        for submatrix, row in rows.tolist():  # type: ignore[union-attr]
+            if submatrix < 0:
+                parts.append("NULL")
+                continue
+            s = self.submatrices[submatrix]
+            cols = ":"
+            if s.col or s.cols != self.matrices[s.matrix].cols:
+                cols = f"{s.col}:{s.col + s.cols - 1}"
+            parts.append(f"m{s.matrix}({row + s.row},{cols})")
+        return f"[{','.join(parts)}]"
+
+
+def inputs_first(commands: list[Command]) -> list[Command]:
+    """The commands in an order in which, within every segment and the backward part, those that
+    accept inputs come first and those that provide outputs last."""
+    ordered: list[Command] = []
+    rest: list[Command] = []
+    last: list[Command] = []
+    for command in commands:
+        kind = command.type
+        if kind == "AcceptInput":
+            ordered.append(command)
+        elif kind == "ProvideOutput":
+            last.append(command)
+        elif kind == "NoOperationMarker":
+            ordered += [*rest, *last, command]
+            rest, last = [], []
+        else:
+            rest.append(command)
+    return [*ordered, *rest, *last]
+
+
+def insert(commands: list[Command], before: dict[int, list[Command]]) -> list[Command]:
+    """The commands with others in between; these are listed by the number that they go before."""
+    result: list[Command] = []
+    begin = 0
+    for number in sorted(before):
+        result += commands[begin:number]
+        result += before[number]
+        begin = number
+    return result + commands[begin:]
+
+
+def without_memory(
+    command: Command, matrices: set[int], submatrices: Sequence[SubMatrix]
+) -> Command:
+    """A command of `OF_MANY` without some matrices; any other command as it is."""
+    if command.type not in OF_MANY:
+        return command
+    kept = [s for s in command.of_many() if submatrices[s][0] not in matrices]
+    return Command(command.type, rows=np.array(kept, int))
+
+
+def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
+    """The sub-matrices in pairs (sub-matrix, row), and the pairs with these counted from 0."""
+    assert pairs is not None
+    sources = distinct(pairs[:, 0])
+    sources = sources[sources >= 0]
+    number = np.full(int(sources[-1]) + 2 if len(sources) else 1, -1)  # the last is that of -1
+    number[sources] = np.arange(len(sources))
+    numbered = pairs.copy()
+    numbered[:, 0] = number[pairs[:, 0]]
+    return sources.tolist(), numbered
+
+
+_PLAIN = {
+    "NoOperation": "[no-op]",
+    "NoOperationPermanent": "[no-op-permanent]",
+    "NoOperationLabel": "[label for goto statement]",
+    "NoOperationMarker": "# computation segment separator [e.g., begin backward commands]",
+}

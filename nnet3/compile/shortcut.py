@@ -1,0 +1,235 @@
+"""Shortcut compilation: a request for many sequences is compiled for two, and the result expanded.
+
+It is for requests that ask the same of every n = 0, 1, ..., N - 1. In every matrix of such a
+computation the rows that differ in n alone lie at one distance, its stride: blocks of stride rows
+with n = 0, as many with n = 1, and so on. So the place of every row among N sequences is known from
+its place among two. Source: Kaldi's ExpandComputation (nnet-optimize-utils.cc).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..compute.time_grid import precompute_indexes
+from ..graph.request import ComputationRequest, IoSpecification
+from ..index.indexes import Columns, IndexList
+from ..index.sequences import Widened, n_stride
+from .analyze import ROWS_MULTI
+from .computation import (
+    OF_MANY,
+    Command,
+    Computation,
+    MatrixInfo,
+    SubMatrix,
+    matrices_of,
+    submatrices_of,
+)
+
+_FEW = 2  # sequences that are compiled
+_END = np.array((0, 1), np.int32)  # what is added to a first and a last row for a range
+_PAIRS = ROWS_MULTI | {"AddRowRanges"}  # types of commands whose lists have two columns
+
+
+def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
+    """The request for two sequences, and how many there are; None where they are not all alike."""
+    counts = set()
+    few = []
+    for io in (*request.inputs, *request.outputs):
+        stride = n_stride(io.indexes)
+        if not stride:
+            return None
+        count = int(io.indexes[-1, 0]) + 1
+        counts.add(count)
+        part = copy(io)  # whose rows need not be looked at again
+        part.indexes = io.indexes.reshape(-1, count, stride, 3)[:, :_FEW].reshape(-1, 3)
+        few.append(part)
+    if len(counts) != 1 or min(counts) <= _FEW:
+        return None
+    inputs: list[IoSpecification] = few[: len(request.inputs)]
+    outputs: list[IoSpecification] = few[len(request.inputs) :]
+    return replace(request, inputs=inputs, outputs=outputs), counts.pop()
+
+
+def expand(computation: Computation, count: int) -> Computation | None:
+    """The computation for `count` sequences, from that for two; None where it is not regular."""
+    try:
+        return _Expander(computation, count).expanded()
+    except _IrregularError:
+        return None
+
+
+class _IrregularError(Exception):
+    """Rows of a computation do not lie as those of two equal sequences."""
+
+
+class _Expander:
+    """Attributes:
+    lists: by the id of a list of indexes of two sequences, that of all.
+    strides: of the lists of all matrices.
+    n: of all sequences, [count, 1, 1].
+    places: of sub-matrices, by stride, row and number of rows: the new row and number of rows.
+    submatrices: the new ones.
+    """
+
+    def __init__(self, computation: Computation, count: int):
+        self.before = computation
+        self.count = count
+        self.lists: dict[int, Widened] = {}
+        self.strides = [1]
+        self.n = np.arange(count, dtype=np.int32)[:, None, None]
+        self.places: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    def expanded(self) -> Computation:
+        """See `expand`."""
+        before = self.before
+        result = Computation(
+            before.topology,
+            self._matrices(),
+            self._submatrices(),
+            list(before.commands),
+            self._precomputed(),
+            need_model_derivative=before.need_model_derivative,
+        )
+        self.submatrices = result.submatrices
+        self._move_rows(result.commands)
+        return result
+
+    def _matrices(self) -> list[MatrixInfo]:
+        _, cols, contiguous, is_deriv, node, listed = zip(*self.before.matrices, strict=True)
+        wide = [self.lists.get(id(few)) or self._widened(few) for few in listed[1:]]
+        self.strides += [each.stride for each in wide]
+        sizes = [0, *(each.size for each in wide)]
+        return matrices_of(zip(sizes, cols, contiguous, is_deriv, node, [None, *wide], strict=True))
+
+    def _widened(self, few: IndexList | None) -> Widened:
+        """A list for all sequences."""
+        if few is None or not few.size or few.size % _FEW:
+            raise _IrregularError
+        stride, within = 1, None
+        if few.sequences != _FEW:
+            stride = n_stride(few.indexes)
+            if not stride or few.indexes[-1, 0] != _FEW - 1:
+                raise _IrregularError
+        elif isinstance(few, Columns) and few.within is not None:
+            whole, begin = few.within
+            if id(whole) not in self.lists:
+                self.lists[id(whole)] = Widened(whole, 1, self.count)
+            within = self.lists[id(whole)], begin // _FEW * self.count
+        wide = self.lists[id(few)] = Widened(few, stride, self.count, within)
+        return wide
+
+    def _submatrices(self) -> list[SubMatrix]:
+        strides, places, moved = self.strides, self.places, []
+        for matrix, row, rows, col, cols in self.before.submatrices:
+            key = strides[matrix], row, rows
+            new_row, new_rows = places.get(key) or self._place(*key)
+            moved.append((matrix, new_row, new_rows, col, cols))
+        return submatrices_of(moved)
+
+    def _place(self, stride: int, row: int, rows: int) -> tuple[int, int]:
+        """Rows with n = 0 stay in their block; those with n = 1 go to the last n of theirs."""
+        span, end = _FEW * stride, row + rows
+        if rows and (row % span >= stride or (end - 1) % span < stride):
+            raise _IrregularError
+        more = (self.count - _FEW) * stride
+        new_row = row + row // span * more
+        place = self.places[stride, row, rows] = new_row, end + -(-end // span) * more - new_row
+        return place
+
+    def _precomputed(self) -> list[Any]:
+        nodes, before = self.before.topology.nodes, self.before
+        if len(before.precomputed) != len(before.precomputed_from) + 1:
+            raise _IrregularError
+        steps = []
+        for node, *sides in before.precomputed_from:
+            wide = [self.lists.get(id(few)) or self._widened(few) for few in sides]
+            steps.append((nodes[node].component, *wide))
+        return [None, *precompute_indexes(steps)]
+
+    # Row numbers
+
+    def _move_rows(self, commands: list[Command]) -> None:
+        """Replaces the commands that have lists of rows; those of a kind are moved together."""
+        kinds: dict[tuple[str, int], list[int]] = {}
+        for number in [number for number, c in enumerate(commands) if c.rows is not None]:
+            command = commands[number]
+            if command.type in OF_MANY:  # they list sub-matrices, whose numbers stay
+                continue
+            kind = command.type if command.type in _PAIRS else "AddRows"
+            stride = self.strides[self.submatrices[command.target].matrix]
+            kinds.setdefault((kind, stride), []).append(number)
+        for (kind, stride), numbers in kinds.items():
+            listed = [self._blocks(commands[number], stride) for number in numbers]
+            sources = [commands[number].source for number in numbers]
+            moved, begin = self._moved(kind, stride, listed, sources), 0
+            for number, few in zip(numbers, listed, strict=True):
+                _, row, rows, _, _ = self.submatrices[commands[number].target]
+                first = begin + row % (self.count * stride)
+                commands[number] = commands[number].changed(rows=moved[first : first + rows])
+                begin += len(few) // _FEW * self.count
+
+    def _blocks(self, command: Command, stride: int) -> np.ndarray:
+        """A command's list for the whole of all blocks that its target lies in; -1: nothing."""
+        listed = command.rows
+        assert listed is not None
+        _, row, rows, _, _ = self.before.submatrices[command.target]
+        before, behind = row % (_FEW * stride), -(row + rows) % (_FEW * stride)
+        if not before and not behind:
+            return listed
+        nothing = np.full((max(before, behind), *listed.shape[1:]), -1, listed.dtype)
+        return np.concatenate((nothing[:before], listed, nothing[:behind]))
+
+    def _moved(
+        self, kind: str, stride: int, listed: list[np.ndarray], sources: list[int]
+    ) -> np.ndarray:
+        """The lists of commands of one kind, with targets of one stride, one behind the other.
+
+        Of the rows in a block those with n = 0 tell where the others are.
+        """
+        few = np.concatenate(listed)
+        rows = few = few.reshape(len(few) // (_FEW * stride), _FEW, stride, -1)[:, :1]
+        missing = few[..., :1] < 0
+        if kind in ROWS_MULTI:
+            rows = few[..., 1:]
+            numbered, which = np.unique(few[..., 0], return_inverse=True)
+            sources = np.maximum(numbered, 0).tolist()
+        elif kind == "AddRowRanges":  # whose ends are those of their last rows
+            rows = few - _END
+            missing = rows[..., 1:] < rows[..., :1]
+        facts: Any = [self._source(s) for s in sources]
+        if len(set(facts)) == 1:  # as mostly
+            facts = facts[0]
+        else:
+            if kind not in ROWS_MULTI:
+                which = np.repeat(np.arange(len(sources)), [len(each) // _FEW for each in listed])
+            facts = np.array(facts, np.int32).T[:, which.reshape(-1, 1, stride, 1)]
+        row, new_row, step, span, new_span = facts
+        block, within = np.divmod(rows + row, span)
+        is_other, some_missing = within >= step, np.count_nonzero(missing)
+        if some_missing:
+            is_other &= ~missing
+        if np.count_nonzero(is_other):
+            raise _IrregularError
+        first = block * new_span + within - new_row
+        if kind == "AddRowRanges":
+            first += _END
+        wide = np.empty((len(few), self.count, *few.shape[2:]), np.int32)
+        moved = wide[..., 1:] if kind in ROWS_MULTI else wide
+        np.add(first, self.n * step, out=moved)
+        if some_missing:
+            np.copyto(moved, -1, where=missing)
+        if kind in ROWS_MULTI:
+            wide[..., :1] = few[..., :1]
+        return wide.reshape((-1, 2) if kind in _PAIRS else -1)
+
+    def _source(self, s: int) -> tuple[int, int, int, int, int]:
+        """Of a sub-matrix that rows are read from: its first row, before and after, its stride, and
+        the rows of a block, before and after."""
+        matrix, new_row, _, _, _ = self.submatrices[s]
+        stride = self.strides[matrix]
+        row = self.before.submatrices[s].row
+        return row, new_row, stride, _FEW * stride, self.count * stride

@@ -1,0 +1,92 @@
+"""Chain examples of whole utterances, whose supervision is a training graph (flat start).
+
+Source: `TrainingGraphToSupervisionE2e` in Kaldi's `chain/chain-supervision.cc`,
+`chainbin/nnet3-chain-e2e-get-egs.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ..chain.acceptors import remove_epsilons
+from ..chain.examples import NnetChainExample, NnetChainSupervision
+from ..chain.fst import Fst
+from ..chain.supervision import Supervision, breadth_first
+from ..files.sparse import GeneralMatrix
+from ..files.transition_model import Transitions
+from .generate import IvectorSource
+from .rows import example_inputs, frame_indexes
+from .splitting import ExampleGenerationOptions
+
+_FARTHEST = 5
+"""Features are not cut or extended by so many frames to an allowed length."""
+
+
+def allowed_length(frames: int, options: ExampleGenerationOptions) -> int:
+    """The allowed length that is nearest to that of an utterance.
+
+    Raises:
+        ShapeError: it is too far off.
+    """
+    nearest = min(options.num_frames, key=lambda length: abs(frames - length), default=frames)
+    if abs(nearest - frames) >= _FARTHEST:
+        raise ShapeError(f"{frames} frames, and the nearest allowed length is {nearest}")
+    return nearest
+
+
+def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supervision:
+    """The supervision of `frames` output frames by a graph whose input labels are transition-ids.
+
+    Raises:
+        ShapeError: a label is no transition-id, or every path is longer than the utterance.
+    """
+    fst = breadth_first(remove_epsilons(replace(graph, olabel=graph.ilabel)))
+    if fst.arcs and fst.ilabel.max() >= len(transitions.pdf):
+        raise ShapeError(
+            f"transition-id {fst.ilabel.max()} of a model with {len(transitions.pdf) - 1}"
+        )
+    label = (transitions.pdf[fst.ilabel] + 1).astype(np.int32)
+    least = _shortest_path(fst)
+    if least > frames:
+        raise ShapeError(f"the graph wants {least} frames at least, and there are {frames}")
+    made = Fst.of_arcs(fst.source(), label, fst.weight, fst.nextstate, fst.final)
+    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[made])
+
+
+def _shortest_path(fst: Fst) -> float:
+    """Arcs of the shortest path to an end; infinity where there is none."""
+    begin, following = fst.begin.tolist(), fst.nextstate.tolist()
+    layer, seen, length = {fst.start}, {fst.start}, 0
+    while layer and fst.states:
+        if any(not np.isinf(fst.final[state]) for state in layer):
+            return length
+        layer = {t for s in layer for t in following[begin[s] : begin[s + 1]]} - seen
+        seen |= layer
+        length += 1
+    return np.inf
+
+
+def whole_example(
+    features: GeneralMatrix,
+    supervision: Supervision,
+    options: ExampleGenerationOptions,
+    frames: int,
+    ivectors: IvectorSource | None = None,
+    compress: bool = True,
+) -> NnetChainExample:
+    """The example of an utterance of `frames` frames; rows that features lack are repeated."""
+    left, right = options.left_context, options.right_context
+    if options.left_context_initial >= 0:
+        left = options.left_context_initial
+    if options.right_context_final >= 0:
+        right = options.right_context_final
+    count, factor = supervision.frames_per_sequence, options.frame_subsampling_factor
+    weights = np.ones(count, np.float32)
+    ivector = None if ivectors is None else ivectors.io(-left, frames)
+    inputs = example_inputs(features, -left, left + frames + right, left, ivector, compress)
+    indexes = frame_indexes(count, step=factor)
+    output = NnetChainSupervision("output", indexes, supervision, weights)
+    return NnetChainExample(inputs, [output])

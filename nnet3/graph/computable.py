@@ -1,0 +1,278 @@
+"""Breadth-first exploration of what a request depends on, one row at a time, as Kaldi does it.
+
+Recurrent networks could be followed back for ever. Kaldi's ComputationGraphBuilder therefore works
+in breadth-first rounds, finds out early which rows cannot be computed, counts for every row how
+many rows that may still be computed want it (its usable count), and does not expand a row that
+nobody wants. The order of its queue decides how many rows it touches; this module keeps that order,
+so that the numbers agree. Rows of different n never depend on each other: one exploration serves
+all n with the same pattern, see graph.py. Rows are numbered; all tables are lists by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+
+from ...framework.base.errors import CycleError, ShapeError
+from ..index.indexes import MAX_T, MAX_X, X_BITS
+from .topology import Topology
+
+UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2
+STATE_NAMES = ("kUnknown", "kComputable", "kNotComputable")
+_MAX_ROUNDS = 10000
+
+Row = tuple[int, int, int]  # node, t, x
+
+
+class Explorer:
+    """All rows that the outputs may depend on, with their computable states.
+
+    Attributes:
+        rows: (node, t, x) by number, given rows first, then outputs.
+        candidates: for an expanded row the numbers of what it may read, in the node's order.
+        state: UNKNOWN, COMPUTABLE or NOT_COMPUTABLE.
+        usable: how many rows that may be computed want this row.
+    """
+
+    def __init__(self, topology: Topology, given: Iterable[Row], outputs: Iterable[Row]):
+        self.topology = topology
+        self.rows: list[Row] = []
+        self.candidates: list[list[int]] = []
+        self.state: list[int] = []
+        self.usable: list[int] = []
+        self._ids: dict[int, int] = {}
+        self._dependencies: list[list[int]] = []  # candidates, sorted, each once
+        self._readers: list[list[int]] = []
+        self._queued: list[bool] = []
+        self._expanded: list[bool] = []
+        self._next: list[int] = []
+        self._needs_all = topology.needs_all
+        for row in given:
+            self.state[self._id(*row)] = COMPUTABLE
+        self.num_given = len(self.rows)
+        self.outputs = [self._id(*row) for row in outputs]
+        for row in self.outputs:
+            self.usable[row] = 1
+            self._queued[row] = True
+            self._next.append(row)
+        self._explore()
+
+    def _id(self, node: int, t: int, x: int) -> int:
+        key = ((t << X_BITS) + x + MAX_X) * len(self.topology) + node
+        number = self._ids.get(key)
+        if number is None:
+            if not (-MAX_T < t < MAX_T and -MAX_X < x < MAX_X):
+                name = self.topology.nodes[node].name
+                raise ShapeError(f"node '{name}' would be read at t={t}, x={x}: out of range")
+            number = self._ids[key] = len(self.rows)
+            self.rows.append((node, t, x))
+            self.candidates.append([])
+            self.state.append(UNKNOWN)
+            self.usable.append(0)
+            self._dependencies.append([])
+            self._readers.append([])
+            self._queued.append(False)
+            self._expanded.append(False)
+        return number
+
+    def _explore(self) -> None:
+        expanded, queued, usable, state = self._expanded, self._queued, self.usable, self.state
+        for _ in range(_MAX_ROUNDS):
+            current, self._next = self._next, []
+            if not current:
+                return
+            while current:
+                row = current.pop()
+                queued[row] = False
+                if not expanded[row] and usable[row]:
+                    expanded[row] = True
+                    self._expand(row)
+                    if not queued[row]:
+                        queued[row] = True
+                        self._next.append(row)
+                elif state[row] == UNKNOWN and usable[row]:
+                    self._update(row)
+        raise CycleError(
+            f"following the dependencies did not end after {_MAX_ROUNDS} rounds; the network reads"
+            " its own future for ever"
+        )
+
+    def _expand(self, row: int) -> None:
+        node, t, x = self.rows[row]
+        steps = self.topology.steps[node]
+        if steps is None:
+            places = self.topology.dependencies(node, t, x)
+        else:
+            places = [(source, t + dt, x + dx) for source, dt, dx in steps]
+        before = len(self.rows)
+        candidates = [self._id(*place) for place in places]
+        for new in range(before, len(self.rows)):
+            self._queued[new] = True
+            self._next.append(new)
+        self.candidates[row] = candidates
+        if len(candidates) > 1:
+            self._dependencies[row] = dependencies = sorted(set(candidates))
+        else:
+            self._dependencies[row] = dependencies = candidates
+        for dependency in dependencies:
+            self._readers[dependency].append(row)
+            if self.usable[dependency]:
+                self.usable[dependency] += 1
+            else:
+                self._wake(dependency)
+
+    def _wake(self, row: int) -> None:
+        """Raises the usable count of a row from 0 to 1, and those of what it reads."""
+        stack = [(row, 0)]
+        while stack:
+            row, position = stack.pop()
+            if position == 0:
+                self.usable[row] += 1
+                if self.usable[row] > 1 or self.state[row] == NOT_COMPUTABLE:
+                    continue
+            dependencies = self._dependencies[row]
+            if position < len(dependencies):
+                stack += [(row, position + 1), (dependencies[position], 0)]
+            elif self.state[row] == UNKNOWN and not self._queued[row]:
+                self._queued[row] = True
+                self._next.append(row)
+
+    def _release(self, row: int) -> None:
+        """Lowers the usable counts of what `row` reads, and of what is then wanted no more."""
+        stack = list(self._dependencies[row])
+        while stack:
+            row = stack.pop()
+            self.usable[row] -= 1
+            if not self.usable[row] and self.state[row] != NOT_COMPUTABLE:
+                stack += self._dependencies[row]
+
+    def _update(self, row: int) -> None:
+        state = self._evaluate(row)
+        if state == UNKNOWN:
+            return
+        self.state[row] = state
+        for reader in self._readers[row]:
+            if self.state[reader] == UNKNOWN and not self._queued[reader]:
+                self._queued[reader] = True
+                self._next.append(reader)
+        if state == NOT_COMPUTABLE:
+            self._release(row)
+
+    def _evaluate(self, row: int) -> int:
+        node, t, _ = self.rows[row]
+        candidates = self.candidates[row]
+        state = self.state
+        if self._needs_all[node]:
+            worst = COMPUTABLE
+            for candidate in candidates:
+                if state[candidate] == NOT_COMPUTABLE:
+                    return NOT_COMPUTABLE
+                if state[candidate] == UNKNOWN:
+                    worst = UNKNOWN
+            return worst
+        if self._combine(node, t, [state[c] == COMPUTABLE for c in candidates])[0]:
+            return COMPUTABLE
+        maybe = [state[c] != NOT_COMPUTABLE for c in candidates]
+        return UNKNOWN if self._combine(node, t, maybe)[0] else NOT_COMPUTABLE
+
+    def _combine(self, node: int, t: int, present: list[bool]) -> tuple[int, list[int]]:
+        """As `Topology.combine`, of one row."""
+        allowed = -int(self.topology.allowed(node, t))
+        return self.topology.combine(node, [-int(there) for there in present], allowed, -1)
+
+    def used(self, row: int) -> list[int]:
+        """The numbers of the rows that a computable row really reads, sorted, each once."""
+        if row < self.num_given:
+            return []
+        node, t, _ = self.rows[row]
+        if self._needs_all[node]:
+            return self._dependencies[row]
+        candidates = self.candidates[row]
+        masks = self._combine(node, t, [self.state[c] == COMPUTABLE for c in candidates])[1]
+        return sorted({c for c, mask in zip(candidates, masks, strict=True) if mask})
+
+    def required(self) -> list[int]:
+        """The numbers of all rows that the outputs need, and of the given ones."""
+        keep = [row < self.num_given for row in range(len(self.rows))]
+        stack = list(self.outputs)
+        for row in stack:
+            keep[row] = True
+        while stack:
+            for dependency in self.used(stack.pop()):
+                if not keep[dependency]:
+                    keep[dependency] = True
+                    stack.append(dependency)
+        return [row for row, kept in enumerate(keep) if kept]
+
+    def levels(self, rows: list[int]) -> dict[int, int]:
+        """The level of each row: one more than the highest of the rows it reads in its own epoch.
+
+        Raises:
+            CycleError: rows wait for each other.
+        """
+        epochs = self.topology.epochs
+        nodes = self.topology.nodes
+        inside: dict[int, list[int]] = {}
+        waiting: dict[int, int] = {}
+        ready: list[int] = []
+        for row in rows:
+            if row < self.num_given:
+                continue
+            epoch = epochs[self.rows[row][0]]
+            same = [
+                d
+                for d in self.used(row)
+                if d >= self.num_given and epochs[self.rows[d][0]] == epoch
+            ]
+            waiting[row] = len(same)
+            for dependency in same:
+                inside.setdefault(dependency, []).append(row)
+            if not same:
+                ready.append(row)
+        level = dict.fromkeys(ready, 0)
+        for row in ready:  # grows while it is walked
+            for reader in inside.get(row, ()):
+                waiting[reader] -= 1
+                level[reader] = max(level.get(reader, 0), level[row] + 1)
+                if not waiting[reader]:
+                    ready.append(reader)
+        if len(ready) < len(waiting):
+            names = sorted({nodes[self.rows[row][0]].name for row in waiting if waiting[row]})
+            raise CycleError(
+                "the network has a cycle without delay (or one that runs both ways in time) through"
+                f" the nodes {', '.join(names)}"
+            )
+        return level
+
+    def explain(self, output: int, n: int, max_lines: int = 100) -> str:
+        """Why an output row is not computable: Kaldi's ExplainWhyNotComputable."""
+
+        def told(row: int) -> str:
+            node, t, x = self.rows[row]
+            return f"{self.topology.nodes[node].name}({n}, {t}, {x})"
+
+        lines = [f"*** cindex {told(output)} is not computable for the following reason: ***"]
+        queue = [output]
+        seen = {output}
+        for row in queue:  # grows while it is walked
+            if len(lines) > max_lines:
+                break
+            parts = []
+            for dependency in self._dependencies[row]:
+                parts.append(f"{told(dependency)}[{STATE_NAMES[self.state[dependency]]}]")
+                if self.state[dependency] != COMPUTABLE and dependency not in seen:
+                    seen.add(dependency)
+                    queue.append(dependency)
+            state = STATE_NAMES[self.state[row]]
+            lines.append(f"{told(row)} is {state}, dependencies: {', '.join(parts)}")
+        return "\n".join(lines)
+
+    def missing(self) -> list[Row]:
+        """Rows of input nodes that are wanted and were not given, sorted."""
+        nodes = self.topology.nodes
+        rows = [
+            row
+            for i, row in enumerate(self.rows)
+            if i >= self.num_given and nodes[row[0]].kind == "input"
+        ]
+        return sorted(rows, key=itemgetter(0, 1, 2))

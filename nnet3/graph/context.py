@@ -1,0 +1,79 @@
+"""How much context a simple network needs. Source: `ComputeSimpleNnetContext` in Kaldi's
+`nnet3/nnet-utils.cc`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from .computable import COMPUTABLE, Explorer
+from .topology import Topology
+
+_FIRST_WINDOW = 40
+_LAST_WINDOW = 800
+_FEW_FRAMES = 8
+
+
+def simple_context(topology: Topology, modulus: int) -> tuple[int, int]:
+    """Frames of left and right context of `output`, at the worst of all shifts of t.
+
+    A window of input frames is given, and the outputs within it that can be computed are looked
+    for; where there are none the window is doubled.
+
+    Raises:
+        ShapeError: no window was large enough.
+    """
+    window = _FIRST_WINDOW
+    while window < _LAST_WINDOW:
+        contexts = [_context(topology, modulus, start, window) for start in range(modulus + 1)]
+        found = [context for context in contexts if context is not None]
+        if len(found) == len(contexts):
+            return max(left for left, _ in found), max(right for _, right in found)
+        window *= 2
+    raise ShapeError(f"the context of the network is above {window // 2} frames, or none is enough")
+
+
+def _context(topology: Topology, modulus: int, start: int, window: int) -> tuple[int, int] | None:
+    """Contexts at one shift, or None where no output of the window can be computed."""
+    times = range(start, start + window)
+    source, target = topology.number("input"), topology.number("output")
+    given = [(source, t, 0) for t in times]
+    if "ivector" in topology.index:
+        ivector = topology.number("ivector")
+        given += [(ivector, t, 0) for t in range(start - modulus, start + window)]
+    explorer = Explorer(topology, given, [(target, t, 0) for t in times])
+    computable = [explorer.state[row] == COMPUTABLE for row in explorer.outputs]
+    if True not in computable:
+        return None
+    first = computable.index(True)
+    if False not in computable[first:]:
+        return first, 0
+    return first, window - computable.index(False, first)
+
+
+def reads_further_ahead(topology: Topology, modulus: int, left: int, right: int) -> bool:
+    """Whether outputs change where more input follows than the right context.
+
+    So it is with recurrence from the future, statistics over all there is, and the like.
+
+    Args:
+        left, right: the network's context.
+    """
+    frames = -(-_FEW_FRAMES // modulus) * modulus
+    times = np.arange(frames)
+    furthest = 0
+    for node in range(len(topology)):
+        for _, t, _ in topology.dependencies(node, times, times * 0):
+            furthest = max(furthest, int((t - times).max()))
+    source, target = topology.number("input"), topology.number("output")
+    found = []
+    for more in (0, frames + furthest):
+        given = [(source, t, 0) for t in range(-left, frames + right + more)]
+        if "ivector" in topology.index:
+            ivector = topology.number("ivector")
+            given += [(ivector, t, 0) for t in range(-left - modulus, frames + right + more)]
+        explorer = Explorer(topology, given, [(target, t, 0) for t in range(frames)])
+        used = {row: explorer.used(row) for row in explorer.required()[len(given) :]}
+        rows = explorer.rows
+        found.append({rows[row]: {rows[one] for one in read} for row, read in used.items()})
+    return found[0] != found[1]

@@ -1,0 +1,212 @@
+"""ComputationRequest: which rows of which nodes are given, which are wanted, which derivatives.
+
+Source: Kaldi's nnet-computation.h; the text form is one line for each input and output and one for
+the flags:
+
+    input input has_deriv=1 0,5,0 0,6,0
+    output output has_deriv=1 0,5,0
+    need_model_derivative=1 store_component_stats=0
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ..index.indexes import as_indexes, format_indexes
+
+if TYPE_CHECKING:
+    from ..network.nnet import Nnet
+
+
+@dataclass
+class IoSpecification:
+    """An input or output node with its rows.
+
+    Attributes:
+        name: the node: an input node (or a component node whose values are given), or an output.
+        indexes: int32 [rows, 3]: n, t, x.
+        has_deriv: for an input: its derivative is wanted; for an output: its derivative is given.
+    """
+
+    name: str
+    indexes: np.ndarray
+    has_deriv: bool = False
+
+    def __post_init__(self) -> None:
+        self.indexes = as_indexes(self.indexes, f"'{self.name}'")
+
+    def __str__(self) -> str:
+        flag = "true" if self.has_deriv else "false"
+        return f"name={self.name}, has-deriv={flag}, indexes={format_indexes(self.indexes)}"
+
+
+@dataclass
+class ComputationRequest:
+    """What a compiled computation takes and gives."""
+
+    inputs: list[IoSpecification] = field(default_factory=list)
+    outputs: list[IoSpecification] = field(default_factory=list)
+    need_model_derivative: bool = False
+    store_component_stats: bool = False
+
+    @classmethod
+    def parse(cls, text: str, where: str = "request") -> ComputationRequest:
+        """The request from its text form.
+
+        Raises:
+            FormatError: with line number: what is wrong.
+        """
+        request = cls()
+        for number, line in enumerate(text.splitlines(), 1):
+            words = line.split()
+            try:
+                if not words or words[0].startswith("#"):
+                    continue
+                if words[0] in ("input", "output"):
+                    listed = request.inputs if words[0] == "input" else request.outputs
+                    listed.append(_io(words))
+                else:
+                    for word in words:
+                        name, value = _flag(word)
+                        if name not in ("need_model_derivative", "store_component_stats"):
+                            raise FormatError(f"unknown word '{word}'")
+                        setattr(request, name, value)
+            except OpscopeError as error:
+                raise FormatError(f"{where}, line {number}: {error}") from None
+        return request
+
+    def to_text(self) -> str:
+        """The text form, which `parse` reads."""
+        lines = []
+        for kind, listed in (("input", self.inputs), ("output", self.outputs)):
+            for io in listed:
+                rows = " ".join(",".join(map(str, row)) for row in io.indexes.tolist())
+                lines.append(f"{kind} {io.name} has_deriv={int(io.has_deriv)} {rows}".rstrip())
+        lines.append(
+            f"need_model_derivative={int(self.need_model_derivative)}"
+            f" store_component_stats={int(self.store_component_stats)}"
+        )
+        return "\n".join(lines) + "\n"
+
+    def __str__(self) -> str:
+        lines = ["# Computation request:"]
+        for kind, listed in (("input", self.inputs), ("output", self.outputs)):
+            lines += [f"{kind}-{i}: {io}" for i, io in enumerate(listed)]
+        lines.append(f"need-model-derivative: {str(self.need_model_derivative).lower()}")
+        lines.append(f"store-component-stats: {str(self.store_component_stats).lower()}")
+        return "\n".join(lines)
+
+    def key(self) -> tuple[object, ...]:
+        """A hashable value that is equal for equal requests."""
+
+        def ios(listed: list[IoSpecification]) -> tuple[object, ...]:
+            return tuple((io.name, io.has_deriv, io.indexes.tobytes()) for io in listed)
+
+        flags = (self.need_model_derivative, self.store_component_stats)
+        return ios(self.inputs), ios(self.outputs), flags
+
+    def needs_derivatives(self) -> bool:
+        """Whether there is a backward part.
+
+        Raises:
+            ShapeError: derivatives are wanted, and no output's derivative is given.
+        """
+        wanted = self.need_model_derivative or any(io.has_deriv for io in self.inputs)
+        if wanted and not any(io.has_deriv for io in self.outputs):
+            raise ShapeError(
+                "the request wants derivatives of the model or of inputs, and gives none at an"
+                " output (has_deriv=1)"
+            )
+        return wanted
+
+    def find(self, name: str, output: bool) -> IoSpecification | None:
+        """The input or output of that name."""
+        listed = self.outputs if output else self.inputs
+        return next((io for io in listed if io.name == name), None)
+
+
+_INDEX = re.compile(r"(-?\d{1,10}),(-?\d{1,10}),(-?\d{1,10})\Z")
+
+
+def _io(words: list[str]) -> IoSpecification:
+    if len(words) < 2:
+        raise FormatError(f"'{words[0]}' wants a node's name and its indexes")
+    rest = words[2:]
+    has_deriv = False
+    if rest and "=" in rest[0]:
+        name, has_deriv = _flag(rest.pop(0))
+        if name != "has_deriv":
+            raise FormatError(f"unknown word '{name}='")
+    rows = []
+    for word in rest:
+        match = _INDEX.match(word)
+        if match is None:
+            raise FormatError(f"'{word}' is no index; it is written n,t,x")
+        rows.append([int(part) for part in match.groups()])
+    return IoSpecification(words[1], np.array(rows, np.int64), has_deriv)
+
+
+def _flag(word: str) -> tuple[str, bool]:
+    name, _, value = word.partition("=")
+    if value not in ("0", "1", "true", "false"):
+        raise FormatError(f"'{word}' should be NAME=0 or NAME=1")
+    return name, value in ("1", "true")
+
+
+def simple_request(
+    nnet: Nnet,
+    frames: int,
+    sequences: int = 1,
+    *,
+    subsampling: int = 1,
+    left_context: int = 0,
+    right_context: int = 0,
+    derivatives: bool = False,
+) -> ComputationRequest:
+    """A request for `frames` output frames, from t = 0 on, of each of several sequences.
+
+    Rows are ordered by n, then t. An iVector is given at t = 0.
+
+    Args:
+        nnet: a simple network, see `Nnet.is_simple`.
+        frames: output frames of a sequence, counted after subsampling.
+        sequences: how many sequences; n counts them.
+        subsampling: steps of t from one output frame to the next.
+        left_context, right_context: input frames besides those that the network needs.
+        derivatives: whether there is a backward part, with the derivatives of model and inputs.
+
+    Raises:
+        ShapeError: the network is not simple, or a number is out of range.
+    """
+    for name, value, least in (
+        ("frames", frames, 1),
+        ("sequences", sequences, 1),
+        ("subsampling", subsampling, 1),
+        ("left_context", left_context, 0),
+        ("right_context", right_context, 0),
+    ):
+        if value < least:
+            raise ShapeError(f"{name} is {value}; it must be at least {least}")
+    left, right = nnet.context()
+    last = (frames - 1) * subsampling
+    times = np.arange(-left - left_context, last + right + right_context + 1)
+    inputs = [IoSpecification("input", _rows(sequences, times), derivatives)]
+    if nnet.input_dim("ivector") > 0:
+        inputs.append(IoSpecification("ivector", _rows(sequences, np.zeros(1, int)), derivatives))
+    outputs = _rows(sequences, np.arange(frames) * subsampling)
+    return ComputationRequest(
+        inputs,
+        [IoSpecification("output", outputs, derivatives)],
+        need_model_derivative=derivatives,
+    )
+
+
+def _rows(sequences: int, times: np.ndarray) -> np.ndarray:
+    n = np.repeat(np.arange(sequences), len(times))
+    t = np.tile(times, sequences)
+    return np.stack((n, t, np.zeros_like(t)), axis=1)

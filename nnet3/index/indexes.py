@@ -1,0 +1,306 @@
+"""Indexes (n, t, x) as arrays: packing into sortable keys, finding rows, Kaldi's short text.
+
+An index names one row of a node's matrix: n the sequence in the minibatch, t the time, x a further
+number that is mostly 0. A list of indexes is an int32 array [rows, 3]. Kaldi sorts indexes by t,
+then x, then n; packed keys sort likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+
+if TYPE_CHECKING:
+    from .aligned import Aligned
+
+NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
+
+N_BITS, X_BITS = 20, 14
+MAX_N, MAX_X, MAX_T = 1 << N_BITS, 1 << (X_BITS - 1), 1 << 29
+X_MASK = (1 << X_BITS) - 1
+
+
+def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
+    """An int32 array [rows, 3]; ShapeError names what is out of the supported range."""
+    try:
+        array = np.asarray(values, np.int64).reshape(-1, 3)
+    except (TypeError, ValueError, OverflowError):
+        raise ShapeError(f"{what}: each index is a row of whole numbers (n, t, x)") from None
+    n, t, x = array[:, 0], array[:, 1], array[:, 2]
+    wrong = (n < 0) | (n >= MAX_N) | (np.abs(x) >= MAX_X) | (np.abs(t) >= MAX_T)
+    wrong &= t != NO_TIME
+    if wrong.any():
+        n, t, x = array[np.flatnonzero(wrong)[0]].tolist()
+        raise ShapeError(
+            f"{what}: ({n}, {t}, {x}) is out of range: n must lie in 0 .. {MAX_N - 1},"
+            f" t within {MAX_T - 1}, x within {MAX_X - 1} of 0"
+        )
+    return np.ascontiguousarray(array, np.int32)
+
+
+def pack_tx(t: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """int64 keys that sort as (t, x)."""
+    return (np.asarray(t, np.int64) << X_BITS) + (x + MAX_X)
+
+
+def unpack_tx(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """t and x (int64) of keys made by `pack_tx`."""
+    return keys >> X_BITS, (keys & X_MASK) - MAX_X
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The different values of an integer array, sorted; quick where they lie close together."""
+    if not len(values):
+        return np.asarray(values, np.int64)
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > 8 * len(values) + 1024:
+        return np.unique(values).astype(np.int64)
+    there = np.zeros(span, bool)
+    there[values - low] = True
+    return np.flatnonzero(there) + low
+
+
+class IndexList(Protocol):
+    """A list of indexes, of which only the size need be known before it is read.
+
+    Attributes:
+        size: how many rows.
+        sequences: N where it is known that each (t, x) stands for n = 0 .. N - 1 in turn; else 0.
+    """
+
+    size: int
+    sequences: int
+
+    @property
+    def indexes(self) -> np.ndarray:
+        """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+
+    @property
+    def times(self) -> np.ndarray:
+        """The different times of rows that are no padding, sorted, int64."""
+
+    @property
+    def images(self) -> np.ndarray:
+        """The different pairs (n, x), sorted, int32 [I, 2]."""
+
+
+class LazyIndexes:
+    """An `IndexList` that a function makes when it is read."""
+
+    def __init__(self, size: int, sequences: int, make: Callable[[], np.ndarray]) -> None:
+        self.size, self.sequences, self._make = size, sequences, make
+
+    @cached_property
+    def indexes(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._make()
+
+    @property
+    def times(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._columns.times
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """See `IndexList`."""
+        return self._columns.images
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self.indexes)
+
+
+class Columns:
+    """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
+
+    Not to be changed: steps of one list share it. It is an `IndexList`.
+
+    Attributes:
+        size, sequences: see `IndexList`.
+        within: a list of which this is a part, and where it begins there.
+        aligned: how the rows lie, where they are the same times of some sequences.
+    """
+
+    sequences = 0
+    within: tuple[Columns, int] | None = None
+    aligned: Aligned | None = None
+    _factors: tuple[np.ndarray, np.ndarray] | None = None  # values of n, and keys
+    _base: tuple[tuple[int, int], np.ndarray] | None = None
+
+    def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
+        self.n, self.t, self.x = n, t, x
+        self.size = len(t)
+
+    def __len__(self) -> int:
+        return self.size
+
+    @classmethod
+    def of(cls, indexes: np.ndarray) -> Columns:
+        """The columns of indexes [rows, 3]."""
+        if indexes.dtype != np.int32:
+            return cls(*np.ascontiguousarray(indexes.T, np.int64))
+        columns = cls.__new__(cls)
+        columns.indexes, columns.size = indexes, len(indexes)
+        return columns
+
+    @classmethod
+    def product(cls, ns: np.ndarray, lists: Sequence[np.ndarray]) -> list[Columns]:
+        """For each list of sorted keys (see `pack_tx`): its rows for every n, n innermost."""
+        whole = cls.__new__(cls)
+        together = np.concatenate(lists) if len(lists) > 1 else lists[0]
+        whole.size, whole._factors = len(together) * len(ns), (ns, together)
+        x = together & X_MASK
+        low_x, high_x = int(x.min()) - MAX_X, int(x.max()) - MAX_X
+        low_n, high_n, count = int(ns[0]), int(ns[-1]), len(ns)
+        sequences = count if low_n == 0 and high_n == count - 1 else 0
+        parts, end = [], 0
+        for keys in lists:
+            columns = cls.__new__(cls)
+            columns.size, columns.sequences = len(keys) * count, sequences
+            columns.within, columns.real = (whole, end), None
+            columns.low = low_n, int(keys[0]) >> X_BITS, low_x
+            columns.high = high_n, int(keys[-1]) >> X_BITS, high_x
+            end += columns.size
+            parts.append(columns)
+        return parts
+
+    @cached_property
+    def n(self) -> np.ndarray:
+        """The sequences."""
+        return self._column(0)
+
+    @cached_property
+    def t(self) -> np.ndarray:
+        """The times."""
+        return self._column(1)
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """The further numbers."""
+        return self._column(2)
+
+    def _column(self, number: int) -> np.ndarray:
+        return np.ascontiguousarray(self.indexes[:, number], np.int64)
+
+    @cached_property
+    def indexes(self) -> np.ndarray:
+        """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        if self.within is not None:
+            whole, begin = self.within
+            return whole.indexes[begin : begin + self.size]
+        if self._factors is None:
+            n, t, x = self.n, self.t, self.x
+        else:
+            n, keys = self._factors
+            t, x = (part[:, None] for part in unpack_tx(keys))
+        indexes = np.empty((*np.broadcast_shapes(n.shape, t.shape), 3), np.int32)
+        indexes[..., 0], indexes[..., 1], indexes[..., 2] = n, t, x
+        return indexes.reshape(-1, 3)
+
+    @cached_property
+    def real(self) -> np.ndarray | None:
+        """Which rows are no padding; None: all."""
+        if not self.size or self.t.min() != NO_TIME:
+            return None
+        return self.t != NO_TIME
+
+    @cached_property
+    def low(self) -> tuple[int, int, int]:
+        """Lower bounds of n, t and x of rows that are no padding."""
+        return self._bounds(np.min)
+
+    @cached_property
+    def high(self) -> tuple[int, int, int]:
+        """Upper bounds of n, t and x of rows that are no padding."""
+        return self._bounds(np.max)
+
+    def _bounds(self, bound: Callable[[np.ndarray], int]) -> tuple[int, int, int]:
+        kept = slice(None) if self.real is None else self.real
+        n, t, x = (bound(part[kept]) for part in (self.n, self.t, self.x))
+        return int(n), int(t), int(x)
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether it is known that all sequences have the same times, and x is one number."""
+        return self.within is not None and self.low[2] == self.high[2]
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """The different pairs (n, x), sorted, int32 [I, 2]."""
+        if self.within is not None and self.regular:
+            return self.within[0].images
+        if self.size and self.x.min() == self.x.max():
+            ns = distinct(self.n)
+            return np.stack((ns, np.full_like(ns, self.x[0])), axis=1).astype(np.int32)
+        return np.unique(self.indexes[:, ::2], axis=0)
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """The different times of rows that are no padding, sorted, int64."""
+        if self.regular:
+            return self.t[:: len(self.images)]
+        return distinct(self.t if self.real is None else self.t[self.real])
+
+    def base(self, counts: tuple[int, int]) -> np.ndarray:
+        """Places in a table of `counts` values of n and x, all lower bounds being 0."""
+        if self.within is not None:
+            whole, begin = self.within
+            return whole.base(counts)[begin : begin + self.size]
+        if self._base is None or self._base[0] != counts:
+            of_n, of_x = counts
+            base = self.t if of_x == 1 else self.t * of_x + self.x
+            self._base = counts, base * of_n + self.n if of_n > 1 else base
+        return self._base[1]
+
+
+def format_indexes(indexes: np.ndarray) -> str:
+    """Kaldi's short text: `[(0,5:12), (1,3)]`, the middle left out beyond 200 characters."""
+    if not len(indexes):
+        return "[ ]"
+    n, t, x = np.asarray(indexes, np.int64).T
+    breaks = (t[1:] != t[:-1] + 1) | (n[1:] != n[:-1]) | (x[1:] != x[:-1])
+    starts = np.concatenate(([0], np.flatnonzero(breaks) + 1, [len(t)])).tolist()
+    parts = []
+    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+        times = f"{t[begin]}" if end == begin + 1 else f"{t[begin]}:{t[end - 1]}"
+        parts.append(f"({n[begin]},{times}{f',{x[begin]}' if x[begin] else ''})")
+    return shorten(f"[{', '.join(parts)}]")
+
+
+def shorten(text: str, limit: int = 200) -> str:
+    """`text` with its middle left out where it is longer than `limit` characters, as in Kaldi."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]} ... {text[len(text) - limit // 2 :]}"
+
+
+def format_integers(values: np.ndarray) -> str:
+    """Kaldi's PrintIntegerVector: `[1, 4, 7:9, -1x12]`."""
+    ints = np.asarray(values).tolist()
+    if not ints:
+        return "[ ]"
+    parts = []
+    start, end = 0, len(ints)
+    while start < end:
+        stop = start + 1
+        step = ints[stop] - ints[start] if stop < end else 2
+        if step in (0, 1):
+            while stop < end and ints[stop] == ints[start] + step * (stop - start):
+                stop += 1
+        count = stop - start
+        if count == 1:
+            parts.append(f"{ints[start]}")
+        elif count == 2:
+            parts.append(f"{ints[start]}, {ints[start + 1]}")
+        elif step == 0:
+            parts.append(f"{ints[start]}x{count}")
+        else:
+            parts.append(f"{ints[start]}:{ints[stop - 1]}")
+        start = stop
+    return f"[{', '.join(parts)}]"

@@ -1,0 +1,400 @@
+"""Computing whole utterances in chunks, those of many utterances at once.
+
+A chunk is a number of output frames with the input frames that these need: the context of the
+network and, where wanted, more. Frames before the first and behind the last of an utterance are
+copies of these. Time is counted from the first output frame of the chunk, so that equal chunks are
+computed by the same compiled computation. A short last chunk is made as long as the others and the
+rest of its output left out, unless the network would take the further frames into account.
+Source: Kaldi's `nnet3/nnet-am-decodable-simple.cc`; batches: `nnet3/nnet-batch-compute.cc`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.errors import OpscopeError, ShapeError
+from ..cache.computers import ComputerCache
+from ..graph.context import reads_further_ahead
+from ..graph.request import ComputationRequest, IoSpecification
+from ..network.nnet import Nnet
+from ..optimize import OptimizeOptions
+
+# Online iVectors may end that many frames before the features do.
+_MAX_IVECTOR_MARGIN = 50
+# Whole batches of utterances are gathered before any is computed, so that batches get full.
+_BATCHES_AHEAD = 4
+
+
+@dataclass(frozen=True)
+class ChunkOptions:
+    """How utterances are cut into chunks; the names are those of Kaldi's options.
+
+    Attributes:
+        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
+            the subsampling factor and of the network's modulus.
+        extra_left_context, extra_right_context: input frames besides those that the network needs.
+        extra_left_context_initial, extra_right_context_final: the same at the start and at the end
+            of an utterance; -1: no exception is made there.
+        frame_subsampling_factor: one output frame is computed for so many input frames.
+        acoustic_scale: factor for the output.
+        chunks_per_batch: how many chunks are computed at once, at most.
+
+    Raises:
+        OpscopeError: a value is out of range.
+    """
+
+    frames_per_chunk: int = 50
+    extra_left_context: int = 0
+    extra_right_context: int = 0
+    extra_left_context_initial: int = -1
+    extra_right_context_final: int = -1
+    frame_subsampling_factor: int = 1
+    acoustic_scale: float = 1.0
+    chunks_per_batch: int = 16
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+
+
+_LEAST = {
+    "frames_per_chunk": 1,
+    "extra_left_context": 0,
+    "extra_right_context": 0,
+    "frame_subsampling_factor": 1,
+    "chunks_per_batch": 1,
+}
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What is computed: features and, where the network wants them, iVectors.
+
+    Attributes:
+        key: the name of the utterance.
+        features: [frames, dim].
+        ivector: one for all of it, [dim].
+        online_ivectors: [count, dim], one for every `ivector_period` frames.
+        ivector_period: frames between two online iVectors.
+    """
+
+    key: str
+    features: np.ndarray
+    ivector: np.ndarray | None = None
+    online_ivectors: np.ndarray | None = None
+    ivector_period: int = 0
+
+    def check(self, input_dim: int, ivector_dim: int) -> None:
+        """Refuse what a network of these dimensions cannot take.
+
+        Raises:
+            ShapeError: features or iVectors are not as wide as wanted, or there are too few.
+        """
+        features, key = self.features, self.key
+        if features.ndim != 2 or not len(features):
+            raise ShapeError(f"{key}: features must be a matrix of at least one row")
+        if features.shape[1] != input_dim:
+            raise ShapeError(
+                f"{key}: the input wants {input_dim} columns, you gave {features.shape[1]}"
+            )
+        ivector, online = self.ivector, self.online_ivectors
+        if ivector is not None and online is not None:
+            raise ShapeError(f"{key}: both one iVector and online iVectors are given")
+        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
+        if given != ivector_dim:
+            wanted = f"an iVector of {ivector_dim} columns" if ivector_dim else "no iVector"
+            told = f"one of {given} columns" if given else "none"
+            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
+        if ivector is not None and ivector.ndim != 1:
+            raise ShapeError(f"{key}: the iVector must be a vector")
+        if online is not None and (online.ndim != 2 or not len(online)):
+            raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
+        if online is not None and self.ivector_period < 1:
+            raise ShapeError(f"{key}: online iVectors want their period, in frames")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What chunks must have in common to be computed together, in frames."""
+
+    left_context: int  # input frames before the first output frame
+    input_frames: int
+    output_frames: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of an utterance.
+
+    Attributes:
+        utterance: its number.
+        first, count: the output frames that are wanted, counted after subsampling.
+        shape: of what is computed: `count` output frames, or more of which the rest is left out.
+    """
+
+    utterance: int
+    first: int
+    count: int
+    shape: Shape
+
+
+class UtteranceComputer(ABC):
+    """Computes the output of a simple network for whole utterances, chunk by chunk.
+
+    Args:
+        nnet: the network.
+        frames_per_chunk: input frames of a chunk, rounded up to what the network can be cut into.
+        frame_subsampling_factor: input frames for one frame of output.
+        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        frames_per_chunk: int,
+        frame_subsampling_factor: int,
+        priors: np.ndarray | None,
+    ) -> None:
+        self.nnet = nnet
+        step = math.lcm(frame_subsampling_factor, nnet.modulus())
+        self.frames_per_chunk = -(-frames_per_chunk // step) * step
+        self.output_dim = nnet.output_dim("output")
+        self.input_dim = nnet.input_dim("input")
+        self.ivector_dim = max(nnet.input_dim("ivector"), 0)
+        self.log_priors = log_priors(priors, self.output_dim)
+
+    def compute(
+        self,
+        features: np.ndarray,
+        ivector: np.ndarray | None = None,
+        online_ivectors: np.ndarray | None = None,
+        ivector_period: int = 0,
+    ) -> np.ndarray:
+        """The output for one utterance, float32; the arguments are those of `Utterance`.
+
+        Raises:
+            ShapeError: features or iVectors are not as wide as the network wants them, or too few.
+        """
+        one, online = (None if v is None else _floats(v) for v in (ivector, online_ivectors))
+        utterance = Utterance("utterance", _floats(features), one, online, ivector_period)
+        return next(self.compute_all([utterance]))[1]
+
+    @abstractmethod
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, in their order.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+
+
+class ChunkComputer(UtteranceComputer):
+    """Computes the output of a simple network for utterances of any lengths.
+
+    Example:
+        computer = ChunkComputer(Nnet.read("final.raw"), ChunkOptions(frames_per_chunk=100))
+        scores = computer.compute(features)
+
+    Args:
+        nnet: the network; it must not change meanwhile.
+        options: how to cut utterances.
+        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+        place: where to compute; the CPU by default.
+        optimize: as `compile_request` takes it.
+
+    Raises:
+        ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        options: ChunkOptions | None = None,
+        priors: np.ndarray | None = None,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+    ) -> None:
+        self.options = options = options or ChunkOptions()
+        self.left_context, self.right_context = nnet.context()
+        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
+        self._cache = ComputerCache(nnet, place, optimize)
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, in their order.
+
+        Chunks of several utterances are computed together; so some utterances are read ahead.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+        waiting: list[Utterance] = []
+        frames = 0
+        ahead = _BATCHES_AHEAD * self.options.chunks_per_batch * self.frames_per_chunk
+        if self.options.chunks_per_batch == 1:
+            ahead = 1
+        for utterance in utterances:
+            utterance.check(self.input_dim, self.ivector_dim)
+            waiting.append(utterance)
+            frames += len(utterance.features)
+            if frames >= ahead:
+                yield from self._compute_waiting(waiting)
+                waiting, frames = [], 0
+        yield from self._compute_waiting(waiting)
+
+    # Cutting
+
+    def chunks(self, number: int, utterance: Utterance) -> Iterator[Chunk]:
+        """The chunks of an utterance."""
+        options = self.options
+        factor = options.frame_subsampling_factor
+        total = -(-len(utterance.features) // factor)
+        size = self.frames_per_chunk // factor
+        for first in range(0, total, size):
+            count = min(size, total - first)
+            left, right = options.extra_left_context, options.extra_right_context
+            if first == 0 and options.extra_left_context_initial >= 0:
+                left = options.extra_left_context_initial
+            frames = count
+            if first + count == total:
+                if not self._reads_further_ahead:
+                    frames = size if first else _round_up(count, size)
+                elif options.extra_right_context_final >= 0:
+                    right = options.extra_right_context_final
+            left += self.left_context
+            given = left + (frames - 1) * factor + 1 + self.right_context + right
+            yield Chunk(number, first, count, Shape(left, given, frames))
+
+    @cached_property
+    def _reads_further_ahead(self) -> bool:
+        nnet = self.nnet
+        context = self.left_context, self.right_context
+        return reads_further_ahead(nnet.topology(), nnet.modulus(), *context)
+
+    def _input(self, chunk: Chunk, features: np.ndarray, out: np.ndarray) -> None:
+        begin = chunk.first * self.options.frame_subsampling_factor - chunk.shape.left_context
+        end = begin + chunk.shape.input_frames
+        if begin >= 0 and end <= len(features):
+            out[:] = features[begin:end]
+        else:
+            out[:] = np.take(features, np.arange(begin, end), axis=0, mode="clip")
+
+    def _ivector(self, chunk: Chunk, utterance: Utterance) -> np.ndarray:
+        """The one iVector, or the online iVector for the middle of the chunk."""
+        online, period = utterance.online_ivectors, utterance.ivector_period
+        if online is None:
+            assert utterance.ivector is not None
+            return utterance.ivector
+        factor = self.options.frame_subsampling_factor
+        frame = chunk.first * factor + (chunk.count - 1) * factor // 2
+        number = frame // period
+        beyond = number - (len(online) - 1)
+        if beyond > 0 and beyond * period > _MAX_IVECTOR_MARGIN:
+            raise ShapeError(
+                f"{utterance.key}: there is no iVector for frame {frame}; {len(online)} iVectors,"
+                f" one for every {period} frames, are given"
+            )
+        return online[min(number, len(online) - 1)]
+
+    # Computing
+
+    def _compute_waiting(self, waiting: list[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        factor = self.options.frame_subsampling_factor
+        results = [
+            np.empty((-(-len(u.features) // factor), self.output_dim), np.float32) for u in waiting
+        ]
+        alike: dict[Shape, list[Chunk]] = {}
+        for number, utterance in enumerate(waiting):
+            for chunk in self.chunks(number, utterance):
+                alike.setdefault(chunk.shape, []).append(chunk)
+        for shape, chunks in alike.items():
+            begin = 0
+            while begin < len(chunks):
+                size = self._batch_size(len(chunks) - begin)
+                self._compute_batch(shape, chunks[begin : begin + size], waiting, results)
+                begin += size
+        for utterance, result in zip(waiting, results, strict=True):
+            yield utterance.key, result
+
+    def _batch_size(self, left: int) -> int:
+        """A full batch, or what is left cut to a power of two: few sizes are to be compiled."""
+        most = self.options.chunks_per_batch
+        return most if left >= most else 1 << (left.bit_length() - 1)
+
+    def _compute_batch(
+        self,
+        shape: Shape,
+        chunks: list[Chunk],
+        waiting: list[Utterance],
+        results: list[np.ndarray],
+    ) -> None:
+        computer = self._cache.computer(self.request(shape, len(chunks)))
+        frames = np.empty((len(chunks), shape.input_frames, self.input_dim), np.float32)
+        for chunk, rows in zip(chunks, frames, strict=True):
+            self._input(chunk, waiting[chunk.utterance].features, rows)
+        computer.accept_input("input", frames.reshape(-1, self.input_dim))
+        if self.ivector_dim:
+            ivectors = [self._ivector(chunk, waiting[chunk.utterance]) for chunk in chunks]
+            computer.accept_input("ivector", np.stack(ivectors))
+        computer.run()
+        output = computer.get_output("output")
+        if self.log_priors is not None:
+            output -= self.log_priors
+        if self.options.acoustic_scale != 1:
+            output *= np.float32(self.options.acoustic_scale)
+        for chunk, rows in zip(
+            chunks, output.reshape(len(chunks), -1, self.output_dim), strict=True
+        ):
+            results[chunk.utterance][chunk.first : chunk.first + chunk.count] = rows[: chunk.count]
+
+    def request(self, shape: Shape, count: int) -> ComputationRequest:
+        """What is asked for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
+        begin = -shape.left_context
+        times = np.arange(begin, begin + shape.input_frames)
+        inputs = [IoSpecification("input", _indexes(count, times))]
+        if self.ivector_dim:
+            inputs.append(IoSpecification("ivector", _indexes(count, np.zeros(1, np.int64))))
+        outputs = np.arange(shape.output_frames) * self.options.frame_subsampling_factor
+        return ComputationRequest(inputs, [IoSpecification("output", _indexes(count, outputs))])
+
+
+def _floats(values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float32)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"no array of numbers: {error}") from error
+
+
+def _indexes(count: int, times: np.ndarray) -> np.ndarray:
+    """Indexes of `count` sequences, all of one before those of the next."""
+    n = np.repeat(np.arange(count), len(times))
+    t = np.tile(times, count)
+    return np.stack((n, t, np.zeros_like(t)), axis=1)
+
+
+def _round_up(count: int, most: int) -> int:
+    """The next power of two, or one and a half of it, so that few lengths are to be compiled."""
+    power = 1 << (count - 1).bit_length()
+    return min(most, power * 3 // 4 if count <= power * 3 // 4 else power)
+
+
+def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:
+    """The logarithms of priors, float32; None where there are none.
+
+    Raises:
+        ShapeError: there are not as many as the output has columns.
+    """
+    if priors is None:
+        return None
+    if priors.shape != (output_dim,):
+        raise ShapeError(f"{priors.size} priors for an output of {output_dim} columns")
+    with np.errstate(divide="ignore"):
+        return np.log(np.asarray(priors, np.float32))

@@ -1,0 +1,255 @@
+"""Computing a stream: frames come bit by bit, and every one of them is computed once.
+
+The output is that of Kaldi's looped decodables. It equals the output for whole utterances where the
+network reads no further back than it would there: a TDNN always, an LSTM because its state goes on
+from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and decodable-online-looped.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.scope import Scope
+from ..network.nnet import Nnet
+from ..optimize import OptimizeOptions
+from ..run.segment_computer import SegmentComputer
+from .chunks import Utterance, UtteranceComputer
+from .looped import compile_looped, looped_requests, with_ivector_period
+
+
+@dataclass(frozen=True)
+class LoopedOptions:
+    """How a stream is cut into chunks; the names are those of Kaldi's options.
+
+    Attributes:
+        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
+            the subsampling factor and of the network's modulus. The output lags behind the input
+            by at most so many frames and the network's right context.
+        extra_left_context_initial: copies of the first frame before it, besides those that the
+            network needs.
+        frame_subsampling_factor: one output frame is computed for so many input frames.
+        acoustic_scale: factor for the output.
+
+    Raises:
+        OpscopeError: a value is out of range.
+    """
+
+    frames_per_chunk: int = 24
+    extra_left_context_initial: int = 0
+    frame_subsampling_factor: int = 1
+    acoustic_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("frames_per_chunk", 1),
+            ("extra_left_context_initial", 0),
+            ("frame_subsampling_factor", 1),
+        ):
+            if getattr(self, name) < least:
+                raise OpscopeError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+
+
+class LoopedComputer(UtteranceComputer):
+    """Computes the output of a simple network for streams.
+
+    Example:
+        computer = LoopedComputer(Nnet.read("final.raw"), LoopedOptions(frames_per_chunk=20))
+        stream = computer.stream()
+        for frames in microphone:
+            scores = stream.accept(frames)  # as many rows as are ready, perhaps none
+        rest = stream.finish()
+
+    Args:
+        nnet: the network; it must not change meanwhile.
+        options: how to cut the stream.
+        priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
+        place: where to compute; the CPU by default.
+        optimize: as `compile_request` takes it.
+
+    Raises:
+        ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
+        OpscopeError: the network cannot be computed chunk by chunk.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        options: LoopedOptions | None = None,
+        priors: np.ndarray | None = None,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+    ) -> None:
+        self.options = options = options or LoopedOptions()
+        left, self.right_context = nnet.context()
+        self.left_context = left + options.extra_left_context_initial
+        super().__init__(nnet, options.frames_per_chunk, options.frame_subsampling_factor, priors)
+        topology, period = nnet.topology(), 0
+        if self.ivector_dim:
+            period = self.frames_per_chunk
+            topology = with_ivector_period(topology, period)
+        self.requests = looped_requests(
+            self.frames_per_chunk,
+            self.left_context,
+            self.right_context,
+            options.frame_subsampling_factor,
+            period,
+        )
+        self._desc = compile_looped(topology, self.requests, optimize)
+        self._shared = Scope(place)
+
+    def stream(self) -> Stream:
+        """A new stream; those of one computer share the network's parameters."""
+        return Stream(self, SegmentComputer(self._desc, self.nnet, shared=self._shared))
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and output of each utterance, one after the other.
+
+        Of online iVectors each chunk takes the latest that there is with its last input frame.
+
+        Raises:
+            ShapeError: as `compute`; the utterance is named.
+        """
+        stream = self.stream()
+        for utterance in utterances:
+            utterance.check(self.input_dim, self.ivector_dim)
+            yield utterance.key, stream.whole(utterance)
+
+
+class Stream:
+    """One stream of frames, see `LoopedComputer`."""
+
+    def __init__(self, computer: LoopedComputer, segments: SegmentComputer) -> None:
+        self._computer = computer
+        self._segments = segments
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all frames: a new stream begins."""
+        computer = self._computer
+        self._segments.reset()
+        self._pending = np.empty((0, computer.input_dim), np.float32)
+        self._ivector: np.ndarray | None = None
+        self._chunks = 0
+        self._frames = 0
+        self._finished = False
+
+    @property
+    def _wanted(self) -> int:
+        """Input frames of the next chunk."""
+        computer = self._computer
+        if self._chunks:
+            return computer.frames_per_chunk
+        return computer.left_context + computer.frames_per_chunk + computer.right_context
+
+    def accept(self, features: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+        """Takes the next frames, and gives the output frames that can be computed now.
+
+        Args:
+            features: [frames, dim]: any number of frames.
+            ivector: for the chunks from now on; the first call must give one where the network
+                wants it.
+
+        Returns:
+            float32 [output frames, output dim]: those behind the ones that earlier calls gave.
+
+        Raises:
+            ShapeError: features or iVector are not as wide as the network wants them.
+            OpscopeError: the stream is finished.
+        """
+        self._check_open()
+        computer = self._computer
+        features = np.asarray(features, np.float32)
+        if ivector is not None:
+            self._ivector = np.asarray(ivector, np.float32)
+        if len(features):
+            Utterance("stream", features, self._ivector).check(
+                computer.input_dim, computer.ivector_dim
+            )
+        elif features.ndim != 2:
+            raise ShapeError("stream: features must be a matrix")
+        else:
+            return self._outputs([])
+        if not self._frames:
+            self._pending = np.repeat(features[:1], computer.left_context, axis=0)
+        self._frames += len(features)
+        self._pending = np.concatenate((self._pending, features))
+        self._last = features[-1:]
+        outputs = []
+        begin = 0
+        while begin + self._wanted <= len(self._pending):
+            end = begin + self._wanted
+            outputs.append(self._advance(self._pending[begin:end], self._ivector))
+            begin = end
+        self._pending = self._pending[begin:]
+        return self._outputs(outputs)
+
+    def finish(self) -> np.ndarray:
+        """The rest of the output: behind the last frame copies of it stand as right context.
+
+        Raises:
+            OpscopeError: the stream is finished already.
+        """
+        self._check_open()
+        self._finished = True
+        computer, outputs = self._computer, []
+        factor = computer.options.frame_subsampling_factor
+        size = computer.frames_per_chunk // factor
+        left = -(-self._frames // factor) - self._chunks * size
+        while left > 0:
+            missing = max(self._wanted - len(self._pending), 0)
+            padding = np.repeat(self._last, missing, axis=0)
+            chunk = np.concatenate((self._pending[: self._wanted], padding))
+            self._pending = self._pending[len(chunk) :]
+            outputs.append(self._advance(chunk, self._ivector)[:left])
+            left -= size
+        return self._outputs(outputs)
+
+    def whole(self, utterance: Utterance) -> np.ndarray:
+        """The output for a whole utterance, which has been checked; the stream begins anew."""
+        self.reset()
+        computer, features = self._computer, utterance.features
+        factor = computer.options.frame_subsampling_factor
+        total = -(-len(features) // factor)
+        outputs = []
+        begin = -computer.left_context
+        for _ in range(-(-total * factor // computer.frames_per_chunk)):
+            end = begin + self._wanted
+            ivector = utterance.ivector
+            if utterance.online_ivectors is not None:
+                listed = utterance.online_ivectors
+                ivector = listed[min(end // utterance.ivector_period, len(listed) - 1)]
+            chunk = np.take(features, np.arange(begin, end), axis=0, mode="clip")
+            outputs.append(self._advance(chunk, ivector))
+            begin = end
+        return self._outputs(outputs)[:total]
+
+    def _advance(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        """The output of the next chunk."""
+        computer, segments = self._computer, self._segments
+        segments.accept_input("input", frames)
+        if computer.ivector_dim:
+            request = computer.requests[min(self._chunks, 1)]
+            rows = len(request.inputs[1].indexes)
+            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))  # type: ignore[arg-type]
+        segments.run()
+        self._chunks += 1
+        output = segments.get_output("output")
+        if computer.log_priors is not None:
+            output -= computer.log_priors
+        if computer.options.acoustic_scale != 1:
+            output *= np.float32(computer.options.acoustic_scale)
+        return output
+
+    def _outputs(self, parts: list[np.ndarray]) -> np.ndarray:
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([np.empty((0, self._computer.output_dim), np.float32), *parts])
+
+    def _check_open(self) -> None:
+        if self._finished:
+            raise OpscopeError("the stream is finished; reset() begins a new one")

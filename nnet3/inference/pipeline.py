@@ -1,0 +1,86 @@
+"""From a network and a request to an op list: the whole pipeline in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...framework.base.garbage import uncollected
+from ...proto import net_pb2 as pb
+from ..cache.computations import CachingCompiler
+from ..compile.compiler import Compiler
+from ..compile.computation import Computation
+from ..graph.request import ComputationRequest
+from ..lower.commands import lower_computation
+from ..lower.forward import lower_forward
+from ..network.nnet import Nnet
+from ..optimize import OptimizeOptions
+from ..optimize import optimize as run_passes
+
+
+def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
+    """The commands that compute a request, as Kaldi's compiler makes them.
+
+    Raises:
+        NotComputableError: an output needs rows that the request does not give; named in the text.
+        FormatError, ShapeError: the request does not fit the network.
+    """
+    return Compiler(nnet.topology(), request).compile().explicit()
+
+
+@uncollected()
+def compile_request(
+    nnet: Nnet,
+    request: ComputationRequest,
+    optimize: bool | OptimizeOptions = True,
+    natural_gradient: bool = False,
+    shortcut: bool = True,
+) -> pb.NetDesc:
+    """The op list that computes a request: see `lower_commands` for its variables.
+
+    Args:
+        optimize: all passes, none, or those that the options switch on.
+        natural_gradient: components that have natural gradient make their gradients by it.
+        shortcut: a request for many like sequences is compiled for two of them and expanded, which
+            gives the same and is quicker.
+
+    Example:
+        request = ComputationRequest.parse(open("request.txt").read())
+        desc = compile_request(Nnet.read("model.raw"), request)
+
+    Raises:
+        OpscopeError: as `compile_computation`.
+    """
+    computation = CachingCompiler(nnet, optimize, shortcut).compile_anew(request)
+    return lower_computation(computation, natural_gradient=natural_gradient)
+
+
+@uncollected()
+def compile_segments(
+    nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
+) -> pb.NetDesc:
+    """The op list of several requests in turn, for `SegmentComputer`.
+
+    Each may read what those before it computed, and gives only what these have not got.
+
+    Raises:
+        ShapeError: a request wants derivatives, or lists rows of an earlier one.
+        OpscopeError: as `compile_computation`.
+    """
+    computation = Compiler(nnet.topology(), *requests).compile()
+    if optimize:
+        options = optimize if isinstance(optimize, OptimizeOptions) else None
+        computation = run_passes(computation, options)
+    return lower_computation(computation)
+
+
+def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
+    """The forward part of a request as a list that the generic backward pass differentiates.
+
+    Example:
+        net = PlainNet(compile_forward(nnet, simple_request(nnet, frames=20)))
+        net.add_backward_ops({"output.output": "output_deriv.output"})
+
+    Raises:
+        OpscopeError: as `compile_computation`.
+    """
+    return lower_forward(compile_computation(nnet, request))

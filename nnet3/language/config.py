@@ -1,0 +1,216 @@
+"""Kaldi's config lines: `component name=a type=NoOpComponent dim=40`.
+
+A line is a first word, then `key=value` pairs. A value goes on until the word before the next
+`=`, so `input=Offset(a, -1) dim=3` needs no quotes; `'...'` and `"..."` quote (without escapes).
+`#` begins a comment. Format: Kaldi's `util/text-utils.cc`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import FormatError, nearest
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}\Z")
+_FLOAT = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
+)
+_INT32 = 1 << 31
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether Kaldi takes `name` for a node, a component or a key: letters, digits, `_`, `-`, `.`;
+    the first a letter or `_`."""
+    return _NAME.match(name) is not None
+
+
+class ConfigLine:
+    """One parsed line.
+
+    Every look-up marks the key as used, so that what nobody asked for can be refused.
+
+    Args:
+        text: the line, without comment.
+        place: where it stands (`file:line`), for messages.
+
+    Raises:
+        FormatError: the line is empty, a key is no name, a quote is not closed, or something is
+            no `key=value`.
+    """
+
+    def __init__(self, text: str, place: str = "") -> None:
+        self.text = text
+        self.place = place
+        self.first_token = ""
+        self._values: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._parse()
+
+    def error(self, message: str) -> FormatError:
+        """A `FormatError` about this line."""
+        return FormatError(f"{self.place + ': ' if self.place else ''}{message}: {self.text!r}")
+
+    def keys(self) -> list[str]:
+        """All keys, used or not, in the order of the line."""
+        return list(self._values)
+
+    def get(self, key: str) -> str | None:
+        """The value of `key` as it stands, or None."""
+        value = self._values.get(key)
+        if value is not None:
+            self._used.add(key)
+        return value
+
+    def require(self, key: str) -> str:
+        """The value of `key`.
+
+        Raises:
+            FormatError: there is none.
+        """
+        value = self.get(key)
+        if value is None:
+            raise self.error(f"{key}= is missing{nearest(key, self._values)}")
+        return value
+
+    def get_int(self, key: str) -> int | None:
+        """The value of `key` as an integer of 32 bits, or None.
+
+        Raises:
+            FormatError: it is none.
+        """
+        text = self.get(key)
+        if text is None:
+            return None
+        if _INTEGER.match(text) is None or not -_INT32 <= int(text) < _INT32:
+            raise self.error(f"{key}={text} is no integer of 32 bits")
+        return int(text)
+
+    def get_float(self, key: str) -> float | None:
+        """The value of `key` as a number, or None.
+
+        Raises:
+            FormatError: it is none.
+        """
+        text = self.get(key)
+        if text is None:
+            return None
+        if _FLOAT.match(text) is None:
+            raise self.error(f"{key}={text} is no number")
+        return float(text)
+
+    def get_bool(self, key: str) -> bool | None:
+        """The value of `key` as a flag, or None; as in Kaldi, the first letter (t or f) decides.
+
+        Raises:
+            FormatError: it is none.
+        """
+        text = self.get(key)
+        if text is None:
+            return None
+        if text[:1] not in ("t", "T", "f", "F"):
+            raise self.error(f"{key}={text} is neither true nor false")
+        return text[0] in "tT"
+
+    def get_ints(self, key: str, separators: str = ":,", gaps: bool = True) -> list[int] | None:
+        """The value of `key` as integers with any of `separators` between them, or None.
+
+        Args:
+            key: of the pair.
+            separators: characters that may stand between integers.
+            gaps: whether two separators may follow each other, or one begin or end the list.
+
+        Raises:
+            FormatError: it is no such list.
+        """
+        text = self.get(key)
+        if text is None:
+            return None
+        parts = [part.strip() for part in re.split(f"[{re.escape(separators)}]", text)]
+        parts = [part for part in parts if part or not gaps]
+        if not all(_INTEGER.match(part) and -_INT32 <= int(part) < _INT32 for part in parts):
+            raise self.error(f"{key}={text} is no list of integers")
+        return [int(part) for part in parts]
+
+    def unused(self) -> str:
+        """The pairs nobody asked for, `key=value key=value`."""
+        return " ".join(f"{k}={self._values[k]}" for k in self._values if k not in self._used)
+
+    def check_unused(self, known: Iterable[str] = ()) -> None:
+        """Refuse pairs that nobody asked for; `known` keys are offered as corrections.
+
+        Raises:
+            FormatError: there are some.
+        """
+        for key, value in self._values.items():
+            if key not in self._used:
+                raise self.error(f"{key}={value} is not used here{nearest(key, known)}")
+
+    def _parse(self) -> None:
+        line = self.text.strip()
+        if not line:
+            raise self.error("an empty line")
+        word = line.split(None, 1)[0]
+        position = 0
+        if "=" not in word:
+            if not is_valid_name(word):
+                raise self.error(f"{word!r} cannot begin a line")
+            self.first_token = word
+            position = len(word)
+        while position < len(line):
+            if line[position].isspace():
+                position += 1
+                continue
+            position = self._parse_pair(line, position)
+
+    def _parse_pair(self, line: str, position: int) -> int:
+        """Take the pair that begins at `position`; returns where it ends."""
+        equals = line.find("=", position)
+        key = line[position:equals] if equals >= 0 else line[position:]
+        if equals < 0 or not is_valid_name(key):
+            raise self.error(f"expected key=value, not {key!r}")
+        begin = equals + 1
+        if line[begin : begin + 1] in ("'", '"'):
+            end = line.find(line[begin], begin + 1)
+            if end < 0:
+                raise self.error(f"the quote after {key}= is not closed")
+            value, stop = line[begin + 1 : end], end + 1
+        else:
+            stop = len(line)
+            following = line.find("=", begin)
+            if following >= 0:
+                space = max(line.rfind(" ", begin, following), line.rfind("\t", begin, following))
+                stop = space if space >= 0 else stop
+            value = line[begin:stop].rstrip()
+        self._values.setdefault(key, value)  # as in Kaldi, the first of several counts
+        return stop
+
+
+def split_lines(text: str, source: str = "") -> list[ConfigLine]:
+    """The lines of a config file, without comments and empty lines."""
+    lines = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.split("#", 1)[0].strip()
+        if line:
+            lines.append(ConfigLine(line, f"{source}:{number}" if source else f"line {number}"))
+    return lines
+
+
+def read_config_lines(path: PathLike) -> list[ConfigLine]:
+    """The lines of the config file `path`.
+
+    Raises:
+        FormatError: the file cannot be read, is no UTF-8 text, or holds a line that is none.
+    """
+    name = os.fspath(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise FormatError(f"{name}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{name}: no text (byte {error.start})") from error
+    return split_lines(text, name)

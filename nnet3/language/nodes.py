@@ -1,0 +1,172 @@
+"""The nodes of a network and the config lines that describe them.
+
+A component node stands behind the descriptor node that feeds it, which is called `NAME_input`; a
+descriptor node that no component follows is an output. Source: Kaldi's `nnet3/nnet-nnet.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+from .config import ConfigLine, is_valid_name
+from .descriptor import Descriptor
+from .descriptor_parse import parse_descriptor
+
+INPUT: Final = "input"
+DESCRIPTOR: Final = "descriptor"
+COMPONENT: Final = "component"
+DIM_RANGE: Final = "dim-range"
+OBJECTIVES: Final = ("linear", "quadratic")
+
+
+@dataclass
+class NetworkNode:
+    """A node.
+
+    Attributes:
+        name: what other nodes call it.
+        kind: INPUT, DESCRIPTOR, COMPONENT or DIM_RANGE.
+        dim: columns of an input or a dim-range.
+        descriptor: of a descriptor node, what it reads.
+        objective: of an output, `linear` or `quadratic`.
+        component: of a component node, the component's name.
+        source: of a dim-range, the node whose columns it takes.
+        dim_offset: of a dim-range, its first column.
+    """
+
+    name: str
+    kind: str
+    dim: int = 0
+    descriptor: Descriptor | None = None
+    objective: str = "linear"
+    component: str = ""
+    source: str = ""
+    dim_offset: int = 0
+
+
+def input_name(component_node: str) -> str:
+    """The name of the descriptor node that feeds a component node."""
+    return f"{component_node}_input"
+
+
+_WORDS: Final = ("component-node", "input-node", "output-node", "dim-range-node")
+
+
+def drop_replaced(old: Sequence[ConfigLine], new: Sequence[ConfigLine]) -> list[ConfigLine]:
+    """`old` and `new` lines together, without the old lines of nodes that new lines define again.
+
+    Raises:
+        FormatError: a line has no name or an impossible one, or a file defines something twice.
+    """
+    kept: dict[str, ConfigLine] = {}
+    nodes: set[str] = set()
+    for number, line in enumerate([*old, *new]):
+        name = line.require("name")
+        if not is_valid_name(name):
+            raise line.error(f"{name!r} is not a valid name")
+        is_new, is_component = number >= len(old), line.first_token == "component"
+        if is_new:
+            key = f"component {name}" if is_component else name
+            if key in nodes:
+                raise line.error(f"{key!r} is defined twice")
+            nodes.add(key)
+        if not is_component:
+            kept.pop(name, None)
+            kept[name] = line
+        else:
+            kept[f"component {name}"] = line
+    return list(kept.values())
+
+
+def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
+    """The nodes that the lines which are no components describe, in their order.
+
+    Raises:
+        FormatError: a line of another kind, with missing or unknown keys, an unknown node, or a
+            descriptor that is none.
+    """
+    nodes: list[NetworkNode] = []
+    lines = [line for line in lines if line.first_token != "component"]
+    for line in lines:
+        if line.first_token not in _WORDS:
+            raise line.error(
+                f"{line.first_token or 'a line'!r} cannot begin with that"
+                if not line.first_token
+                else f"{line.first_token!r} is not expected"
+                + nearest(line.first_token, ("component", *_WORDS))
+            )
+        name = line.require("name")
+        if line.first_token == "component-node":
+            nodes.append(NetworkNode(input_name(name), DESCRIPTOR))
+            nodes.append(NetworkNode(name, COMPONENT))
+        elif line.first_token == "input-node":
+            nodes.append(NetworkNode(name, INPUT))
+        else:
+            kind = DESCRIPTOR if line.first_token == "output-node" else DIM_RANGE
+            nodes.append(NetworkNode(name, kind))
+    by_name = {node.name: node for node in nodes}
+    if len(by_name) < len(nodes):
+        names = [node.name for node in nodes]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FormatError(f"two nodes are called {twice!r} (NAME_input feeds component-node NAME)")
+    readable = {node.name for node in nodes if node.kind != DESCRIPTOR}
+    for line in lines:
+        _FILL[line.first_token](line, by_name, readable)
+        line.check_unused()
+    return nodes
+
+
+def _descriptor(line: ConfigLine, readable: set[str]) -> Descriptor:
+    try:
+        return parse_descriptor(line.require("input"), readable)
+    except OpscopeError as error:
+        raise line.error(str(error)) from error
+
+
+def _fill_component(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
+    name = line.require("name")
+    nodes[name].component = line.require("component")
+    nodes[input_name(name)].descriptor = _descriptor(line, readable)
+
+
+def _fill_input(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
+    nodes[line.require("name")].dim = _positive(line, "dim")
+
+
+def _fill_output(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
+    node = nodes[line.require("name")]
+    node.descriptor = _descriptor(line, readable)
+    node.objective = line.get("objective") or "linear"
+    if node.objective not in OBJECTIVES:
+        raise line.error(f"objective={node.objective}: linear or quadratic")
+
+
+def _fill_dim_range(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
+    node = nodes[line.require("name")]
+    node.source = line.require("input-node")
+    source = nodes.get(node.source)
+    if source is None or source.kind not in (INPUT, COMPONENT):
+        hint = nearest(node.source, readable) if source is None else ""
+        raise line.error(f"input-node={node.source} is no input node and no component node{hint}")
+    node.dim, offset = _positive(line, "dim"), line.get_int("dim-offset")
+    if offset is None or offset < 0:
+        raise line.error("dim-offset= must be there, and not negative")
+    node.dim_offset = offset
+
+
+def _positive(line: ConfigLine, key: str) -> int:
+    value = line.get_int(key)
+    if value is None or value <= 0:
+        raise line.error(f"{key}= must be there, and positive")
+    return value
+
+
+_FILL: Final = {
+    "component-node": _fill_component,
+    "input-node": _fill_input,
+    "output-node": _fill_output,
+    "dim-range-node": _fill_dim_range,
+}

@@ -1,0 +1,381 @@
+"""A compiled computation as a NetDesc whose operators are its commands, and back.
+
+Variables, in the order of the sub-matrices: a matrix `mN`, which is also its own sub-matrix, or a
+view `mN.sK` of one; then `indexesN`, the precomputed indexes of components. Operators:
+
+| operator | inputs | output | attributes |
+|---|---|---|---|
+| `nnet3.matrix`, one a matrix, first | | the matrix | `node`, `rows` [R, 3]: what it holds; flags |
+| `nnet3.indexes` | | the indexes | `kind`, one for each field |
+| `nnet3.command.NAME` | see `_SLOTS` | | the fields of `Command` that are not at their defaults |
+
+NAME is Kaldi's name of the command in small letters: `alloc_matrix`, `propagate`, `add_rows` ...
+What stands behind the marker has the role BACKWARD. These operators only describe; they do not run:
+`lower_commands.lower_computation` makes of the computation a list of operators that do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.ir.desc import (
+    BACKWARD,
+    FORMAT_VERSION,
+    FORWARD,
+    INPUT,
+    OUTPUT,
+    TEMPORARY,
+    attr_type,
+    decode_attr,
+    encode_attr,
+    make_op,
+    make_var,
+    slot_map,
+)
+from ...proto import net_pb2 as pb
+from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
+from ..compute.dropout import MaskRows, SequenceRows
+from ..compute.pooling import RowRanges
+from ..compute.time_grid import AttentionRows, OffsetRows
+from ..graph.topology import Topology
+from ..index.indexes import Columns
+
+DIALECT: Final = "nnet3.commands"
+_PREFIX: Final = "nnet3.command."
+
+_BACKPROP: Final = (
+    {"x": "deriv.0", "out": "deriv.1", "out_deriv": "deriv.2", "indexes": "precomputed"},
+    {"in_deriv": "deriv.3"},
+)
+# Command -> (input slots, output slots): which field names the variable of each. `rows` stands for
+# the sub-matrices in the pairs (sub-matrix, row), `deriv.I` for an entry of `deriv`.
+_SLOTS: Final[dict[str, tuple[dict[str, str], dict[str, str]]]] = {
+    "AllocMatrix": ({}, {"out": "target"}),
+    "DeallocMatrix": ({"x": "target"}, {}),
+    "SwapMatrix": ({"x": "source"}, {"out": "target"}),
+    "SetConst": ({}, {"out": "target"}),
+    "MatrixCopy": ({"x": "source"}, {"out": "target"}),
+    "MatrixAdd": ({"y": "target", "x": "source"}, {"out": "target"}),
+    "CopyRows": ({"x": "source"}, {"out": "target"}),
+    "AddRows": ({"y": "target", "x": "source"}, {"out": "target"}),
+    "AddRowRanges": ({"y": "target", "x": "source"}, {"out": "target"}),
+    "CopyRowsMulti": ({"x": "rows"}, {"out": "target"}),
+    "AddRowsMulti": ({"y": "target", "x": "rows"}, {"out": "target"}),
+    "AddToRowsMulti": ({"y": "rows", "x": "target"}, {"out": "rows"}),
+    "CopyToRowsMulti": ({"x": "target"}, {"out": "rows"}),
+    "Propagate": ({"x": "source", "indexes": "precomputed"}, {"out": "target"}),
+    "Backprop": _BACKPROP,
+    "BackpropNoModelUpdate": _BACKPROP,
+    "CompressMatrix": ({"x": "target"}, {}),
+    "DecompressMatrix": ({}, {"out": "target"}),
+    "AcceptInput": ({}, {"out": "target"}),
+    "ProvideOutput": ({"x": "target"}, {}),
+    "NoOperation": ({}, {}),
+    "NoOperationPermanent": ({}, {}),
+    "NoOperationMarker": ({}, {}),
+    "NoOperationLabel": ({}, {}),
+    "GotoLabel": ({}, {}),
+}
+_ATTRS: Final = {
+    "alpha": "float",
+    "rows": "tensor",
+    "step": "int",
+    "store_stats": "bool",
+    "use_memo": "bool",
+    "storage": "string",
+}
+_DEFAULTS: Final = {field.name: field.default for field in fields(Command)}
+
+
+def _small(command_type: str) -> str:
+    return _PREFIX + re.sub(r"(?<!^)(?=[A-Z])", "_", command_type).lower()
+
+
+_TYPES: Final = {_small(name): name for name in _SLOTS}
+_INDEXES: Final = {
+    kind.__name__: kind for kind in (OffsetRows, AttentionRows, RowRanges, MaskRows, SequenceRows)
+}
+_KINDS: Final = {"int": "int", "tuple[int, ...]": "ints", "np.ndarray": "tensor"}
+_ARRAY: Final = "array"
+
+
+def to_desc(computation: Computation, name: str = "commands") -> pb.NetDesc:
+    """The description of a computation; equal computations give equal descriptions."""
+    return _Writer(computation.explicit(), name).net
+
+
+def from_desc(net: pb.NetDesc, topology: Topology | None) -> Computation:
+    """The computation of a description.
+
+    Args:
+        net: what `to_desc` made.
+        topology: that of the network it was compiled for, or of one with the same nodes; without,
+            the description is checked, and the computation cannot be printed or lowered.
+
+    Raises:
+        FormatError: no description of commands, something is missing, or it is of another network.
+    """
+    return _Reader(net, topology).computation
+
+
+class _Writer:
+    def __init__(self, computation: Computation, name: str) -> None:
+        self.computation = computation
+        self.nodes = computation.topology.nodes
+        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
+        self.net.metadata["dialect"] = DIALECT
+        self.net.metadata["need_model_derivative"] = str(computation.need_model_derivative).lower()
+        self.names = [""]
+        self._declare()
+        for number, matrix in enumerate(computation.matrices[1:], 1):
+            self._matrix(f"m{number}", matrix)
+        for number, indexes in enumerate(computation.precomputed[1:], 1):
+            self._indexes(f"indexes{number}", indexes)
+        role = FORWARD
+        for command in computation.commands:
+            if command.type == "NoOperationMarker":
+                role = BACKWARD
+            self.net.ops.append(self._command(command, role))
+
+    def _declare(self) -> None:
+        kinds = {}
+        submatrices = self.computation.submatrices
+        for command in self.computation.commands:
+            if command.type in ("AcceptInput", "ProvideOutput"):
+                given = command.type == "AcceptInput"
+                kinds[submatrices[command.target].matrix] = INPUT if given else OUTPUT
+        whole: set[int] = set()
+        for number, s in enumerate(submatrices[1:], 1):
+            base = f"m{s.matrix}"
+            if self.computation.is_whole(number) and s.matrix not in whole:
+                whole.add(s.matrix)
+                kind = kinds.get(s.matrix, TEMPORARY)
+                self.net.vars.append(make_var(base, (s.rows, s.cols), "float32", kind))
+                self.names.append(base)
+                continue
+            var = make_var(f"{base}.s{number}", (s.rows, s.cols), "float32")
+            var.view.base = base
+            var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
+            var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
+            self.net.vars.append(var)
+            self.names.append(var.name)
+        for number in range(1, len(self.computation.precomputed)):
+            self.net.vars.append(make_var(f"indexes{number}", None, None))
+
+    def _matrix(self, name: str, matrix: MatrixInfo) -> None:
+        attrs: dict[str, Any] = {}
+        if matrix.contiguous:
+            attrs["contiguous"] = True
+        if matrix.is_deriv:
+            attrs["derivative"] = True
+        if matrix.indexes is not None:
+            attrs["node"] = self.nodes[matrix.node].name
+            attrs["rows"] = np.asarray(matrix.indexes, np.int32)
+        self.net.ops.append(make_op("nnet3.matrix", {}, {"out": name}, attrs))
+
+    def _indexes(self, name: str, indexes: Any) -> None:
+        if is_dataclass(indexes):
+            attrs = {
+                f.name: encode_attr(getattr(indexes, f.name), _KINDS[f.type])
+                for f in fields(indexes)
+            }
+            attrs["kind"] = encode_attr(type(indexes).__name__)
+        else:
+            attrs = {"kind": _ARRAY, "array": np.asarray(indexes)}
+        self.net.ops.append(make_op("nnet3.indexes", {}, {"out": name}, attrs))
+
+    def _command(self, command: Command, role: int) -> pb.OpDesc:
+        attrs: dict[str, Any] = {}
+        sources: list[int] = []
+        for field, kind in _ATTRS.items():
+            value = getattr(command, field)
+            if field == "rows" and value is not None:
+                if command.type.endswith("Multi"):
+                    sources, value = numbered_sources(value)
+                value = np.asarray(value, np.int32)
+            if value is not None and (field == "rows" or value != _DEFAULTS[field]):
+                attrs[field] = encode_attr(value, kind)
+        if command.node >= 0:
+            attrs["node"] = self.nodes[command.node].name
+        slots = []
+        for given in _SLOTS[command.type]:
+            slots.append({slot: self._named(command, of, sources) for slot, of in given.items()})
+        return make_op(_small(command.type), *slots, attrs, role=role)
+
+    def _named(self, command: Command, field: str, sources: list[int]) -> list[str]:
+        """The variables that a slot holds."""
+        if field == "rows":
+            return [self.names[s] for s in sources]
+        if field == "precomputed":
+            return [f"indexes{command.precomputed}"] if command.precomputed else []
+        name, _, place = field.partition(".")
+        number = getattr(command, name)[int(place)] if place else getattr(command, name)
+        return [self.names[number]] if number else []
+
+
+class _Reader:
+    def __init__(self, net: pb.NetDesc, topology: Topology | None) -> None:
+        if net.metadata.get("dialect") != DIALECT:
+            raise FormatError(f"net {net.name!r} is no list of nnet3 commands")
+        self.node = topology.number if topology is not None else _numbering()
+        self.computation = Computation(topology)
+        flag = net.metadata.get("need_model_derivative")
+        self.computation.need_model_derivative = flag == "true"
+        self.variables = {var.name: var for var in net.vars}
+        if len(self.variables) != len(net.vars):
+            raise FormatError("two variables have the same name")
+        self.matrix: dict[str, int] = {}
+        self.submatrix: dict[str, int] = {}
+        self.indexes: dict[str, int] = {}
+        numbered = list(enumerate(net.ops))
+        matrices = list(itertools.takewhile(lambda pair: pair[1].type == "nnet3.matrix", numbered))
+        _each(matrices, self._matrix)
+        self._submatrices()
+        _each(numbered[len(matrices) :], self._other)
+
+    def _other(self, op: pb.OpDesc) -> None:
+        if op.type == "nnet3.indexes":
+            self._indexes(op)
+        else:
+            self._command(op)
+
+    def _matrix(self, op: pb.OpDesc) -> None:
+        name = _only(slot_map(op.outputs), "out")
+        if name in self.matrix:
+            raise FormatError(f"{name!r} is declared twice")
+        self.matrix[name] = len(self.computation.matrices)
+        var = self.variables.get(name)
+        if var is None or len(var.dims) != 2 or min(var.dims) < 0 or var.HasField("view"):
+            raise FormatError(f"{name!r} is no matrix with known rows and columns")
+        info = MatrixInfo(*var.dims, "contiguous" in op.attrs, "derivative" in op.attrs)
+        if "node" in op.attrs:
+            node, indexes = self.node(_attr(op, "node", "string")), _attr(op, "rows", "tensor")
+            if indexes.shape != (info.rows, 3):
+                shape = list(indexes.shape)
+                raise FormatError(f"indexes {shape} for the {info.rows} rows of {name!r}")
+            info = info._replace(node=node, listed=Columns.of(indexes))
+        self.computation.matrices.append(info)
+
+    def _submatrices(self) -> None:
+        for var in self.variables.values():
+            base = var.view.base if var.HasField("view") else var.name
+            if base not in self.matrix:
+                if var.HasField("view"):
+                    raise FormatError(f"{var.name!r} is a view of {base!r}, which is no matrix")
+                continue
+            number = self.matrix[base]
+            matrix = self.computation.matrices[number]
+            rectangle = (0, matrix.rows, 0, matrix.cols)
+            if var.HasField("view"):
+                v = var.view
+                rectangle = (v.row_begin, v.row_end, v.col_begin, v.col_end)
+            top, bottom, left, right = rectangle
+            if not (0 <= top <= bottom <= matrix.rows and 0 <= left <= right <= matrix.cols):
+                raise FormatError(
+                    f"{var.name!r}: rows {top}:{bottom} and columns {left}:{right} do not lie"
+                    f" within {base!r} [{matrix.rows}, {matrix.cols}]"
+                )
+            self.submatrix[var.name] = len(self.computation.submatrices)
+            part = SubMatrix(number, top, bottom - top, left, right - left)
+            self.computation.submatrices.append(part)
+
+    def _indexes(self, op: pb.OpDesc) -> None:
+        self.indexes[_only(slot_map(op.outputs), "out")] = len(self.computation.precomputed)
+        kind = _attr(op, "kind", "string")
+        if kind == _ARRAY:
+            value = _attr(op, "array", "tensor")
+        elif kind in _INDEXES:
+            known = fields(_INDEXES[kind])
+            value = _INDEXES[kind](**{f.name: _attr(op, f.name, _KINDS[f.type]) for f in known})
+        else:
+            raise FormatError(f"no indexes of components are called {kind!r}")
+        self.computation.precomputed.append(value)
+
+    def _command(self, op: pb.OpDesc) -> None:
+        name = _TYPES.get(op.type)
+        if name is None:
+            raise FormatError(f"no command of that name{nearest(op.type, _TYPES)}")
+        command = Command(name)
+        for field, kind in _ATTRS.items():
+            if field in op.attrs:
+                setattr(command, field, _attr(op, field, kind))
+        if "node" in op.attrs:
+            command.node = self.node(_attr(op, "node", "string"))
+        named: dict[str, list[str]] = {}
+        for slots, listed in zip(_SLOTS[name], (op.inputs, op.outputs), strict=True):
+            given = slot_map(listed)
+            for slot, field in slots.items():
+                names = given.get(slot, [])
+                if named.setdefault(field, names) != names:
+                    raise FormatError(f"the slot {slot!r} should hold what it is added to")
+        for field, names in named.items():
+            self._take(command, field, names)
+        self.computation.commands.append(command)
+
+    def _take(self, command: Command, field: str, names: list[str]) -> None:
+        """Set the field that a slot stands for."""
+        if field == "rows":
+            command.rows = self._pairs(command.rows, names)
+            return
+        if len(names) > 1:
+            raise FormatError(f"one variable is wanted instead of {', '.join(names)}")
+        known = self.indexes if field == "precomputed" else self.submatrix
+        if names and names[0] not in known:
+            raise FormatError(f"there is no {names[0]!r}{nearest(names[0], known)}")
+        number = known[names[0]] if names else 0
+        name, _, place = field.partition(".")
+        if place:
+            derivs = list(command.deriv)
+            derivs[int(place)] = number
+            command.deriv = tuple(derivs)  # type: ignore[assignment]
+        else:
+            setattr(command, name, number)
+
+    def _pairs(self, rows: np.ndarray | None, names: list[str]) -> np.ndarray:
+        """Pairs (sub-matrix, row) of pairs whose sub-matrices are counted within the slot."""
+        unknown = [name for name in names if name not in self.submatrix]
+        if unknown:
+            raise FormatError(f"there is no {unknown[0]!r}{nearest(unknown[0], self.submatrix)}")
+        if rows is None or rows.ndim != 2 or rows.shape[1] != 2:
+            raise FormatError("the attribute 'rows' should hold pairs of numbers")
+        if len(rows) and not -1 <= rows[:, 0].min() <= rows[:, 0].max() < len(names):
+            raise FormatError(f"the attribute 'rows' names more than {len(names)} matrices")
+        # The last entry is for pairs of -1, which stand for no row.
+        numbers = np.array([*(self.submatrix[name] for name in names), -1], np.int32)
+        return np.stack((numbers[rows[:, 0]], rows[:, 1]), axis=1)
+
+
+def _each(numbered: list[tuple[int, pb.OpDesc]], read: Callable[[pb.OpDesc], None]) -> None:
+    for number, op in numbered:
+        try:
+            read(op)
+        except OpscopeError as error:
+            raise FormatError(f"operator {number} ({op.type}): {error}") from error
+
+
+def _numbering() -> Callable[[str], int]:
+    """Numbers for names, in the order in which they come."""
+    numbers: dict[str, int] = {}
+    return lambda name: numbers.setdefault(name, len(numbers))
+
+
+def _attr(op: pb.OpDesc, name: str, kind: str = "") -> Any:
+    if name not in op.attrs:
+        raise FormatError(f"the attribute {name!r} is missing")
+    attr = op.attrs[name]
+    if kind and attr_type(attr) != kind:
+        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {attr_type(attr)}")
+    return decode_attr(attr)
+
+
+def _only(slots: Mapping[str, list[str]], name: str) -> str:
+    if len(slots.get(name, [])) != 1:
+        raise FormatError(f"the slot {name!r} must hold one variable")
+    return slots[name][0]

@@ -1,0 +1,75 @@
+"""Composite components work through few rows at a time, as in Kaldi.
+
+Kaldi bounds the memory of a CompositeComponent so: with more than `max_rows_process` rows, each
+piece of so many goes through all parts on its own, forward and backward. Memory is the plan's
+affair here, but the pieces show in the results: natural gradient sees one after the other, and
+batch normalisation within the component has the statistics of a piece. So a command for many rows
+becomes one for each piece before it is lowered.
+
+Source: `CompositeComponent::Propagate` and `Backprop` in Kaldi's `nnet3/nnet-simple-component.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..compile.computation import Command, Computation
+from ..components.composite import CompositeComponent
+
+_USES = ("Propagate", "Backprop", "BackpropNoModelUpdate")
+
+
+def split_composites(computation: Computation) -> Computation:
+    """The same computation with a command of its own for each piece of a composite's rows."""
+    limits = {
+        number: node.component.max_rows_process
+        for number, node in enumerate(computation.topology.nodes)
+        if isinstance(node.component, CompositeComponent) and node.component.max_rows_process > 0
+    }
+    if not limits or not any(
+        _rows(computation, c) > limits[c.node] for c in _uses(computation, limits)
+    ):
+        return computation
+    return _Splitter(computation, limits).result
+
+
+def _uses(computation: Computation, limits: dict[int, int]) -> Iterator[Command]:
+    return (c for c in computation.commands if c.type in _USES and c.node in limits)
+
+
+def _rows(computation: Computation, c: Command) -> int:
+    return computation.submatrices[c.target if c.type == "Propagate" else c.deriv[2]].rows
+
+
+class _Splitter:
+    def __init__(self, computation: Computation, limits: dict[int, int]) -> None:
+        self.result = computation.copy()
+        self._steps: dict[tuple[int, int], int] = {}  # step, first row -> step of the piece
+        self._next = max((c.step for c in computation.commands), default=0) + 1
+        commands: list[Command] = []
+        places = []  # of each command in the new list
+        for c in computation.commands:
+            places.append(len(commands))
+            most = limits.get(c.node, 0) if c.type in _USES else 0
+            rows = _rows(computation, c) if most else 0
+            if rows <= most:
+                commands.append(c)
+                continue
+            commands += [
+                self._piece(c, first, min(most, rows - first)) for first in range(0, rows, most)
+            ]
+        self.result.commands = [
+            c.changed(step=places[c.step]) if c.type == "GotoLabel" else c for c in commands
+        ]
+
+    def _piece(self, c: Command, first: int, rows: int) -> Command:
+        """The command for some of the rows. Its step has a number of its own, by which a backward
+        piece finds what the forward one has left."""
+        step = self._steps.setdefault((c.step, first), self._next)
+        self._next += step == self._next
+        part = self.result.new_part
+        if c.type == "Propagate":
+            source, target = part(c.source, first, rows), part(c.target, first, rows)
+            return c.changed(source=source, target=target, step=step)
+        derivs = tuple(part(s, first, rows) if s else 0 for s in c.deriv)
+        return c.changed(deriv=derivs, step=step)

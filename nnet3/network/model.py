@@ -1,0 +1,146 @@
+"""Acoustic models (`.mdl`): a transition model, a network, its contexts and priors.
+
+The transition model is kept as it stands. Source: Kaldi's `nnet3/am-nnet-simple.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ...framework.base.atomic import PathLike
+from ...framework.base.errors import ShapeError
+from ..components.summary import number
+from ..files.kaldi_io import Reader, Writer
+from .nnet import Nnet
+
+_END = re.compile(rb"</TransitionModel>\s+(?=<Nnet3>\s)")
+
+
+class AmNnetSimple:
+    """A network with what an acoustic model has besides: Kaldi's classes TransitionModel (as
+    bytes) and AmNnetSimple.
+
+    Attributes:
+        transition_model: its bytes as the file has them.
+        binary: the form of those bytes.
+        nnet: the network; it must be simple, see `Nnet.is_simple`.
+        left_context, right_context: frames of context; `set_context` finds them.
+        priors: float32 vector, empty or as long as the output is wide.
+    """
+
+    def __init__(self, nnet: Nnet, transition_model: bytes, binary: bool = True) -> None:
+        self.transition_model = transition_model
+        self.binary = binary
+        self.nnet = nnet
+        self.priors = np.zeros(0, np.float32)
+        self.left_context = self.right_context = 0
+
+    @classmethod
+    def read(cls, path: PathLike) -> AmNnetSimple:
+        """Read an acoustic model, binary or text.
+
+        Raises:
+            FormatError: the file cannot be read, is none, or is damaged.
+        """
+        return cls.read_from(Reader(path))
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> AmNnetSimple:
+        """Read an acoustic model from the opening token of its transition model on."""
+        begin = reader.offset
+        reader.expect_token("<TransitionModel>")
+        end = _END.search(reader.data, reader.offset)
+        if end is None:
+            raise reader.error("no </TransitionModel> with a network behind it", begin)
+        transition_model = bytes(reader.data[begin : end.end()])
+        reader.offset = end.end()
+        model = cls(Nnet.read_from(reader), transition_model, reader.binary)
+        reader.expect_token("<LeftContext>")
+        model.left_context = reader.read_int32()
+        reader.expect_token("<RightContext>")
+        model.right_context = reader.read_int32()
+        reader.expect_token("<Priors>")
+        start = reader.offset
+        priors = reader.read_vector(np.float32)
+        try:
+            model.set_priors(priors)
+        except ShapeError as error:
+            raise reader.error(str(error), start) from error
+        return model
+
+    def write(self, path: PathLike, binary: bool | None = None) -> None:
+        """Write it; what was read and not changed is written back byte for byte.
+
+        Args:
+            path: of the file.
+            binary: the form; by default that of the transition model, the only one possible.
+
+        Raises:
+            ShapeError: the transition model has the other form.
+            SaveError: the file cannot be written.
+        """
+        writer = Writer(self.binary if binary is None else binary)
+        self.write_to(writer)
+        writer.save(path)
+
+    def write_to(self, writer: Writer) -> None:
+        """Write transition model, network, contexts and priors."""
+        if writer.binary != self.binary:
+            form = "binary" if self.binary else "text"
+            raise ShapeError(f"the transition model is kept as it was read, which is {form}")
+        writer.write_raw(self.transition_model)
+        self.nnet.write_to(writer)
+        writer.write_token("<LeftContext>")
+        writer.write_int32(self.left_context)
+        writer.write_token("<RightContext>")
+        writer.write_int32(self.right_context)
+        writer.write_token("<Priors>")
+        writer.write_vector(self.priors)
+
+    def set_context(self) -> None:
+        """Find the contexts of the network, after it was changed.
+
+        Raises:
+            ShapeError: it is not simple.
+        """
+        self.left_context, self.right_context = self.nnet.context()
+
+    def set_nnet(self, nnet: Nnet) -> None:
+        """Take another network; priors of another size are dropped, as Kaldi does.
+
+        Raises:
+            ShapeError: it is not simple.
+        """
+        self.nnet = nnet
+        self.set_context()
+        if self.priors.size not in (0, nnet.output_dim("output")):
+            self.priors = np.zeros(0, np.float32)
+
+    def set_priors(self, priors: np.ndarray) -> None:
+        """Take priors, or none (an empty vector).
+
+        Raises:
+            ShapeError: they are not as many as the output is wide.
+        """
+        wanted = self.nnet.output_dim("output")
+        if priors.size not in (0, wanted):
+            raise ShapeError(f"{priors.size} priors for an output of dimension {wanted}")
+        self.priors = np.asarray(priors, np.float32)
+
+    def info(self, with_singular_values: bool = False) -> str:
+        """What `nnet3-am-info` prints; see `Nnet.info`."""
+        text = (
+            f"input-dim: {self.nnet.input_dim('input')}\n"
+            f"ivector-dim: {self.nnet.input_dim('ivector')}\n"
+            f"num-pdfs: {self.nnet.output_dim('output')}\n"
+            f"prior-dimension: {self.priors.size}\n"
+        )
+        if self.priors.size:
+            text += (
+                f"prior-sum: {number(self.priors.sum())}\n"
+                f"prior-min: {number(self.priors.min())}\n"
+                f"prior-max: {number(self.priors.max())}\n"
+            )
+        return f"{text}# Nnet info follows.\n{self.nnet.info(with_singular_values)}"

@@ -1,0 +1,177 @@
+"""Kaldi's programs that train, judge and combine nnet3 networks with LF-MMI.
+
+Source: Kaldi's `chainbin/nnet3-chain-train.cc`, `nnet3-chain-compute-prob.cc`,
+`nnet3-chain-combine.cc`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import click
+
+from ..chain.denominator import DenominatorGraph
+from ..chain.objective import ChainOptions
+from ..network.nnet import Nnet
+from ..tables.tables import read_table
+from ..training import NnetTrainer
+from ..training.chain_objectives import ChainObjectives
+from ..training.chain_prob import NnetChainComputeProb
+from ..training.chain_request import XENT
+from ..training.combination import combine
+from .options import (
+    ALLOCATOR,
+    DEBUG,
+    GPU,
+    UNUSED,
+    chosen_passes,
+    chosen_place,
+    optimization_options,
+    read_fst,
+)
+from .program import Option, program
+from .train import (
+    BINARY,
+    CACHE,
+    COMBINING,
+    COMPILER,
+    SRAND,
+    chosen_trainer,
+    in_turn,
+    read_raw,
+    set_test_modes,
+    train_pass,
+    trainer_options,
+    write_raw,
+)
+
+_CHAIN = (
+    Option("l2-regularize", 0.0, "L2 regularization of the network's output"),
+    Option("out-of-range-regularize", 0.01, "How much outputs beyond [-30,30] are pulled back"),
+    Option("leaky-hmm-coefficient", 1.0e-05, "Flow from each HMM state to all others"),
+    Option("xent-regularize", 0.0, "Scale of the cross-entropy objective of 'output-xent'"),
+    Option("lwf-scale", 0.0, "Learning without forgetting: scale of the examples' posteriors"),
+    Option("lwf-den-scale", 0.0, "The same, less the denominator's log-probability"),
+    Option("numerator-graph-threads", 4, UNUSED),
+)
+
+
+def _chain_options(options: SimpleNamespace) -> ChainOptions:
+    return ChainOptions(
+        **{field.name: getattr(options, field.name) for field in fields(ChainOptions)}
+    )
+
+
+def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
+    """The graph in an FST's file, for the pdfs of the network's `output`.
+
+    Raises:
+        FormatError: it is no FST, or its labels are no pdfs of the network.
+    """
+    return DenominatorGraph.of_fst(read_fst(name), nnet.node_dims()["output"])
+
+
+@program(
+    "nnet3-chain-train",
+    "Train a raw nnet3 network with LF-MMI, one step for each (merged) chain example.",
+    ("<raw-nnet-in>", "<denominator-fst-in>", "<chain-training-examples-in>", "<raw-nnet-out>"),
+    BINARY,
+    SRAND,
+    GPU,
+    Option("apply-deriv-weights", True, "Use the weights of derivatives in the examples"),
+    *trainer_options(),
+    *_CHAIN,
+    *CACHE,
+    *ALLOCATOR,
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_chain_train(
+    options: SimpleNamespace, model: str, graph: str, examples: str, output: str
+) -> None:
+    log = options.program.log
+    nnet = read_raw(model)
+    objective = ChainObjectives(
+        _read_graph(graph, nnet), _chain_options(options), options.apply_deriv_weights
+    )
+    trainer = NnetTrainer(
+        *(chosen_trainer(options), nnet, chosen_place(options.use_gpu)),
+        *(options.srand & 0xFFFFFFFF, log, objective),
+    )
+    trained = train_pass(trainer, options, examples, "chain_example")
+    write_raw(nnet, output, options.binary)
+    log(f"Wrote raw model to {output}")
+    if not trained:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-chain-compute-prob",
+    "Print the average LF-MMI objective of a raw nnet3 network on (merged) chain examples.",
+    ("<raw-nnet3-model-in>", "<denominator-fst>", "<training-examples-in>"),
+    GPU,
+    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
+    Option("dropout-test-mode", True, "Test mode of dropout components"),
+    Option("compute-accuracy", True, UNUSED),
+    Option("compute-per-dim-accuracy", False, UNUSED),
+    *_CHAIN,
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_chain_compute_prob(
+    options: SimpleNamespace, model: str, graph: str, examples: str
+) -> None:
+    nnet = read_raw(model)
+    set_test_modes(options, nnet)
+    prob = NnetChainComputeProb(
+        *(nnet, _read_graph(graph, nnet), _chain_options(options)),
+        *(chosen_place(options.use_gpu), chosen_passes(options)),
+    )
+    in_turn(examples, prob.compute, "compute", "chain_example")
+    if not prob.print_total_stats(options.program.log):
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-chain-combine",
+    "Average the first n of several raw nnet3 networks (the last one first), with the n that has"
+    " the best LF-MMI objective on chain examples.",
+    ("<den-fst>", "<raw-nnet-in>...", "<chain-examples-in>", "<raw-nnet-out>"),
+    BINARY,
+    GPU,
+    *COMBINING,
+    *_CHAIN,
+)
+def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None:
+    *models, valid, output = files
+    log, chosen = options.program.log, _chain_options(options)
+    place = chosen_place(options.use_gpu)
+    examples = [example for _, example in read_table(valid, "chain_example")]
+    log(f"Read {len(examples)} examples.")
+    nnets = [read_raw(models[0])]
+    graph = _read_graph(fst, nnets[0])
+    has_xent = any(node.name.endswith(XENT) for node in nnets[0].outputs())
+
+    def make_prob(nnet: Nnet, store_component_stats: bool) -> NnetChainComputeProb:
+        settings = chosen
+        if store_component_stats and has_xent and not chosen.xent_regularize:
+            settings = replace(chosen, xent_regularize=0.1)  # statistics of that branch, too
+        return NnetChainComputeProb(
+            *(nnet, graph, settings, place), store_component_stats=store_component_stats
+        )
+
+    nnet = combine(
+        (nnets.pop() if nnets else read_raw(name) for name in models),
+        len(models),
+        examples,
+        log,
+        options.max_objective_evaluations,
+        options.batchnorm_test_mode,
+        options.dropout_test_mode,
+        make_prob=make_prob,
+    )
+    write_raw(nnet, output, options.binary)
+    log(f"Finished combining neural nets, wrote model to {output}")

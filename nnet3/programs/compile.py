@@ -1,0 +1,113 @@
+"""`opscope nnet3-compile`: what a network computes for a request, stage by stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..graph.request import ComputationRequest, simple_request
+from ..network.nnet import Nnet
+from .listing import read_request
+
+_STAGES = ("request", "steps", "kaldi", "commands")
+
+
+@click.command()
+@click.argument("model")
+@click.argument("request", required=False)
+@click.option("--frames", type=int, help="Without REQUEST: output frames of a sequence.")
+@click.option("--sequences", type=int, default=1, help="Without REQUEST: how many sequences.")
+@click.option("--subsampling", type=int, default=1, help="Input frames for one output frame.")
+@click.option("--extra-left-context", type=int, default=0, help="Input frames besides the needed.")
+@click.option("--extra-right-context", type=int, default=0, help="The same behind the output.")
+@click.option("--backward", is_flag=True, help="Without REQUEST: derivatives of model and inputs.")
+@click.option("--prepare-for-test", is_flag=True, help="Test mode, and components are joined.")
+@click.option("--optimize/--no-optimize", default=True, help="Run the passes over the commands.")
+@click.option("--request", "stage", flag_value="request", help="Print the request.")
+@click.option("--steps", "stage", flag_value="steps", help="Print epochs, counts of rows, steps.")
+@click.option("--kaldi", "stage", flag_value="kaldi", help="Print the commands as Kaldi does.")
+@click.option("--commands", "stage", flag_value="commands", help="The commands as a net.")
+@click.option("--out", metavar="FILE.pb", help="Save the net instead of printing it.")
+def nnet3_compile(
+    model: str, request: str | None, stage: str | None, out: str | None, **given: Any
+) -> None:
+    """Compile the network in MODEL for a request and print the list of operators that runs.
+
+    REQUEST is a text file (- for stdin) that lists the rows (n,t,x) of each input and output:
+
+    \b
+        input input has_deriv=0 0,-1,0 0,0,0 0,1,0
+        output output has_deriv=0 0,0,0
+        need_model_derivative=0 store_component_stats=0
+
+    In its place --frames, --sequences and the rest ask for whole sequences. A net saved with --out
+    has its parameters beside it; `opscope run` runs it. With --commands only the list is saved.
+    """
+    if (request is None) == (given["frames"] is None):
+        raise click.UsageError("give a REQUEST file or --frames, one of them")
+    if out is not None and stage in _STAGES[:-1]:
+        raise click.UsageError(f"--out saves a net, and --{stage} gives text")
+    nnet = Nnet.read(model)
+    if given["prepare_for_test"]:
+        from ..network.collapse import prepare_for_test
+
+        prepare_for_test(nnet)
+    wanted = read_request(request) if request is not None else _simple(nnet, given)
+    if stage == "request":
+        click.echo(wanted.to_text(), nl=False)
+    elif stage == "steps":
+        from ..compile.steps import Steps
+        from ..graph.graph import Graph
+
+        click.echo(Steps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
+    else:
+        _compile(nnet, wanted, stage, given["optimize"], out)
+
+
+def _compile(
+    nnet: Nnet, request: ComputationRequest, stage: str | None, optimize: bool, out: str | None
+) -> None:
+    """Print the commands or the operators, or save them."""
+    from ..inference.pipeline import compile_computation
+    from ..lower.commands import lower_computation
+    from ..optimize import optimize as run_passes
+
+    computation = compile_computation(nnet, request)
+    if optimize:
+        computation = run_passes(computation)
+    if stage == "kaldi":
+        click.echo(computation.to_kaldi(), nl=False)
+        return
+    if stage == "commands":
+        from ..lower.command_dialect import to_desc
+
+        desc = to_desc(computation)
+    else:
+        desc = lower_computation(computation)
+    if out is None:
+        from ...framework.ir.printer import net_text
+
+        click.echo(net_text(desc), nl=False)
+        return
+    if stage == "commands":
+        from ...framework.base.atomic import write_atomically
+        from ...framework.ir.desc import serialize_net
+
+        write_atomically(out, serialize_net(desc))
+        return
+    from ..inference.saved import save_compiled
+
+    save_compiled(desc, nnet, out)
+
+
+def _simple(nnet: Nnet, given: dict[str, Any]) -> ComputationRequest:
+    return simple_request(
+        nnet,
+        given["frames"],
+        given["sequences"],
+        subsampling=given["subsampling"],
+        left_context=given["extra_left_context"],
+        right_context=given["extra_right_context"],
+        derivatives=given["backward"],
+    )

@@ -1,0 +1,294 @@
+"""Kaldi's programs that compute with nnet3 models.
+
+Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-xvector-compute.cc`,
+`nnet3-compute-from-egs.cc` and `nnet3/nnet-am-decodable-simple.h`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ..cache.computers import ComputerCache
+from ..cache.files import read_cache, write_cache
+from ..files.kaldi_io import Writer
+from ..files.sparse import to_dense
+from ..inference.chunks import ChunkComputer, ChunkOptions, Utterance
+from ..inference.looped_computer import LoopedComputer, LoopedOptions
+from ..inference.xvector import xvector
+from ..network.adjust import without_statistics
+from ..network.collapse import prepare_for_test
+from ..network.model import AmNnetSimple
+from ..network.nnet import Nnet
+from ..tables.streams import open_output, open_reader
+from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from ..training.example_request import example_request
+from .options import (
+    DEBUG,
+    GPU,
+    UNUSED,
+    chosen_passes,
+    chosen_place,
+    optimization_options,
+    shown,
+)
+from .program import Option, program
+
+_CHUNKS = (
+    Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
+    Option("extra-right-context", 0, "Frames of right context besides those that it needs"),
+    Option(
+        "extra-left-context-initial",
+        -1,
+        "If >= 0, takes the place of --extra-left-context at the start of an utterance",
+    ),
+    Option(
+        "extra-right-context-final",
+        -1,
+        "If >= 0, takes the place of --extra-right-context at the end of an utterance",
+    ),
+    Option("frame-subsampling-factor", 1, "Input frames for one output frame, e.g. 3 for 'chain'"),
+    Option("frames-per-chunk", 50, "Frames computed in one piece, before any subsampling"),
+    Option("acoustic-scale", 1.0, "Factor for the output"),
+    Option("minibatch-size", 16, "Chunks, of several utterances, that are computed at once"),
+)
+_IVECTORS = (
+    Option("ivectors", "", "Rspecifier of iVectors: one vector for each utterance (or speaker)"),
+    Option("utt2spk", "", "Rspecifier of the speaker of each utterance, for --ivectors"),
+    Option("online-ivectors", "", "Rspecifier of iVectors estimated online, as matrices"),
+    Option("online-ivector-period", 0, "Frames between two iVectors of --online-ivectors"),
+)
+
+
+@program(
+    "nnet3-compute",
+    "Compute the output of an nnet3 network for features, utterance by utterance.",
+    ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
+    *_CHUNKS,
+    Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
+    *_IVECTORS,
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("use-priors", False, "Subtract the logarithms of the priors in the model, an .mdl file"),
+)
+def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
+    start = time.perf_counter()
+    place = chosen_place(options.use_gpu)
+    nnet, priors = _read(model, options.use_priors)
+    make, kind = (_looped, LoopedComputer) if options.looped else (_chunked, ChunkComputer)
+    computer = kind(nnet, make(options), priors, place, chosen_passes(options))
+    if computer.frames_per_chunk != options.frames_per_chunk:
+        options.program.log(
+            f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
+            f" {computer.frames_per_chunk}, a multiple of --frame-subsampling-factor="
+            f"{options.frame_subsampling_factor} and of the network's modulus {nnet.modulus()}"
+        )
+    inputs = _Utterances(options, features)
+    done = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in computer.compute_all(inputs):
+            if options.apply_exp:
+                with np.errstate(over="ignore"):
+                    matrix = np.exp(matrix)
+            writer.write(key, matrix)
+            done += 1
+    _finish(options, start, done, inputs)
+
+
+@program(
+    "nnet3-xvector-compute",
+    "Compute one vector for each utterance with an x-vector network.",
+    ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
+    *(replace(option, doc=UNUSED) for option in _CHUNKS),
+    GPU,
+    *DEBUG,
+    *optimization_options(),
+    Option("chunk-size", -1, "If set, the mean of vectors of pieces of so many frames is written"),
+    Option("min-chunk-size", 100, "Frames that a piece must have"),
+    Option("pad-input", True, "Repeat the first and last frames of pieces that are too short"),
+    Option("cache-capacity", 64, "How many compiled computations are kept"),
+    Option("use-shortcut", True, "Compile for two sequences where there are many, and expand"),
+    Option("cached-compiler-in", "", "File with computations that were compiled before"),
+    Option("cached-compiler-out", "", "File to which compiled computations are written at the end"),
+)
+def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, output: str) -> None:
+    start = time.perf_counter()
+    nnet, _ = _read(model, with_priors=False)
+    place, passes = chosen_place(options.use_gpu), chosen_passes(options)
+    cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
+    if options.cached_compiler_in:
+        read_cache(cache.compiler, nnet, open_reader(options.cached_compiler_in))
+    inputs = _Utterances(options, features)
+    done = 0
+    with TableWriter(output, "vector") as writer:
+        for utterance in inputs:
+            try:
+                vector = xvector(
+                    cache,
+                    utterance.features,
+                    options.chunk_size,
+                    options.min_chunk_size,
+                    options.pad_input,
+                )
+            except ShapeError as error:
+                raise ShapeError(f"{utterance.key}: {error}") from error
+            if vector is None:
+                inputs.fail(
+                    f"Minimum chunk size of {options.min_chunk_size} is greater than the number of"
+                    f" rows in utterance: {utterance.key}"
+                )
+                continue
+            writer.write(utterance.key, vector)
+            done += 1
+    if options.cached_compiler_out:
+        kept = Writer()
+        write_cache(cache.compiler, nnet, kept)
+        with open_output(options.cached_compiler_out) as file:
+            file.write(kept.getvalue())
+    _finish(options, start, done, inputs)
+
+
+def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utterances) -> None:
+    """Tell what was done; exit code 1 if that was nothing."""
+    seconds = time.perf_counter() - start
+    factor = seconds * 100 / (inputs.frames or 1)
+    options.program.log(
+        f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}"
+    )
+    options.program.log(f"Done {done} utterances, failed for {inputs.failed}")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+# fields of ChunkOptions whose options are called otherwise
+_NAMES = {"chunks_per_batch": "minibatch_size"}
+
+
+def _chunked(options: SimpleNamespace) -> ChunkOptions:
+    names = [field.name for field in fields(ChunkOptions)]
+    return ChunkOptions(**{name: getattr(options, _NAMES.get(name, name)) for name in names})
+
+
+def _looped(options: SimpleNamespace) -> LoopedOptions:
+    chosen = {field.name: getattr(options, field.name) for field in fields(LoopedOptions)}
+    chosen["extra_left_context_initial"] = max(options.extra_left_context_initial, 0)
+    for name, default in _NOT_LOOPED.items():
+        if getattr(options, name) != default:
+            option = name.replace("_", "-")
+            raise FormatError(f"--{option} has no meaning with --looped=true")
+    return LoopedOptions(**chosen)
+
+
+_NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}
+
+
+def _read(name: str, with_priors: bool) -> tuple[Nnet, np.ndarray | None]:
+    """A network made ready for use, and the priors where they are wanted and there."""
+    reader = open_reader(name)
+    priors = None
+    if reader.peek_token() == "<TransitionModel>":
+        model = AmNnetSimple.read_from(reader)
+        nnet = model.nnet
+        if with_priors and model.priors.size:
+            priors = model.priors
+    elif with_priors:
+        raise reader.error("--use-priors wants an acoustic model (.mdl), and this is a raw network")
+    else:
+        nnet = Nnet.read_from(reader)
+    prepare_for_test(nnet)
+    untrained = without_statistics(nnet)
+    if untrained:
+        raise FormatError(
+            f"{reader.name}: no statistics for batch normalisation in {', '.join(untrained)}; the"
+            " network was not trained"
+        )
+    return nnet, priors
+
+
+class _Utterances:
+    """Features with their iVectors; counts frames, and utterances that cannot be computed."""
+
+    def __init__(self, options: SimpleNamespace, features: str):
+        self._program = options.program
+        self._features = features
+        self._period = 0
+        self._ivectors = self._online = None
+        self.frames = self.failed = 0
+        if "ivectors" in vars(options):
+            self._open(options)
+
+    def _open(self, options: SimpleNamespace) -> None:
+        """Open the tables of iVectors."""
+        self._period = options.online_ivector_period
+        if options.ivectors and options.online_ivectors:
+            raise FormatError("--ivectors and --online-ivectors exclude each other")
+        if options.ivectors:
+            self._ivectors = RandomAccessTable(options.ivectors, "vector", utt2spk=options.utt2spk)
+        if options.online_ivectors:
+            if self._period < 1:
+                raise FormatError("--online-ivectors wants --online-ivector-period above 0")
+            self._online = RandomAccessTable(options.online_ivectors, "matrix")
+
+    def __iter__(self) -> Iterator[Utterance]:
+        for key, features in read_table(self._features, "matrix"):
+            if not len(features):
+                self.fail(f"Zero-length utterance: {key}")
+                continue
+            ivector = online = None
+            if self._ivectors is not None:
+                ivector = self._ivectors.get(key)
+                if ivector is None:
+                    self.fail(f"No iVector available for utterance {key}")
+                    continue
+            if self._online is not None:
+                online = self._online.get(key)
+                if online is None:
+                    self.fail(f"No online iVector available for utterance {key}")
+                    continue
+            self.frames += len(features)
+            yield Utterance(key, features, ivector, online, self._period)
+
+    def fail(self, message: str) -> None:
+        """Note an utterance that cannot be computed."""
+        self._program.warn(message)
+        self.failed += 1
+
+
+@program(
+    "nnet3-compute-from-egs",
+    "Compute an output of a raw nnet3 network for each example.",
+    ("<raw-nnet-in>", "<training-examples-in>", "<matrices-out>"),
+    Option("binary", True, UNUSED),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    Option("output-name", "output", "The output node"),
+    GPU,
+)
+def nnet3_compute_from_egs(
+    options: SimpleNamespace, model: str, examples: str, output: str
+) -> None:
+    nnet = Nnet.read_any(open_reader(model))
+    cache = ComputerCache(nnet, chosen_place(options.use_gpu))
+    inputs = {node.name for node in nnet.inputs()}
+    done = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, example in shown(read_table(examples, "example"), "compute", "examples"):
+            try:
+                computer = cache.computer(example_request(nnet, example))
+                for io in example.io:
+                    if io.name in inputs:
+                        computer.accept_input(io.name, to_dense(io.features))
+                computer.run()
+                matrix = computer.get_output(options.output_name)
+            except OpscopeError as error:
+                raise type(error)(f"{examples}: {key}: {error}") from error
+            writer.write(key, np.exp(matrix) if options.apply_exp else matrix)
+            done += 1
+    options.program.log(f"Processed {done} examples.")

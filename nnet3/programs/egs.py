@@ -1,0 +1,283 @@
+"""Kaldi's programs for training examples: copied, merged, shuffled, drawn from, changed.
+
+Source: Kaldi's `nnet3bin/nnet3-copy-egs.cc`, `nnet3-merge-egs.cc`, `nnet3-shuffle-egs.cc`,
+`nnet3-subset-egs.cc`, `nnet3-egs-augment-image.cc`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError
+from ..egs import selecting
+from ..egs.augment import AugmentationOptions, augmented
+from ..egs.merging import ExampleMerger, MinibatchRule
+from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from ..training.progress import Log
+from .options import UNUSED, shown
+from .program import Option, program
+
+SRAND = Option("srand", 0, "Seed for random number generator")
+SHUFFLING = (
+    Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
+)
+DRAWING = (
+    Option("n", 1000, "Number of examples to write"),
+    Option("randomize-order", True, "Write them in random order"),
+)
+COPYING = (
+    Option("random", False, "Write to outputs drawn at random"),
+    Option("frame-shift", 0, "Frames by which times are later, after the choice of frames"),
+    Option("keep-proportion", 1.0, "Share of examples that is kept; above 1: copies of each"),
+    Option("left-context", -1, "If >= 0, cut the left context down to this"),
+    Option("right-context", -1, "If >= 0, cut the right context down to this"),
+    Option("weights", "", "Rspecifier of factors for the targets, by the examples' keys"),
+    Option("outputs", "", "Rspecifier of names for the output, by the examples' keys"),
+)
+
+
+def merging_options(size: str) -> Iterator[Option]:
+    """Those of the programs that merge examples; `size`: the default of --minibatch-size."""
+    yield Option("compress", False, "Compress the merged features")
+    yield Option(
+        "minibatch-size",
+        size,
+        "Examples in a minibatch: a number, or numbers and ranges, e.g. 16:32,64,128, of which all"
+        " but the largest are for the end; or SIZE=.../SIZE=... by the size of examples",
+    )
+    yield Option("measure-output-frames", "deprecated", UNUSED)
+    yield Option("discard-partial-minibatches", "deprecated", UNUSED)
+    yield Option(
+        "multilingual-eg",
+        False,
+        "With chain examples: name the output 'output-LANG' after the ?lang=LANG of the key",
+    )
+
+
+def generator(options: SimpleNamespace) -> np.random.Generator:
+    return np.random.default_rng(options.srand & 0xFFFFFFFF)
+
+
+@contextlib.contextmanager
+def writers(names: Sequence[str], kind: str = "example") -> Iterator[list[TableWriter]]:
+    """Writers of tables, all closed at the end."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(TableWriter(name, kind)) for name in names]
+
+
+@program(
+    "nnet3-copy-egs",
+    "Copy examples, to one archive after the other where there are several; frames may be chosen"
+    " and context cut.",
+    ("<egs-rspecifier>", "<egs-wspecifier>..."),
+    SRAND,
+    *COPYING,
+    Option("frame", "", "Choose one frame of each example: its number, or 'random'"),
+)
+def nnet3_copy_egs(options: SimpleNamespace, source: str, *outputs: str) -> None:
+    copy_examples(Copier(options), source, outputs)
+
+
+def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
+    """Copy a table of examples to others, each changed by the copier.
+
+    Raises:
+        OpscopeError: what the copier raises, with the example's key in front.
+    """
+    options = copier.options
+    if options.keep_proportion < 0:
+        raise FormatError("--keep-proportion must not be negative")
+    read = written = failed = 0
+    with writers(outputs, copier.kind) as opened:
+        for key, example in shown(read_table(source, copier.kind), "copy", "examples"):
+            read += 1
+            try:
+                changed = copier.annotate(key, example)
+                if changed is None:
+                    failed += 1
+                    continue
+                for _ in range(copier.count()):
+                    chosen = copier.select(changed)
+                    if chosen is None:
+                        continue
+                    place = int(copier.rng.integers(1 << 31)) if options.random else written
+                    opened[place % len(opened)].write(key, chosen)
+                    written += 1
+            except OpscopeError as error:
+                raise type(error)(f"{source}: {key}: {error}") from error
+    options.program.log(
+        f"Read {read} neural-network training examples, wrote {written}, {failed} examples had"
+        " errors."
+    )
+    if not written:
+        raise click.exceptions.Exit(1)
+
+
+class Copier:
+    """What nnet3-copy-egs does to one example.
+
+    Attributes:
+        kind: of the examples.
+    """
+
+    kind = "example"
+
+    def __init__(self, options: SimpleNamespace) -> None:
+        self.options, self.rng = options, generator(options)
+        self.weights = RandomAccessTable(options.weights, "float") if options.weights else None
+        self.names = RandomAccessTable(options.outputs, "token") if options.outputs else None
+        frame = getattr(options, "frame", "")
+        if frame not in ("", "random") and not frame.lstrip("-").isdigit():
+            raise FormatError(f"--frame={frame} is neither a number nor 'random'")
+
+    def annotate(self, key: str, example: Any) -> Any:
+        """With its weight; None where the tables of weights and names lack its key."""
+        warn = self.options.program.warn
+        if self.weights is not None:
+            if key not in self.weights:
+                warn(f"No weight for example key {key}")
+                return None
+            example = self.scaled(example, self.weights[key])
+        if self.names is not None and key not in self.names:
+            warn(f"No new output-name for example key {key}")
+            return None
+        self.name = self.names[key] if self.names is not None else ""
+        return example
+
+    def scaled(self, example: Any, weight: float) -> Any:
+        """With the targets of its output times a weight."""
+        return selecting.scaled_output(example, weight)
+
+    def count(self) -> int:
+        """How often to write an example."""
+        whole = int(self.options.keep_proportion)
+        return whole + bool(self.rng.random() < self.options.keep_proportion - whole)
+
+    def select(self, example: Any) -> Any:
+        """With the frames that are wanted, and the name; None where the frames are not there."""
+        options, chosen = self.options, example
+        if options.frame or options.left_context != -1 or options.right_context != -1:
+            frame = None
+            if options.frame == "random":
+                first, last = selecting.times(example, "output")
+                frame = int(self.rng.integers(first, last + 1))
+            elif options.frame:
+                frame = int(options.frame)
+            contexts = options.left_context, options.right_context
+            selected = selecting.selected(example, frame, *contexts)
+            if selected is None:
+                return None
+            chosen = selected
+        chosen = selecting.shifted(chosen, options.frame_shift)
+        return selecting.renamed_output(chosen, self.name) if self.name else chosen
+
+
+@program(
+    "nnet3-merge-egs",
+    "Merge examples of the same structure into minibatches.",
+    ("<egs-rspecifier>", "<egs-wspecifier>"),
+    *merging_options("256"),
+)
+def nnet3_merge_egs(options: SimpleNamespace, source: str, output: str) -> None:
+    merger = ExampleMerger(MinibatchRule(options.minibatch_size), options.compress)
+    entries = shown(read_table(source, "example"), "merge", "examples")
+    merge_to(merger, (example for _, example in entries), output, "example", options.program.log)
+
+
+def merge_to(
+    merger: ExampleMerger, examples: Iterable[Any], output: str, kind: str, log: Log
+) -> None:
+    """Write the minibatches that are made of examples."""
+    with TableWriter(output, kind) as writer:
+        for key, merged in merger.merge(examples):
+            writer.write(key, merged)
+    merger.report(log)
+    if not merger.minibatches:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-shuffle-egs",
+    "Copy examples in random order.",
+    ("<egs-rspecifier>", "<egs-wspecifier>"),
+    SRAND,
+    *SHUFFLING,
+)
+def nnet3_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> None:
+    shuffle_examples(options, source, output, "example")
+
+
+def shuffle_examples(options: SimpleNamespace, source: str, output: str, kind: str) -> None:
+    """Copy a table of examples in random order."""
+    entries = shown(read_table(source, kind), "read", "examples")
+    with TableWriter(output, kind) as writer:
+        for key, example in selecting.shuffle(entries, generator(options), options.buffer_size):
+            writer.write(key, example)
+        done = writer.count
+    how = "using a buffer (partial randomization)" if options.buffer_size > 0 else ""
+    options.program.log(f"Shuffled order of {done} neural-network training examples {how}")
+    if not done:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-subset-egs",
+    "Draw examples at random.",
+    ("<egs-rspecifier>", "<egs-wspecifier>"),
+    SRAND,
+    *DRAWING,
+)
+def nnet3_subset_egs(options: SimpleNamespace, source: str, output: str) -> None:
+    draw_examples(options, source, output, "example")
+
+
+def draw_examples(options: SimpleNamespace, source: str, output: str, kind: str) -> None:
+    """Copy some examples of a table, drawn at random."""
+    if options.n < 0:
+        raise FormatError("--n must not be negative")
+    entries = shown(read_table(source, kind), "read", "examples")
+    chosen, read = selecting.subset(entries, options.n, generator(options), options.randomize_order)
+    with TableWriter(output, kind) as writer:
+        for key, example in chosen:
+            writer.write(key, example)
+    options.program.log(
+        f"Selected a subset of {len(chosen)} out of {read} neural-network training examples "
+    )
+    if not read:
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-egs-augment-image",
+    "Change the images in examples at random: flipped, shifted, turned.",
+    ("<egs-rspecifier>", "<egs-wspecifier>"),
+    SRAND,
+    Option("num-channels", 1, "Colours of a pixel"),
+    Option("horizontal-flip-prob", 0.0, "How often left and right are exchanged"),
+    Option("horizontal-shift", 0.0, "The largest shift, as a share of the width"),
+    Option("vertical-shift", 0.0, "The largest shift, as a share of the height"),
+    Option("rotation-degree", 0.0, "The largest rotation"),
+    Option("rotation-prob", 0.0, "How often an image is turned"),
+    Option("fill-mode", "nearest", "What stands beyond the edges: nearest or reflect"),
+)
+def nnet3_egs_augment_image(options: SimpleNamespace, source: str, output: str) -> None:
+    names = [field.name for field in fields(AugmentationOptions)]
+    chosen = AugmentationOptions(**{name: getattr(options, name) for name in names})
+    rng = generator(options)
+    with TableWriter(output, "example") as writer:
+        for key, example in shown(read_table(source, "example"), "change", "examples"):
+            try:
+                writer.write(key, augmented(example, chosen, rng))
+            except OpscopeError as error:
+                raise type(error)(f"{source}: {key}: {error}") from error
+        done = writer.count
+    options.program.log(f"Perturbed {done} neural-network training images.")
+    if not done:
+        raise click.exceptions.Exit(1)

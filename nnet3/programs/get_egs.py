@@ -1,0 +1,267 @@
+"""Kaldi's programs that make training examples of features and targets.
+
+Source: Kaldi's `nnet3bin/nnet3-get-egs.cc`, `nnet3-get-egs-dense-targets.cc`,
+`nnet3-xvector-get-egs.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, ShapeError
+from ..egs import generate
+from ..egs.rows import is_finite
+from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
+from ..files.sparse import GeneralMatrix
+from ..tables.streams import open_reader
+from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from .egs import SRAND, generator, writers
+from .options import shown
+from .program import Option, program
+
+CUTTING = (
+    Option("left-context", 0, "Frames of input before those with labels"),
+    Option("right-context", 0, "Frames of input behind those with labels"),
+    Option("left-context-initial", -1, "If >= 0, the same at the start of an utterance"),
+    Option("right-context-final", -1, "If >= 0, the same at the end of an utterance"),
+    Option(
+        "num-frames",
+        "1",
+        "Frames with labels in an example: the principal number, then others that may be used for"
+        " the rest of an utterance, e.g. 40,25,50; -1 = whole utterances",
+    ),
+    Option("num-frames-overlap", 0, "Frames that neighbouring examples share, about"),
+    Option("frame-subsampling-factor", 1, "Input frames for one frame of labels"),
+)
+NAN = Option("skip-nan", False, "Pass over utterances with NaN or infinity, in place of refusing")
+
+
+def ivector_options() -> Iterator[Option]:
+    """Where iVectors come from."""
+    yield Option("ivectors", "", "The same as --online-ivectors")
+    yield Option("online-ivectors", "", "Rspecifier of iVectors, as matrices")
+    yield Option("online-ivector-period", 1, "Frames between two of these iVectors")
+    yield Option("length-tolerance", 100, "How much features and iVectors may differ in frames")
+
+
+GETTING = (
+    *CUTTING,
+    SRAND,
+    Option("compress", True, "Compress features that are not compressed yet"),
+    *ivector_options(),
+    Option("targets-length-tolerance", 2, "How much features and targets may differ in frames"),
+    NAN,
+)
+
+
+class Getter:
+    """What the programs that make examples of features and targets have in common.
+
+    Attributes:
+        kind: of the examples.
+    """
+
+    kind = "example"
+
+    def __init__(self, options: SimpleNamespace) -> None:
+        self.options, self.program, self.failed, self.written = options, options.program, 0, 0
+        cutting = ExampleGenerationOptions(
+            ExampleGenerationOptions.parse_frames(options.num_frames),
+            options.left_context,
+            options.right_context,
+            options.left_context_initial,
+            options.right_context_final,
+            options.num_frames_overlap,
+            options.frame_subsampling_factor,
+        )
+        self.rng = generator(options)
+        self.splitter = UtteranceSplitter(cutting, self.rng)
+        name = options.online_ivectors or options.ivectors
+        self.ivectors = RandomAccessTable(name, "matrix") if name else None
+        if name and options.online_ivector_period < 1:
+            raise FormatError("--online-ivector-period must be positive")
+
+    def run(
+        self, features: str, kind: str, targets: str, output: str, make: Callable[[Any], Any]
+    ) -> None:
+        """Go through features; `make` turns an utterance's targets into those of examples."""
+        table = RandomAccessTable(targets, kind)
+        with TableWriter(output, self.kind) as writer:
+            for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
+                if key not in table:
+                    self.fail(f"No targets for key {key}")
+                    continue
+                given = table[key]
+                rows, count = matrix.shape[0], self.count(given)
+                if count is not None and not self._match(rows, count):
+                    self.fail(f"{key} has {rows} frames and {count} targets")
+                    continue
+                source = self._ivectors_of(key, rows)
+                if self.ivectors is not None and source is None:
+                    continue
+                held = {"features": matrix, "targets": given}
+                if source is not None:
+                    held["iVectors"] = source.matrix
+                if not self._all_finite(key, held):
+                    continue
+                before = self.written + self.failed
+                try:
+                    for name, example in self.examples(key, matrix, make(given), source):
+                        writer.write(name, example)
+                        self.written += 1
+                except ShapeError as error:
+                    raise ShapeError(f"{key}: {error}") from error
+                if self.written + self.failed == before:
+                    self.program.warn(
+                        f"Not producing egs for utterance {key} because it is too short: {rows}"
+                        " frames."
+                    )
+        if self.failed:
+            self.program.warn(f"{self.failed} utterances had errors and could not be processed.")
+        self.splitter.report(self.program.log)
+        if not self.written:
+            raise click.exceptions.Exit(1)
+
+    def count(self, targets: Any) -> int | None:
+        """How many frames of targets there are; None where any number of features will do."""
+        return len(targets)
+
+    def _match(self, rows: int, count: int) -> bool:
+        tolerance = self.options.targets_length_tolerance
+        return self.splitter.lengths_match(rows, count, tolerance)
+
+    def examples(
+        self, key: str, matrix: Any, targets: Any, ivectors: generate.IvectorSource | None
+    ) -> Iterator[tuple[str, Any]]:
+        """The examples of an utterance, with their keys."""
+        compress = self.options.compress
+        return generate.examples(key, matrix, targets, self.splitter, ivectors, compress)
+
+    def _ivectors_of(self, key: str, rows: int) -> generate.IvectorSource | None:
+        if self.ivectors is None:
+            return None
+        matrix, period = self.ivectors.get(key), self.options.online_ivector_period
+        if matrix is None:
+            self.fail(f"No iVectors for utterance {key}")
+            return None
+        tolerance = self.options.length_tolerance
+        if not len(matrix) or abs(rows - len(matrix) * period) > tolerance:
+            self.fail(
+                f"{key}: length difference between feats {rows} and iVectors {len(matrix)} exceeds"
+                f" tolerance {tolerance}"
+            )
+            return None
+        return generate.IvectorSource(matrix, period, self.rng)
+
+    def _all_finite(self, key: str, held: dict[str, Any]) -> bool:
+        """Whether there is no NaN and no infinity in the matrices of an utterance.
+
+        Raises:
+            FormatError: there is, and such utterances are not to be passed over.
+        """
+        for what, matrix in held.items():
+            if isinstance(matrix, GeneralMatrix) and not is_finite(matrix):
+                message = f"{key}: the {what} hold NaN or infinity"
+                if not self.options.skip_nan:
+                    raise FormatError(f"{message}; --skip-nan passes over such utterances")
+                self.fail(message)
+                return False
+        return True
+
+    def fail(self, message: str) -> None:
+        """Note an utterance without examples."""
+        self.program.warn(message)
+        self.failed += 1
+
+
+@program(
+    "nnet3-get-egs",
+    "Make training examples from features and posteriors of classes.",
+    ("<features-rspecifier>", "<pdf-post-rspecifier>", "<egs-out>"),
+    *GETTING,
+    Option("num-pdfs", -1, "Number of classes"),
+)
+def nnet3_get_egs(options: SimpleNamespace, features: str, posteriors: str, output: str) -> None:
+    if options.num_pdfs <= 0:
+        raise FormatError("--num-pdfs is required, and positive")
+    factor = options.frame_subsampling_factor
+    Getter(options).run(
+        features,
+        "posterior",
+        posteriors,
+        output,
+        lambda post: generate.posterior_targets(post, options.num_pdfs, factor),
+    )
+
+
+@program(
+    "nnet3-get-egs-dense-targets",
+    "Make training examples from features and matrices of targets.",
+    ("<features-rspecifier>", "<targets-rspecifier>", "<egs-out>"),
+    *GETTING,
+    Option("num-targets", -1, "Columns that targets must have, if given"),
+)
+def nnet3_get_egs_dense_targets(
+    options: SimpleNamespace, features: str, targets: str, output: str
+) -> None:
+    factor = options.frame_subsampling_factor
+
+    def make(matrix: np.ndarray) -> Any:
+        if options.num_targets >= 0 and matrix.shape[1] != options.num_targets:
+            raise ShapeError(
+                f"targets of {matrix.shape[1]} columns, but --num-targets={options.num_targets}"
+            )
+        return generate.dense_targets(matrix, factor)
+
+    Getter(options).run(features, "matrix", targets, output, make)
+
+
+@program(
+    "nnet3-xvector-get-egs",
+    "Make training examples for x-vectors: the chunks of utterances that a ranges file lists.",
+    ("<ranges-filename>", "<features-rspecifier>", "<egs-out>..."),
+    Option("compress", True, "Compress features"),
+    Option("num-pdfs", -1, "Number of speakers"),
+)
+def nnet3_xvector_get_egs(
+    options: SimpleNamespace, ranges: str, features: str, *outputs: str
+) -> None:
+    if options.num_pdfs <= 0:
+        raise FormatError("--num-pdfs is required, and positive")
+    reader = open_reader(ranges)
+    text = bytes(reader.data[reader.offset :]).decode("utf-8", "surrogateescape")
+    wanted = generate.read_ranges(text, reader.name)
+    done = written = failed = 0
+    with writers(outputs) as opened:
+        for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
+            if key not in wanted:
+                options.program.warn(
+                    f"Could not create examples from utterance {key} because it has no entry in the"
+                    " ranges input file."
+                )
+                failed += 1
+                continue
+            done += 1
+            for chunk in wanted[key]:
+                if chunk.archive >= len(opened):
+                    raise FormatError(f"{ranges}: archive {chunk.archive} of {len(opened)}")
+                try:
+                    example = generate.xvector_example(
+                        chunk, matrix, options.num_pdfs, options.compress
+                    )
+                except ShapeError as error:
+                    options.program.warn(f"{key}: {error}")
+                    continue
+                opened[chunk.archive].write(chunk.key, example)
+                written += 1
+    options.program.log(
+        f"Finished generating examples, successfully processed {done} feature files, wrote"
+        f" {written} examples; {failed} files had errors."
+    )
+    if not written or failed > done:
+        raise click.exceptions.Exit(1)

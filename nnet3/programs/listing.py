@@ -1,0 +1,254 @@
+"""What `opscope show` and `opscope verify` tell of Kaldi's other files.
+
+These are tables (archives and script files of matrices, vectors, posteriors, examples ...), single
+matrices or vectors, requests, config files and xconfigs. Errors name the file and the byte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ...proto import net_pb2 as pb
+from ..chain.examples import NnetChainExample
+from ..files.compressed import CompressedMatrix
+from ..files.examples import NnetExample
+from ..files.posterior import Posterior
+from ..files.sparse import SparseMatrix
+from ..graph.request import ComputationRequest
+from ..inference.saved import load_nnet
+from ..lower import command_dialect
+from ..network.dialect import DIALECT as NNET3
+from ..network.nnet import Nnet
+from ..tables.kinds import KINDS, Kind, guess_kind
+from ..tables.streams import Files
+from ..tables.tables import ReadSpecifier, read_script, read_table
+from ..xconfig import layer_types, xconfig_to_configs
+
+_SPECIFIER = re.compile(r"(ark|scp)[a-z, ]*:")
+_REQUEST = re.compile(
+    r"(input|output) [^=\s]+( has_deriv=| -?\d+,|$)|(need_model_derivative|store_component_stats)="
+)
+_CONFIG = re.compile(r"(component|(input|output|component|dim-range)-node) [^=]+=")
+_NAMED = re.compile(r"([a-z][-a-z0-9]+) [^=]+=")
+_SNIFFED = 1 << 12
+
+
+def kind_of_file(name: str) -> str:
+    """`table`, `value`, `request`, `config` or `xconfig`; empty for anything else."""
+    if _SPECIFIER.match(name):
+        return "table"
+    try:
+        with open(name, "rb") as file:
+            start = file.read(_SNIFFED)
+    except OSError:
+        return ""
+    if start.startswith(b"\0B"):
+        return "value"
+    lines = start.decode("utf-8", "replace").splitlines()
+    line = next((line for line in map(str.strip, lines) if line and line[0] != "#"), "")
+    named = _NAMED.match(line)
+    if _REQUEST.match(line):
+        return "request"
+    if _CONFIG.match(line):
+        return "config"
+    if named and named[1] in layer_types():
+        return "xconfig"
+    if line.startswith("["):
+        return "value"
+    if os.path.splitext(name)[1] in (".ark", ".scp") or re.match(rb"[!-~]+ \0B", start):
+        return "table"
+    return ""
+
+
+def listing(name: str, kind: str) -> Iterator[str]:
+    """The lines that `opscope show` prints for a file of this kind."""
+    if kind == "request":
+        yield str(read_request(name))
+    elif kind == "value":
+        yield describe(_value(name))
+    elif kind == "table":
+        for key, value in _entries(name):
+            yield f"{key}  {describe(value)}"
+    else:
+        from ...framework.ir.printer import net_text
+
+        yield net_text(_nnet(name, kind).to_desc()).rstrip("\n")
+
+
+def check(name: str, kind: str) -> Iterator[str]:
+    """Warnings about a file of this kind, then a line that says what it holds.
+
+    Raises:
+        FormatError: it is damaged, or a key comes twice.
+    """
+    if kind == "request":
+        request = read_request(name)
+        request.needs_derivatives()
+        counts = [sum(len(io.indexes) for io in ios) for ios in (request.inputs, request.outputs)]
+        yield f"{name}: a request with {counts[0]} input rows and {counts[1]} output rows, no error"
+    elif kind == "value":
+        value = _value(name)
+        yield from _suspicions(name, value)
+        yield f"{name}: {describe(value)}, no error"
+    elif kind == "table":
+        yield from _check_table(name)
+    else:
+        nnet = _nnet(name, kind)
+        yield (
+            f"{name}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
+            f"{nnet.num_parameters} parameters, no error"
+        )
+
+
+def check_dialect(path: str, desc: pb.NetDesc) -> str:
+    """What a `.pb` in one of the dialects of nnet3 holds.
+
+    Raises:
+        FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.
+        ShapeError: dimensions of the network do not fit.
+    """
+    dialect = desc.metadata["dialect"]
+    if dialect == command_dialect.DIALECT:
+        commands = command_dialect.from_desc(desc, None).commands
+        return f"{len(commands)} commands of a compiled computation"
+    if dialect == NNET3:
+        nnet = load_nnet(path)
+        return f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"
+    raise FormatError(f"{path}: a net in the dialect {dialect!r}, which this opscope does not know")
+
+
+def read_request(name: str) -> ComputationRequest:
+    """The request in a text file; `-` is standard input.
+
+    Raises:
+        FormatError: it cannot be read, or a line is wrong.
+    """
+    reader = Files(None).reader(name)
+    try:
+        return ComputationRequest.parse(bytes(reader.data).decode(), reader.name)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{reader.name}: no text (byte {error.start})") from error
+
+
+def _nnet(name: str, kind: str) -> Nnet:
+    if kind == "xconfig":
+        return Nnet.from_config_text(xconfig_to_configs(name).ref, 0)
+    return Nnet.from_configs([name], 0)
+
+
+def _value(name: str) -> Any:
+    reader = Files(None).reader(name)
+    if reader.peek() == "[":  # a matrix as text
+        from ..files.matrix_io import read_matrix
+
+        return read_matrix(reader)
+    value = guess_kind(reader).read_value(reader)
+    if not reader.at_end():
+        raise reader.error("something stands behind the value")
+    return value
+
+
+def _entries(name: str) -> Iterator[tuple[str, Any]]:
+    """Keys and values of a table; its kind is that of the first value."""
+    if not _SPECIFIER.match(name):
+        name = f"{'scp' if name.endswith('.scp') else 'ark'}:{name}"
+    kind = _kind(ReadSpecifier.parse(name))
+    return iter(()) if kind is None else read_table(name, kind)
+
+
+def _kind(specifier: ReadSpecifier) -> Kind | None:
+    """The kind of the first value; None where there is none."""
+    files = Files(None)
+    if specifier.source == "scp":
+        lines = read_script(files, specifier.name)
+        if not lines:
+            return None
+        reader = files.reader(lines[0].name)
+    else:
+        reader = files.reader(specifier.name)
+        if reader.at_end():
+            return None
+        reader.read_token()
+    kind = guess_kind(reader)
+    if not kind.name.startswith("token"):
+        return kind
+    if reader.peek_token() == "[":
+        KINDS["array"].read_value(reader)  # tells what is wrong with it
+    return KINDS["token_vector"]  # a later line may have more words
+
+
+def describe(value: Any) -> str:
+    """A value in one line: what it is, its shape, the range of its numbers."""
+    if isinstance(value, Posterior):
+        return f"posterior of {len(value)} frames, {len(value.ids)} pairs"
+    if isinstance(value, NnetExample):
+        return "example: " + "; ".join(f"{io.name} {_example_io(io)}" for io in value.io)
+    if isinstance(value, NnetChainExample):
+        inputs = [f"{io.name} {_example_io(io)}" for io in value.inputs]
+        outputs = [f"{sup.name} {_frames(sup.indexes)}" for sup in value.outputs]
+        return "chain example: " + "; ".join(inputs + outputs)
+    if isinstance(value, CompressedMatrix):
+        return f"compressed matrix {value.layout}{list(value.shape)}"
+    if isinstance(value, SparseMatrix):
+        return f"sparse matrix {list(value.shape)}, {len(value.values)} elements"
+    if isinstance(value, np.ndarray):
+        what = "vector" if value.ndim == 1 else "matrix"
+        return f"{what} {value.dtype}{list(value.shape)}{_range(value)}"
+    words = value if isinstance(value, list) else [str(value)]
+    return " ".join(words)
+
+
+def _range(values: np.ndarray) -> str:
+    if not values.size:
+        return ""
+    return f"  {values.min():.6g} .. {values.max():.6g}"
+
+
+def _example_io(io: Any) -> str:
+    return f"{describe(io.features)}, {_frames(io.indexes)}"
+
+
+def _frames(indexes: np.ndarray) -> str:
+    """How many sequences, and which times, the rows are of."""
+    if not len(indexes):
+        return "no rows"
+    n, t, _ = indexes.T
+    sequences = len(np.unique(n))
+    many = f"{sequences} sequences of " if sequences > 1 else ""
+    return f"{many}t = {t.min()} .. {t.max()}"
+
+
+def _check_table(name: str) -> Iterator[str]:
+    seen: set[str] = set()
+    rows, widths = 0, set()
+    for key, value in _entries(name):
+        if key in seen:
+            raise FormatError(f"{name}: the key {key!r} comes twice, again as entry {len(seen)}")
+        seen.add(key)
+        yield from _suspicions(f"{name}: {key}", value)
+        shape = getattr(value, "shape", ())
+        if len(shape) == 2:
+            rows += shape[0]
+            widths.add(shape[1])
+    if len(widths) > 1:
+        yield f"warning: {name}: matrices differ in their columns: {_listed(widths)}"
+    told = f", {rows} rows of {_listed(widths)} columns" if widths else ""
+    yield f"{name}: {len(seen)} entries{told}, no error"
+
+
+def _suspicions(place: str, value: Any) -> Iterator[str]:
+    """A warning about numbers that are none."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        wrong = value.size - np.count_nonzero(np.isfinite(value))
+        if wrong:
+            yield f"warning: {place}: {wrong} of {value.size} numbers are infinite or nan"
+
+
+def _listed(numbers: set[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

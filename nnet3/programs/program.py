@@ -1,0 +1,265 @@
+"""Programs in the manner of Kaldi's: `NAME [options] <file> ...`, options `--name=value`.
+
+Options stand before the file names. `_` in a name means `-`, capitals do not matter, a flag needs
+no value, and `--config=FILE` reads lines of options, which those of the command line override.
+Source: Kaldi's `util/parse-options.cc` and `base/kaldi-error.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+
+_WORDS = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z")
+_FLOAT = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
+)
+# Where Kaldi says that a message comes from, by our file and function: its scripts look for these.
+_PLACES = {
+    ("compute_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-diagnostics.cc"),
+    ("chain_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-chain-diagnostics.cc"),
+    ("trainer.py", "print_total_stats"): ("PrintTotalStats", "nnet-training.cc"),
+    ("progress.py", "update"): ("PrintStatsForThisPhase", "nnet-training.cc"),
+}
+_PLAIN = re.compile(r"[A-Za-z0-9\[\]~#^_\-+=:.,/]+\Z")  # needs no quotes in a shell
+# how usage messages name a type and print a default
+_SHOWN: dict[type, tuple[str, Callable[[Any], str]]] = {
+    bool: ("bool", lambda value: str(value).lower()),
+    int: ("int", str),
+    float: ("float", "{:g}".format),
+    str: ("string", '"{}"'.format),
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option: its name without dashes, its default, whose type is the option's, and its help."""
+
+    name: str
+    default: bool | int | float | str
+    doc: str
+
+    @property
+    def attribute(self) -> str:
+        """What programs call the value."""
+        return self.name.replace("-", "_").replace(".", "_")
+
+    def help(self) -> str:
+        """A line of the usage message."""
+        kind, form = _SHOWN[type(self.default)]
+        return f"  --{self.name:<25} : {self.doc} ({kind}, default = {form(self.default)})"
+
+    def parse(self, text: str | None) -> Any:
+        """The value that `text` stands for; None: nothing followed the name, not even `=`.
+
+        Raises:
+            FormatError: it is none.
+        """
+        kind, given = type(self.default), f"--{self.name}={text or ''}"
+        if kind is str:
+            if text is None:
+                raise FormatError(f"--{self.name} wants a value: --{self.name}=...")
+            return text
+        if kind is bool:
+            if text == "" or (text or "").lower() not in _WORDS:
+                raise FormatError(f"{given} is neither true nor false")
+            return _WORDS[(text or "").lower()]
+        if kind is int:
+            if not _INTEGER.match(text or "") or not -(1 << 31) <= int(text or "") < 1 << 31:
+                raise FormatError(f"{given} is no integer")
+            return int(text or "")
+        if not _FLOAT.match(text or ""):
+            raise FormatError(f"{given} is no number")
+        with np.errstate(over="ignore"):
+            return float(np.float32(text))
+
+
+_STANDARD = (
+    Option("config", "", "Configuration file to read (this option may be repeated)"),
+    Option("help", False, "Print this message"),
+    Option("print-args", True, "Print the command line arguments (to stderr)"),
+    Option("verbose", 0, "Verbose level (higher->more logging)"),
+)
+_STANDARD_BY_NAME = {option.name: option for option in _STANDARD}
+
+
+class Program(click.Command):
+    """A command of `opscope` that takes its arguments as Kaldi's program of that name does.
+
+    Args:
+        name: of the program.
+        about: a sentence or two on what it does.
+        files: the names of its positional arguments; `[NAME]` is one that may be missing, `NAME...`
+            one that may be repeated.
+        options: its own options.
+        run: called with a namespace of option values (and `program`, this object) and the files.
+            The file names of optional arguments that are missing are ''.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        files: Sequence[str],
+        options: Sequence[Option],
+        run: Callable[..., None],
+    ) -> None:
+        super().__init__(name, help=about, add_help_option=False)
+        self.about, self.files, self.run = about, tuple(files), run
+        self.options = {option.name: option for option in sorted(options, key=lambda o: o.name)}
+        self.level = 0
+
+    # Command line
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.params = {"arguments": tuple(args)}
+        return []
+
+    def invoke(self, ctx: click.Context) -> None:
+        arguments = ctx.params["arguments"]
+        try:
+            if not self._call(arguments):
+                ctx.exit(1)
+        except OpscopeError as error:
+            if ctx.find_root().params.get("debug"):
+                raise
+            self._print("ERROR", "; ".join(str(error).splitlines()))
+            ctx.exit(1)
+
+    def _call(self, arguments: Sequence[str]) -> bool:
+        """Parse and run; False if there were no arguments, where some are wanted."""
+        named = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        if any(text.partition("=")[0] == "--help" for text in named):
+            click.echo(self.usage())
+            return True
+        options, files = self._parse(arguments)
+        self.level = options.verbose
+        if options.print_args:
+            click.echo(" ".join(map(quoted, (self.name or "", *arguments))) + " ", err=True)
+        least = sum(not name.startswith("[") for name in self.files)
+        repeated = any(name.endswith("...") for name in self.files)
+        if not arguments:
+            click.echo(self.usage(), err=True)
+            return False
+        if len(files) < least or (len(files) > len(self.files) and not repeated):
+            raise FormatError(self._wrong_number(files))
+        missing = len(self.files) - len(files)
+        for i, name in enumerate(self.files):
+            if name.startswith("[") and missing:
+                missing -= 1
+                files.insert(i, "")
+        self.run(options, *files)
+        return True
+
+    def _wrong_number(self, files: Sequence[str]) -> str:
+        late = [name for name in files if name.startswith("--")]
+        if late:
+            return f"{late[0]} must stand before the file names"
+        form = " ".join(self.files)
+        return f"{self.name} wants {form}, but {len(files)} of these are given"
+
+    def _parse(self, arguments: Sequence[str]) -> tuple[SimpleNamespace, list[str]]:
+        known = self.options | _STANDARD_BY_NAME
+        values = {option.attribute: option.default for option in known.values()}
+        count = 0
+        while count < len(arguments) and arguments[count][:2] == "--" != arguments[count]:
+            count += 1
+        given = [self._split(text) for text in arguments[:count]]
+        for option, text in given:
+            if option.name == "config":
+                self._read_config(option.parse(text), values)
+        for option, text in given:
+            values[option.attribute] = option.parse(text)
+        # A lone `--` ends the options; behind it anything is a file name.
+        files = list(arguments[count:])
+        if "--" in files:
+            files.remove("--")
+        return SimpleNamespace(program=self, **values), files
+
+    def _split(self, text: str) -> tuple[Option, str | None]:
+        """The option and the text of its value in `--name=value`."""
+        name, equals, value = text[2:].partition("=")
+        name = name.replace("_", "-").lower()
+        known = self.options | _STANDARD_BY_NAME
+        if name not in known:
+            raise FormatError(f"invalid option {text}{nearest(name, known)}; --help lists all")
+        return known[name], value.strip() if equals else None
+
+    def _read_config(self, path: str, values: dict[str, Any]) -> None:
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = file.read().split("\n")
+        except OSError as error:
+            raise FormatError(f"--config={path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise FormatError(f"--config={path}: no text (byte {error.start})") from error
+        for number, line in enumerate(lines, 1):
+            line = line.partition("#")[0].strip()
+            if not line:
+                continue
+            try:
+                if not line.startswith("--"):
+                    raise FormatError(f"{line!r} is no line like --name=value")
+                option, text = self._split(line)
+                values[option.attribute] = option.parse(text)
+            except FormatError as error:
+                raise FormatError(f"{path}:{number}: {error}") from error
+
+    def usage(self) -> str:
+        """The usage message."""
+        lines = [self.about, "", f"Usage:  {self.name} [options] {' '.join(self.files)}", ""]
+        if self.options:
+            lines += ["Options:", *(option.help() for option in self.options.values()), ""]
+        return "\n".join([*lines, "Standard options:", *(o.help() for o in _STANDARD)])
+
+    # Messages
+
+    def log(self, message: str) -> None:
+        """A line about what was done, on stderr."""
+        self._print("LOG", message, sys._getframe(1))
+
+    def warn(self, message: str) -> None:
+        """A line about what looks wrong, on stderr."""
+        self._print("WARNING", message, sys._getframe(1))
+
+    def vlog(self, level: int, message: str) -> None:
+        """A line for those who gave `--verbose` with this level or a higher one."""
+        if level <= self.level:
+            self._print(f"VLOG[{level}]", message, sys._getframe(1))
+
+    def _print(self, kind: str, message: str, frame: Any = None) -> None:
+        from ... import __version__
+
+        place = ""
+        if frame is not None:
+            code = frame.f_code
+            file = code.co_filename.replace("\\", "/").rpartition("/")[2]
+            name, file = _PLACES.get((file, code.co_name), (code.co_name, file))
+            place = f":{name}():{file}:{frame.f_lineno}"
+        click.echo(f"{kind} ({self.name}[{__version__}]{place}) {message}", err=True)
+
+
+def program(
+    name: str, about: str, files: Sequence[str], *options: Option
+) -> Callable[[Callable[..., None]], Program]:
+    """Make a `Program` of a function; see there."""
+    return lambda run: Program(name, about, files, options, run)
+
+
+def quoted(text: str) -> str:
+    """A word as one would type it in a shell."""
+    if _PLAIN.match(text):
+        return text
+    if "'" in text and not re.search(r'["`$\\]', text):
+        return f'"{text}"'
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,334 @@
+"""Kaldi's programs that train nnet3 networks, and those that judge, average and combine them.
+
+Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-average.cc`,
+`nnet3-combine.cc`, `nnet3-show-progress.cc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import click
+
+from ...framework.base.errors import FormatError, OpscopeError
+from ..cache.files import read_cache, write_cache
+from ..components.summary import singular_values
+from ..files.examples import NnetExample
+from ..files.kaldi_io import Writer
+from ..network import adjust
+from ..network.collapse import collapse_model
+from ..network.nnet import Nnet
+from ..tables.streams import open_output, open_reader
+from ..tables.tables import read_table
+from ..training import NnetTrainer, NnetTrainerOptions
+from ..training.combination import average, combine, show_progress
+from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
+from .options import (
+    ALLOCATOR,
+    DEBUG,
+    GPU,
+    UNUSED,
+    chosen_passes,
+    chosen_place,
+    optimization_options,
+    shown,
+)
+from .program import Option, program
+
+BINARY = Option("binary", True, "Write output in binary mode")
+SRAND = Option("srand", 0, "Seed for random number generator")
+COMPILER = (
+    Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
+    Option("compiler.use-shortcut", True, "Compile for two sequences where there are many"),
+)
+CACHE = (
+    Option("read-cache", "", "File with computations that were compiled before"),
+    Option("write-cache", "", "File to which compiled computations are written at the end"),
+    Option("binary-write-cache", True, "Write that file in binary mode"),
+)
+COMBINING = (
+    Option("max-objective-evaluations", 30, "How often to compute the objective, at most"),
+    Option("batchnorm-test-mode", False, "Test mode of batch-norm components meanwhile"),
+    Option("dropout-test-mode", True, "Test mode of dropout components meanwhile"),
+)
+_TRAINER_DOCS = {
+    "zero_component_stats": "Begin with statistics of nonlinearities at 0, if they are stored",
+    "store_component_stats": "Store activations and derivatives of nonlinear components",
+    "print_interval": "Minibatches after which the objective is reported",
+    "momentum": "Share of the last change that goes on, e.g. 0.9",
+    "l2_regularize_factor": "Factor of the components' L2 regularization",
+    "backstitch_training_scale": "Scale of backstitch; 0 = normal training",
+    "backstitch_training_interval": "Backstitch is made with one of so many minibatches",
+    "batchnorm_stats_scale": "Factor of batch-norm statistics after each minibatch",
+    "max_param_change": "Largest change in one minibatch, as Euclidean norm over the whole model",
+}
+
+
+def trainer_options() -> Iterator[Option]:
+    """The options of a trainer, by the names of `NnetTrainerOptions`."""
+    defaults = NnetTrainerOptions()
+    for name, doc in _TRAINER_DOCS.items():
+        yield Option(name.replace("_", "-"), getattr(defaults, name), doc)
+
+
+def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
+    """What the command line says of a trainer.
+
+    Raises:
+        AttributeTypeError: a value out of bounds.
+    """
+    given: dict[str, Any] = {
+        field.name: getattr(options, field.name)
+        for field in fields(NnetTrainerOptions)
+        if field.name in _TRAINER_DOCS
+    }
+    return NnetTrainerOptions(
+        **given,
+        optimize=chosen_passes(options),
+        use_shortcut=options.compiler_use_shortcut,
+        cache_capacity=options.compiler_cache_capacity,
+    )
+
+
+def train_pass(
+    trainer: NnetTrainer, options: SimpleNamespace, examples: str, kind: str = "example"
+) -> bool:
+    """Train on a table of examples and put the parameters into the network; whether there were any.
+
+    Compiled computations are read from --read-cache, and written to --write-cache.
+
+    Raises:
+        OpscopeError: an example does not fit the network, or something cannot be read or written.
+    """
+    program = options.program
+    if options.read_cache:
+        try:
+            reader = open_reader(options.read_cache)
+            if read_cache(trainer.compiler, trainer.nnet, reader):
+                program.log(f"Read computation cache from {options.read_cache}")
+            else:
+                program.log(f"{options.read_cache}: made for another network or other passes")
+        except OpscopeError as error:
+            program.warn(
+                "Could not open cached computation. Probably this is the first training iteration."
+                f" ({error})"
+            )
+    in_turn(examples, trainer.train, "train", kind)
+    trained = trainer.print_total_stats()
+    trainer.store()
+    if options.write_cache:
+        writer = Writer(options.binary_write_cache)
+        write_cache(trainer.compiler, trainer.nnet, writer)
+        save(writer, options.write_cache)
+        program.log(f"Wrote computation cache to {options.write_cache}")
+    return trained
+
+
+def read_raw(name: str) -> Nnet:
+    """The network in a raw file or an acoustic model. Raises FormatError: it is damaged."""
+    return Nnet.read_any(open_reader(name))
+
+
+def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
+    """Write a raw network. Raises SaveError: it cannot be written."""
+    writer = Writer(binary)
+    nnet.write_to(writer)
+    save(writer, name)
+
+
+def save(writer: Writer, name: str) -> None:
+    """Write what was put together to a file. Raises SaveError: that is not possible."""
+    with open_output(name) as file:
+        file.write(writer.getvalue())
+
+
+def read_examples(rspecifier: str) -> Iterator[NnetExample]:
+    """Examples of a table; what is wrong with one is told with its key.
+
+    Raises:
+        FormatError: an example is damaged.
+    """
+    for _, example in read_table(rspecifier, "example"):
+        yield example
+
+
+def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
+    """Call `use` with each example of a table and show progress; returns how many there were.
+
+    Raises:
+        OpscopeError: what `use` raises, with the example's key in front.
+    """
+    count = 0
+    for key, example in shown(read_table(rspecifier, kind), what, "minibatches"):
+        try:
+            use(example)
+        except OpscopeError as error:
+            raise type(error)(f"{rspecifier}: {key}: {error}") from error
+        count += 1
+    return count
+
+
+@program(
+    "nnet3-train",
+    "Train a raw nnet3 network with stochastic gradient descent, one step for each (merged)"
+    " example.",
+    ("<raw-model-in>", "<training-examples-in>", "<raw-model-out>"),
+    BINARY,
+    SRAND,
+    GPU,
+    *trainer_options(),
+    *CACHE,
+    *ALLOCATOR,
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str) -> None:
+    log = options.program.log
+    nnet = read_raw(model)
+    chosen, place = chosen_trainer(options), chosen_place(options.use_gpu)
+    trainer = NnetTrainer(chosen, nnet, place, options.srand & 0xFFFFFFFF, log)
+    trained = train_pass(trainer, options, examples)
+    write_raw(nnet, output, options.binary)
+    log(f"Wrote model to {output}")
+    if not trained:
+        raise click.exceptions.Exit(1)
+
+
+def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
+    """Set the test modes that the options want, but in batch-norm components without statistics:
+    an initial network is judged with those of each minibatch. (Kaldi takes random numbers.)"""
+    if options.batchnorm_test_mode:
+        without = adjust.without_statistics(nnet)
+        adjust.set_batchnorm_test_mode(nnet, True)
+        for name in without:
+            nnet.components[name].test_mode = False  # type: ignore[attr-defined]
+        if without:
+            options.program.warn(
+                f"{', '.join(without)}: no statistics for test mode, so those of each minibatch"
+                " count. This is not a problem in compute_prob_*.0.log."
+            )
+    if options.dropout_test_mode:
+        adjust.set_dropout_test_mode(nnet, True)
+
+
+@program(
+    "nnet3-compute-prob",
+    "Print the average objective and accuracy of a raw nnet3 network on (merged) examples.",
+    ("<raw-model-in>", "<training-examples-in>"),
+    GPU,
+    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
+    Option("dropout-test-mode", True, "Test mode of dropout components"),
+    Option("collapse-model", True, "Join components where possible"),
+    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
+    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> None:
+    nnet = read_raw(model)
+    set_test_modes(options, nnet)
+    if options.collapse_model:
+        collapse_model(nnet)
+    chosen = NnetComputeProbOptions(
+        compute_accuracy=options.compute_accuracy,
+        compute_per_dim_accuracy=options.compute_per_dim_accuracy,
+        optimize=chosen_passes(options),
+    )
+    prob = NnetComputeProb(nnet, chosen, chosen_place(options.use_gpu))
+    in_turn(examples, prob.compute, "compute")
+    if not prob.print_total_stats(options.program.log):
+        raise click.exceptions.Exit(1)
+
+
+@program(
+    "nnet3-average",
+    "Average the parameters and statistics of raw nnet3 networks.",
+    ("<model>...", "<model-out>"),
+    BINARY,
+    Option("weights", "", "Weights of the models, with ':' between; made to sum to 1"),
+    Option("num-threads", -1, UNUSED),
+)
+def nnet3_average(options: SimpleNamespace, *files: str) -> None:
+    *models, output = files
+    weights = [1.0] * len(models)
+    if options.weights:
+        try:
+            weights = [float(word) for word in options.weights.split(":")]
+        except ValueError:
+            raise FormatError(f"--weights={options.weights} are no numbers") from None
+        if len(weights) != len(models):
+            raise FormatError(f"--weights={options.weights}: want {len(models)} weights")
+        if abs(sum(weights) - 1.0) > 0.01:
+            total = sum(weights)
+            options.program.warn(f"Normalizing weights to sum to one, sum was {total:g}")
+    nnet = average((read_raw(name) for name in models), weights)
+    write_raw(nnet, output, options.binary)
+    options.program.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {output}")
+
+
+@program(
+    "nnet3-combine",
+    "Average the first n of several raw nnet3 networks (the last one first), with the n that has"
+    " the best objective on examples.",
+    ("<nnet-in>...", "<valid-examples-in>", "<nnet-out>"),
+    BINARY,
+    GPU,
+    *COMBINING,
+)
+def nnet3_combine(options: SimpleNamespace, *files: str) -> None:
+    *models, valid, output = files
+    log = options.program.log
+    examples = list(read_examples(valid))
+    log(f"Read {len(examples)} examples.")
+    nnet = combine(
+        (read_raw(name) for name in models),
+        len(models),
+        examples,
+        log,
+        options.max_objective_evaluations,
+        options.batchnorm_test_mode,
+        options.dropout_test_mode,
+    )
+    write_raw(nnet, output, options.binary)
+    log(f"Finished combining neural nets, wrote model to {output}")
+
+
+@program(
+    "nnet3-show-progress",
+    "Show how parameters of a raw nnet3 network changed, and with examples what each component did"
+    " for the objective.",
+    ("<old-net-in>", "<new-net-in>", "[<training-examples-in>]"),
+    GPU,
+    Option("num-segments", 1, "Places between the networks where the gradient is computed"),
+    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
+    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
+    *DEBUG,
+    *COMPILER,
+    *optimization_options(),
+)
+def nnet3_show_progress(options: SimpleNamespace, old: str, new: str, examples: str) -> None:
+    if options.num_segments < 1:
+        raise FormatError("--num-segments must be positive")
+    before, after = read_raw(old), read_raw(new)
+    if before.num_parameters != after.num_parameters:
+        options.program.warn("Parameter-dim mismatch, cannot show progress.")
+        return
+    wanted = bool(examples) and before.is_simple()
+    listed = list(read_examples(examples)) if wanted else []
+    if wanted and not listed:
+        raise FormatError(f"{examples}: no examples")
+    chosen = NnetComputeProbOptions(
+        compute_accuracy=options.compute_accuracy,
+        compute_per_dim_accuracy=options.compute_per_dim_accuracy,
+        optimize=chosen_passes(options),
+    )
+    program = options.program
+    vlog = partial(program.vlog, 1) if options.verbose else None
+    with singular_values(options.verbose > 1):
+        show_progress(before, after, listed, program.log, options.num_segments, chosen, vlog)

@@ -1,0 +1,198 @@
+"""NnetComputer: running a compiled request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.errors import ShapeError, VariableError, nearest
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, decode_attr
+from ...framework.ir.names import grad_name
+from ...framework.runtime.plain_net import PlainNet
+from ...proto import net_pb2 as pb
+from ..compute import part_of, set_statistic
+from ..lower.commands import MODEL_DERIVATIVE
+from ..network.nnet import Nnet
+
+
+class NnetComputer:
+    """Computes a compiled request for a network: forward, then backward.
+
+    Example:
+        computer = NnetComputer(compile_request(nnet, request), nnet)
+        computer.accept_input("input", frames)
+        computer.run()
+        scores = computer.get_output("output")
+        computer.accept_input("output", output_deriv)  # where the request has derivatives
+        computer.run()
+        gradient = computer.model_derivative()
+
+    Args:
+        desc: what `compile_request` gave.
+        nnet: the network whose parameters are used; the same as, or of the same structure as, the
+            one that was compiled.
+        place: where to compute; the CPU by default.
+        shared: a scope for the arrays of the network, which several computers may then share; its
+            place is where they compute. By default each computer has its own.
+    """
+
+    def __init__(
+        self,
+        desc: pb.NetDesc,
+        nnet: Nnet,
+        place: Place | None = None,
+        shared: Scope | None = None,
+    ):
+        self._nnet = nnet
+        self._net = PlainNet(desc)
+        self._scope = Scope(place, parent=shared)
+        self._arrays = self._scope if shared is None else shared
+        self._vars = {var.name: var for var in desc.vars}
+        roles = [op.role for op in desc.ops]
+        self._count = len(roles)
+        self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
+        self._has_model_derivative = MODEL_DERIVATIVE in desc.metadata
+        self._given: set[str] = set()
+        self._ran_forward = self._ran_backward = False
+        self._load(lambda name: name not in self._arrays.names())
+
+    def reload(self) -> None:
+        """Take the network's parameters anew, after they were changed."""
+        self._load(lambda name: True)
+
+    def _load(self, wanted: Callable[[str], bool]) -> None:
+        for var in self._vars.values():
+            if var.kind == PARAMETER and wanted(var.name):
+                self._arrays.var(var.name).set(self._parameter(var.name))
+            elif var.kind == STATE and wanted(var.name):
+                value = decode_attr(var.initializer.attrs["value"])
+                self._arrays.var(var.name).set(value)
+
+    def _component(self, name: str) -> tuple[Any, str]:
+        """The component that a variable belongs to, and the rest of the variable's name."""
+        component, _, path = name.partition("/")
+        if component not in self._nnet.components:
+            hint = nearest(component, self._nnet.components)
+            raise VariableError(f"the network has no component '{component}'{hint}")
+        return self._nnet.components[component], path
+
+    def _parameter(self, name: str) -> np.ndarray:
+        array = getattr(*part_of(*self._component(name)))
+        wanted = tuple(self._vars[name].dims)
+        if array.shape != wanted:
+            raise ShapeError(f"{name} is {list(array.shape)}, and was {list(wanted)} when compiled")
+        return array
+
+    def accept_input(self, name: str, matrix: Any) -> None:
+        """Give the rows of an input node, or the derivatives at an output node.
+
+        Raises:
+            VariableError: the computation takes no such thing.
+            ShapeError: the matrix has the wrong size.
+        """
+        candidates = [f"input.{name}", f"output_deriv.{name}"]
+        variable = next((v for v in candidates if self._kind(v) == INPUT), None)
+        if variable is None:
+            raise VariableError(
+                f"the computation takes no '{name}'; it takes {self._listed(INPUT)}"
+            )
+        try:
+            array = np.asarray(matrix, np.float32)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
+        rows, cols = self._vars[variable].dims
+        if array.shape != (rows, cols):
+            raise ShapeError(
+                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
+                f" {' x '.join(map(str, array.shape))}"
+            )
+        if variable.startswith("input."):
+            self._ran_forward = self._ran_backward = False
+        elif not self._ran_forward:
+            raise VariableError(f"run the forward part before giving derivatives at '{name}'")
+        self._scope.var(variable).set(array)
+        self._given.add(variable)
+
+    def run(self) -> None:
+        """Computes the outputs; called again, with derivatives at the outputs, the derivatives.
+
+        Raises:
+            VariableError: something was not given.
+        """
+        if self._ran_forward:
+            self._demand("output_deriv.")
+            nothing = self._middle == self._count and not self._has_model_derivative
+            if self._ran_backward or nothing:
+                raise VariableError("there is nothing left to run; give new inputs")
+            self._net.run(self._scope, begin=self._middle)
+            self._ran_backward = True
+            return
+        self._demand("input.")
+        self._net.run(self._scope, end=self._middle)
+        self._ran_forward = True
+
+    def get_output(self, name: str) -> np.ndarray:
+        """The value of an output node, or, after the backward part, the derivative at an input.
+
+        Raises:
+            VariableError: there is no such thing, or it is not computed yet.
+        """
+        if self._kind(f"output.{name}") == OUTPUT:
+            if not self._ran_forward:
+                raise VariableError(f"output '{name}' is not computed yet: call run()")
+            return self._value(f"output.{name}")
+        if self._kind(f"input_deriv.{name}") == OUTPUT:
+            if not self._ran_backward:
+                raise VariableError(f"the derivative at '{name}' is not computed yet")
+            return self._value(f"input_deriv.{name}")
+        raise VariableError(f"the computation gives no '{name}'; it gives {self._listed(OUTPUT)}")
+
+    def model_derivative(self) -> np.ndarray:
+        """The plain gradient of all parameters, float32, in the order of `Nnet.vectorize`.
+
+        Raises:
+            VariableError: it was not asked for, or the backward part has not run.
+        """
+        if not self._ran_backward or not self._has_model_derivative:
+            raise VariableError("the model's derivative was not computed")
+        parts = [np.zeros(0, np.float32)]
+        for name, component in self._nnet.components.items():
+            if not component.is_updatable:
+                continue
+            fields = [
+                v for v in self._vars if v.startswith(f"{name}/") and grad_name(v) in self._vars
+            ]
+            if not fields:
+                parts.append(np.zeros(component.num_parameters, np.float32))
+            parts += [self._value(grad_name(field)).reshape(-1) for field in fields]
+        return np.concatenate(parts)
+
+    def store_statistics(self) -> None:
+        """Hand the statistics that runs have collected to the components of the network.
+
+        They are collected where the request has `store_component_stats`, on from what the network
+        held when it was compiled; computers that share a scope add to the same sums.
+        """
+        for var in self._vars.values():
+            if var.kind == STATE and var.dtype == pb.FLOAT64:
+                set_statistic(*self._component(var.name), self._value(var.name))
+
+    def _value(self, variable: str) -> np.ndarray:
+        return self._scope.get(variable).numpy()
+
+    def _kind(self, variable: str) -> int | None:
+        var = self._vars.get(variable)
+        return None if var is None else var.kind
+
+    def _listed(self, kind: int) -> str:
+        names = [v.partition(".")[2] for v, var in self._vars.items() if var.kind == kind]
+        return ", ".join(repr(n) for n in dict.fromkeys(names) if n and "/" not in n) or "nothing"
+
+    def _demand(self, prefix: str) -> None:
+        for name, var in self._vars.items():
+            if var.kind == INPUT and name.startswith(prefix) and name not in self._given:
+                raise VariableError(f"'{name.removeprefix(prefix)}' was not given")

@@ -1,0 +1,142 @@
+"""SegmentComputer: running a computation of several segments, or one that never ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import Place
+from ...framework.base.errors import FormatError, ShapeError, VariableError
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import INPUT, OUTPUT
+from ...proto import net_pb2 as pb
+from ..compute.marks import GOTO, LABEL, SEGMENT, mark
+from ..network.nnet import Nnet
+from .computer import NnetComputer
+
+
+class SegmentComputer(NnetComputer):
+    """Computes segment after segment; each takes its inputs, and gives its outputs.
+
+    What later segments need of earlier ones stays in the computer. A looped computation goes back
+    to its label where it ends, so there is always a next segment.
+
+    Example:
+        desc = compile_looped(nnet.topology(), looped_requests(20, *nnet.context()))
+        computer = SegmentComputer(desc, nnet)
+        for frames in pieces:
+            computer.accept_input("input", frames)
+            computer.run()
+            scores = computer.get_output("output")
+
+    Args:
+        desc: what `compile_segments` or `compile_looped` gave.
+        nnet, place, shared: as `NnetComputer` takes them.
+
+    Raises:
+        FormatError: the list goes back to a label that is not there.
+    """
+
+    def __init__(
+        self,
+        desc: pb.NetDesc,
+        nnet: Nnet,
+        place: Place | None = None,
+        shared: Scope | None = None,
+    ):
+        super().__init__(desc, nnet, place, shared)
+        operators = self._net.operators
+        marks = [(i, op.attrs["kind"]) for i, op in enumerate(operators) if op.type == mark.type]
+        ends = [i for i, kind in marks if kind == SEGMENT]
+        labels = [i for i, kind in marks if kind == LABEL]
+        begins = [0, *(end + 1 for end in ends)]
+        self._spans = list(zip(begins, [*ends, len(operators)], strict=True))
+        self._label: int | None = None
+        if any(kind == GOTO for _, kind in marks):
+            inside = [i for i, end in enumerate(ends) if labels and end > labels[0]]
+            if marks[-1] != (len(operators) - 1, GOTO) or not inside:
+                raise FormatError("the marks of a looped computation make no loop")
+            self._label, self._first = labels[0], inside[0]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again with the first segment, with new input."""
+        self._segment = 0  # whose inputs are taken next
+        self._done = -1  # whose outputs are there
+        self._given = set()
+
+    @property
+    def num_segments(self) -> int | None:
+        """How many segments there are; None: no end."""
+        return len(self._spans) if self._label is None else None
+
+    def accept_input(self, name: str, matrix: Any) -> None:
+        """Give the rows of an input node for the next segment.
+
+        Raises:
+            VariableError: the segment takes no such thing, or there is no further segment.
+            ShapeError: the matrix has the wrong size.
+        """
+        self._check_not_ended()
+        variable = _numbered(f"input.{name}", self._segment)
+        if self._kind(variable) != INPUT:
+            raise VariableError(f"segment {self._segment} takes no '{name}'")
+        array = np.asarray(matrix, np.float32)
+        rows, cols = self._vars[variable].dims
+        if array.shape != (rows, cols):
+            raise ShapeError(
+                f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
+                f" {' x '.join(map(str, array.shape))}"
+            )
+        self._scope.var(variable).set(array)
+        self._given.add(variable)
+
+    def run(self) -> None:
+        """Computes the next segment.
+
+        Raises:
+            VariableError: an input was not given, or there is no further segment.
+        """
+        self._check_not_ended()
+        number = self._segment
+        for name, var in self._vars.items():
+            if var.kind == INPUT and _segment_of(name) == number and name not in self._given:
+                raise VariableError(f"'{name.removeprefix('input.')}' was not given")
+        self._given.clear()
+        if self._label is not None and number == len(self._spans) - 1:
+            self._run(*self._spans[number])  # hands the state to the first segment of the loop
+            number = self._first
+            self._run(self._label, self._spans[number][1])
+        else:
+            self._run(*self._spans[number])
+        self._done = number
+        self._segment = number + 1
+
+    def _run(self, begin: int, end: int) -> None:
+        self._net.run(self._scope, begin=begin, end=end)
+
+    def get_output(self, name: str) -> np.ndarray:
+        """The value of an output node in the segment that was computed last.
+
+        Raises:
+            VariableError: there is no such thing, or nothing was computed yet.
+        """
+        if self._done < 0:
+            raise VariableError(f"output '{name}' is not computed yet: call run()")
+        variable = _numbered(f"output.{name}", self._done)
+        if self._kind(variable) != OUTPUT:
+            raise VariableError(f"segment {self._done} gives no '{name}'")
+        return self._value(variable)
+
+    def _check_not_ended(self) -> None:
+        if self._segment == len(self._spans):
+            raise VariableError(f"there are only {len(self._spans)} segments; see reset()")
+
+
+def _numbered(variable: str, segment: int) -> str:
+    return f"{variable}:{segment}" if segment else variable
+
+
+def _segment_of(variable: str) -> int:
+    return int(variable.partition(":")[2] or 0)

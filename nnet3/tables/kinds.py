@@ -1,0 +1,272 @@
+"""The kinds of values that tables hold: how each is read, written and cut to a range.
+
+Source: Kaldi's `util/kaldi-holder.h`, `util/kaldi-holder-inl.h`, `util/kaldi-holder.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, nearest
+from ..chain.examples import NnetChainExample
+from ..chain.fst import Fst
+from ..chain.supervision import Supervision
+from ..files import matrix_io
+from ..files.compressed import CompressedMatrix
+from ..files.examples import NnetExample
+from ..files.kaldi_io import Reader, Writer
+from ..files.posterior import Posterior
+from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
+
+_INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
+_SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
+# Kaldi allows ends of ranges that are so much too late: times of segments are rounded.
+_TOLERANCE = 3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of value.
+
+    Attributes:
+        name: what it is called in `KINDS`.
+        read: from a reader that stands behind the header.
+        write: to a writer that has written the header.
+        cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
+        header: whether values in binary have a header; kinds without one are always text.
+    """
+
+    name: str
+    read: Callable[[Reader], Any]
+    write: Callable[[Writer, Any], None]
+    cut: Callable[[Any, str], Any] | None = None
+    header: bool = True
+
+    def read_value(self, reader: Reader) -> Any:
+        """Read a value with its header.
+
+        Raises:
+            FormatError: something else stands there.
+        """
+        if self.header:
+            reader.read_header()
+        else:
+            reader.binary = False
+        return self.read(reader)
+
+    def part(self, value: Any, span: str) -> Any:
+        """The part of `value` that `span` says.
+
+        Raises:
+            FormatError: the kind has no parts, or this one goes beyond the value.
+        """
+        if self.cut is None:
+            raise FormatError(f"[{span}]: a table of kind {self.name!r} has no ranges")
+        return self.cut(value, span)
+
+
+def cut_array(value: np.ndarray, span: str) -> np.ndarray:
+    """Part of a vector `[a:b]` or of a matrix `[a:b]`, `[a:b,c:d]`, `[:,c:d]`; ends are included.
+
+    Raises:
+        FormatError: it is no range, or goes beyond the array (by more than 3 rows).
+    """
+    pieces = span.split(",")
+    if len(pieces) > value.ndim:
+        raise FormatError(f"[{span}]: more ranges than the value of {list(value.shape)} has axes")
+    slices = []
+    for axis, piece in enumerate(pieces):
+        size = value.shape[axis]
+        match = _SPAN.fullmatch(piece)
+        if piece.strip() == ":":
+            slices.append(slice(None))
+            continue
+        if not match:
+            raise FormatError(f"[{span}]: {piece!r} is no range like 0:9")
+        first, last = int(match[1]), int(match[2])
+        if first > last or first >= size or last >= size + (0 if axis else _TOLERANCE):
+            raise FormatError(f"[{span}] goes beyond the value of {list(value.shape)}")
+        slices.append(slice(first, last + 1))
+    return np.ascontiguousarray(value[tuple(slices)])
+
+
+def _cut_matrix(value: Any, span: str) -> np.ndarray:
+    return cut_array(to_dense(value), span)
+
+
+def _read_integers(reader: Reader) -> np.ndarray:
+    """A line of integers, or in binary their number and each of them behind its size."""
+    start = reader.offset
+    if not reader.binary:
+        line = reader.read_line().encode("utf-8", "surrogateescape")
+        return matrix_io.parse_integers(reader, line, start, 4)
+    integers = reader.read_array(_INTEGERS, reader.read_int32())
+    if np.any(integers["size"] != 4):
+        raise reader.error("integers of 4 bytes were expected here", start)
+    return integers["value"].astype(np.int32)
+
+
+def _write_integers(writer: Writer, value: Any) -> None:
+    vector = matrix_io.integer_array(value, 4).ravel()
+    if writer.binary:
+        writer.write_int32(len(vector))
+        integers = np.empty(len(vector), _INTEGERS)
+        integers["size"], integers["value"] = struct.calcsize("<i"), vector
+        writer.write_raw(integers.tobytes())
+    else:
+        writer.write_raw(b"%d " * len(vector) % tuple(vector.tolist()) + b"\n")
+
+
+def _basic(name: str, read: Callable[[Reader], Any], write: Callable[[Writer, Any], None]) -> Kind:
+    """A number or flag, in text on a line of its own."""
+
+    def read_line(reader: Reader) -> Any:
+        value = read(reader)
+        if not reader.binary:
+            start = reader.offset
+            if reader.read_line().strip():
+                raise reader.error("the line ought to end here", start)
+        return value
+
+    def write_line(writer: Writer, value: Any) -> None:
+        write(writer, value)
+        if not writer.binary:
+            writer.write_raw("\n")
+
+    return Kind(name, read_line, write_line)
+
+
+def _read_words(reader: Reader) -> list[str]:
+    return reader.read_line().split()
+
+
+def _write_words(writer: Writer, value: list[str]) -> None:
+    for word in value:
+        writer.write_token(word)
+    writer.write_raw("\n")
+
+
+def _read_word(reader: Reader) -> str:
+    start = reader.offset
+    words = _read_words(reader)
+    if len(words) != 1:
+        raise reader.error(f"one word was expected here, but there are {len(words)}", start)
+    return words[0]
+
+
+def _write_word(writer: Writer, value: str) -> None:
+    checked = Writer(binary=False)
+    checked.write_token(value)
+    writer.write_raw(checked.getvalue().rstrip(b" ") + b"\n")
+
+
+def _array(name: str, dtype: type, rank: int) -> Kind:
+    """Vectors or matrices of one type, whatever is stored."""
+    read = matrix_io.read_vector if rank == 1 else matrix_io.read_matrix
+    write = matrix_io.write_vector if rank == 1 else matrix_io.write_matrix
+    return Kind(
+        name,
+        lambda reader: read(reader, dtype),
+        lambda writer, value: write(writer, np.asarray(value, dtype)),
+        cut_array,
+    )
+
+
+def _read_array(reader: Reader) -> np.ndarray:
+    """A vector or a matrix as stored; in text, it is a vector if there is no line end in it."""
+    if reader.binary:
+        is_vector = reader.peek_token() not in ("FM", "DM")
+    else:
+        start = reader.offset
+        end = reader.data.find(b"]", start)
+        is_vector = reader.data.find(b"\n", start, max(end, start)) < 0
+    return matrix_io.read_vector(reader) if is_vector else matrix_io.read_matrix(reader)
+
+
+def _write_array(writer: Writer, value: np.ndarray) -> None:
+    write = matrix_io.write_vector if np.ndim(value) == 1 else matrix_io.write_matrix
+    write(writer, value)
+
+
+def _read_compressed(reader: Reader) -> CompressedMatrix:
+    """A compressed matrix; a plain one is compressed by the automatic method."""
+    if reader.binary and reader.peek() == "C":
+        return CompressedMatrix.read(reader)
+    return CompressedMatrix.compress(matrix_io.read_matrix(reader))
+
+
+_ALL = (
+    _array("matrix", np.float32, 2),
+    _array("double_matrix", np.float64, 2),
+    _array("vector", np.float32, 1),
+    _array("double_vector", np.float64, 1),
+    Kind("array", _read_array, _write_array, cut_array),
+    Kind("general_matrix", read_general_matrix, write_general_matrix, _cut_matrix),
+    Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
+    Kind("int_vector", _read_integers, _write_integers),
+    Kind("posterior", Posterior.read, lambda writer, value: value.write(writer)),
+    Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
+    Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
+    Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
+    Kind("fst", Fst.read, lambda writer, value: value.write(writer), header=False),
+    _basic("int", Reader.read_int32, Writer.write_int32),
+    _basic("float", Reader.read_float, Writer.write_float),
+    _basic("double", Reader.read_double, Writer.write_double),
+    _basic("bool", Reader.read_bool, Writer.write_bool),
+    Kind("token", _read_word, _write_word, header=False),
+    Kind("token_vector", _read_words, _write_words, header=False),
+)
+KINDS = {kind.name: kind for kind in _ALL}
+_GUESSES = ("example", "chain_example", "supervision", "array", "general_matrix", "int_vector")
+_GUESSES += ("posterior", "int", "float", "bool")
+
+
+def guess_kind(reader: Reader) -> Kind:
+    """The kind of the value that stands here (with its header), which stays there.
+
+    Some values may be of several kinds: one integer on a line of text is taken for a vector, four
+    bytes for an integer. Lines of words come last, since every text is one.
+
+    Raises:
+        FormatError: this is no value that is known.
+    """
+    start = reader.offset
+    names = _GUESSES
+    if bytes(reader.data[start : start + 1]) != b"\0":
+        names += ("token", "token_vector")
+    for name in names:
+        try:
+            KINDS[name].read_value(reader)
+            if _key_or_end(reader):
+                return KINDS[name]
+        except FormatError:
+            continue
+        finally:
+            reader.offset, reader.binary = start, False
+    raise reader.error("no value of a known kind stands here")
+
+
+def _key_or_end(reader: Reader) -> bool:
+    """Whether what comes next may be the key of the next entry, or is the end."""
+    reader.binary = False
+    word = reader.peek_token()
+    return not word or (word.isprintable() and not word.startswith("["))
+
+
+def kind_of(kind: str | Kind) -> Kind:
+    """The kind of this name, or the kind itself.
+
+    Raises:
+        FormatError: there is no such kind.
+    """
+    if isinstance(kind, Kind):
+        return kind
+    if kind not in KINDS:
+        raise FormatError(f"there is no kind of table {kind!r}{nearest(kind, KINDS)}")
+    return KINDS[kind]

@@ -1,0 +1,205 @@
+"""What Kaldi takes for a file name: a path, `-`, a place `file:123` in a file, a command with `|`.
+
+Commands run only where the caller, or the switch `OPSCOPE_PIPES=1`, allows it: a file of names must
+not be able to start programs on its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from ...framework.base.atomic import atomic_file
+from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.settings import is_on
+from ..files.kaldi_io import Buffer, Reader
+
+_PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
+_SPECIFIER = re.compile(r"(?:[a-z]+[, ]+)*(?:ark|scp)(?:[, ]+[a-z]+)*:")
+
+
+class Files:
+    """Opens inputs; keeps the last file open, since entries of one archive follow each other.
+
+    Args:
+        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+    """
+
+    def __init__(self, pipes: bool | None = None) -> None:
+        self.pipes = pipes
+        self._path: str | None = None
+        self._data: Buffer = b""
+
+    def reader(self, name: str) -> Reader:
+        """A reader at the beginning of what `name` means, in text mode, before any header.
+
+        Raises:
+            FormatError: the name has no meaning, is a command that may not run or fails, or the
+                file cannot be read.
+        """
+        shown = name or "-"
+        if name in ("", "-"):
+            return Reader(sys.stdin.buffer.read(), name="standard input", binary=False)
+        if name.endswith("|"):
+            return Reader(_run(name, self.pipes), name=shown, binary=False)
+        _check_plain(name, "read from")
+        place = _PLACE.fullmatch(name)
+        path, offset = (place[1], int(place[2])) if place else (name, 0)
+        if path != self._path:
+            self._data = _contents(path)
+            self._path = path
+        if offset > len(self._data):
+            raise FormatError(f"{name}: the file has only {len(self._data)} bytes")
+        return Reader(self._data, name=path, binary=False, offset=offset)
+
+
+def open_reader(name: str, *, pipes: bool | None = None) -> Reader:
+    """A reader of the file that `name` means, behind its header; for models and other single files.
+
+    Raises:
+        FormatError: as for `Files.reader`.
+    """
+    reader = Files(pipes).reader(name)
+    reader.read_header()
+    return reader
+
+
+def is_stream(name: str, *, pipes: bool | None = None) -> bool:
+    """Whether a name means standard input or a command, which can be read once only.
+
+    Raises:
+        FormatError: it is a command that may not run.
+    """
+    if name.endswith("|"):
+        _check_pipe(name, pipes)
+    return name in ("", "-") or name.endswith("|")
+
+
+@contextlib.contextmanager
+def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
+    """What standard input holds, or a command writes, as a file that is read while it is written.
+
+    Raises:
+        FormatError: the command may not run, or (at the end) failed.
+    """
+    if not name.endswith("|"):
+        yield sys.stdin.buffer
+        return
+    _check_pipe(name, pipes)
+    process = subprocess.Popen(name[:-1], shell=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    failed: FormatError | None = None
+    try:
+        with process.stdout:
+            yield process.stdout  # type: ignore[misc]
+    except FormatError as error:  # it may have been cut off by what ended the command
+        failed = error
+    finally:
+        status = process.wait()
+    if status:
+        why = f"; {failed}" if failed else ""
+        raise FormatError(f"{name}: the command ended with status {status}{why}")
+    if failed:
+        raise failed
+
+
+@contextlib.contextmanager
+def open_output(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
+    """A binary file for what `name` means. A plain file is replaced as a whole at the end.
+
+    Raises:
+        FormatError: the name has no meaning, or is a command that may not run.
+        SaveError: the file cannot be written, or the command failed.
+    """
+    if name in ("", "-"):
+        with _saving("standard output"):
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+    elif name.startswith("|"):
+        with _saving(name), _pipe_to(name, pipes) as file:
+            yield file
+    else:
+        _check_plain(name, "written to")
+        if _PLACE.fullmatch(name):
+            raise FormatError(f"{name}: a place within a file can only be read from")
+        with contextlib.ExitStack() as stack:
+            if _is_special(name):
+                stack.enter_context(_saving(name))
+                yield stack.enter_context(open(name, "wb"))
+            else:
+                yield stack.enter_context(atomic_file(name))
+
+
+def _check_plain(name: str, use: str) -> None:
+    """Refuse names that look like something else than a path."""
+    if name != name.strip():
+        raise FormatError(f"{name!r} begins or ends with white space: no file name of Kaldi")
+    if "|" in name:
+        raise FormatError(f"{name}: a command with '|' in this place cannot be {use}")
+    if _SPECIFIER.match(name):
+        raise FormatError(f"{name} says how to find a table, but a file name is wanted here")
+
+
+def _check_pipe(name: str, pipes: bool | None) -> None:
+    if not (is_on("OPSCOPE_PIPES") if pipes is None else pipes):
+        raise FormatError(
+            f"{name}: this would run a command, which is not allowed; set OPSCOPE_PIPES=1 (in "
+            "Python: pipes=True) where you trust its origin"
+        )
+
+
+def _contents(path: str) -> Buffer:
+    """All bytes of a file, mapped into memory where that is possible."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _run(name: str, pipes: bool | None) -> bytes:
+    _check_pipe(name, pipes)
+    done = subprocess.run(name[:-1], shell=True, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise FormatError(f"{name}: the command ended with status {done.returncode}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def _pipe_to(name: str, pipes: bool | None) -> Iterator[BinaryIO]:
+    _check_pipe(name, pipes)
+    process = subprocess.Popen(name[1:], shell=True, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        with process.stdin:
+            yield process.stdin  # type: ignore[misc]
+    finally:
+        status = process.wait()
+    if status:
+        raise SaveError(f"{name}: the command ended with status {status}")
+
+
+@contextlib.contextmanager
+def _saving(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
+
+
+def _is_special(path: str) -> bool:
+    """Whether `path` is a device, a pipe or the like, which must not be replaced by a file."""
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path)
+    except OSError:
+        return False

@@ -1,0 +1,469 @@
+"""Tables of Kaldi: values by key, in archives and script files.
+
+An archive holds, for each entry, the key, a space and the value. A script file has a line `key
+file` for each entry, where the file may be a place in an archive, `feats.ark:1234`, and may end
+with a range of rows and columns, `feats.ark:1234[0:99,0:12]`. Specifiers say how to find a table:
+`ark:feats.ark`, `scp:feats.scp`, `ark,t:-`, `ark,scp:feats.ark,feats.scp`.
+Source: Kaldi's `util/kaldi-table.cc`, `util/kaldi-table-inl.h`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from ...framework.base.errors import FormatError, SaveError
+from ..files.kaldi_io import Reader, Writer
+from .kinds import Kind, kind_of
+from .streams import Files, is_stream, open_output, open_stream
+
+_log = logging.getLogger(__name__)
+_READ_OPTIONS = {
+    "b": {},
+    "t": {},
+    "bg": {},
+    "o": {"once": True},
+    "no": {"once": False},
+    "p": {"permissive": True},
+    "np": {"permissive": False},
+    "s": {"sorted": True},
+    "ns": {"sorted": False},
+    "cs": {"called_sorted": True},
+    "ncs": {"called_sorted": False},
+}
+_WRITE_OPTIONS = {
+    "b": {"binary": True},
+    "t": {"binary": False},
+    "f": {"flush": True},
+    "nf": {"flush": False},
+    "p": {"permissive": True},
+}
+_PIECE = 1 << 20  # bytes of a stream that are read at a time
+_RANGE = re.compile(r"([^\[]+)\[([^\[]+)\]")
+
+
+@dataclass(frozen=True)
+class ReadSpecifier:
+    """What `ark,s,cs:feats.ark` says.
+
+    Attributes:
+        source: `ark` or `scp`.
+        name: the file.
+        once, sorted, called_sorted: each key is asked for at most once; keys are sorted; they are
+            asked for in sorted order.
+        permissive: entries that cannot be read count as missing.
+    """
+
+    source: str
+    name: str
+    once: bool = False
+    sorted: bool = False
+    called_sorted: bool = False
+    permissive: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> ReadSpecifier:
+        """Raises FormatError: this is no specifier for reading."""
+        name, sources, options = _parse(text, _READ_OPTIONS, "reading")
+        if len(sources) != 1:
+            raise FormatError(f"{text!r}: a table is read from one of 'ark' and 'scp'")
+        return cls(sources[0], name, **options)
+
+
+@dataclass(frozen=True)
+class WriteSpecifier:
+    """What `ark,scp,t:feats.ark,feats.scp` says.
+
+    Attributes:
+        archive, script: the files, or None where there is none. With a script alone, that file
+            is there already and says where each value goes.
+        binary: the form of the values.
+        flush: after each value; plain files appear as a whole at the end all the same.
+        permissive: values whose keys the script lacks are left out.
+    """
+
+    archive: str | None
+    script: str | None
+    binary: bool = True
+    flush: bool = False
+    permissive: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> WriteSpecifier:
+        """Raises FormatError: this is no specifier for writing."""
+        name, sources, options = _parse(text, _WRITE_OPTIONS, "writing")
+        if sources == ["ark", "scp"]:
+            archive, comma, script = name.partition(",")
+            if not comma:
+                raise FormatError(f"{text!r}: 'ark,scp' wants two file names with a comma")
+            return cls(archive, script, **options)
+        if len(sources) != 1:
+            raise FormatError(f"{text!r}: a table is written to 'ark', 'scp' or 'ark,scp'")
+        return cls(name, None, **options) if sources == ["ark"] else cls(None, name, **options)
+
+
+def is_specifier(text: str) -> bool:
+    """Whether a name says how to find a table, as `ark:feats.ark` does; else it is a file's."""
+    words = re.split("[, ]+", text.partition(":")[0]) if ":" in text else []
+    return any(word in ("ark", "scp") for word in words) and all(
+        word in ("ark", "scp") or word in _READ_OPTIONS or word in _WRITE_OPTIONS for word in words
+    )
+
+
+_STRICT = ReadSpecifier("ark", "")
+
+
+def _parse(text: str, known: dict[str, dict], use: str) -> tuple[str, list[str], dict[str, bool]]:
+    """The file name, `ark` and `scp` as they come, and the options."""
+    head, colon, name = text.partition(":")
+    if not colon:
+        raise FormatError(f"{text!r} is no table: for {use} it begins with 'ark:' or 'scp:'")
+    if text[-1].isspace():
+        raise FormatError(f"{text!r} ends with white space")
+    sources: list[str] = []
+    options: dict[str, bool] = {}
+    for word in re.split("[, ]+", head):
+        if word in ("ark", "scp"):
+            sources.append(word)
+        elif word in known:
+            options |= known[word]
+        else:
+            raise FormatError(
+                f"{text!r}: unknown option {word!r}; for {use} there are: {', '.join(known)}"
+            )
+    return name, sources, options
+
+
+@dataclass(frozen=True)
+class ScriptLine:
+    """One line of a script file: where the value of `key` is, and which part of it is meant."""
+
+    key: str
+    name: str
+    range: str | None
+    place: str  # of the line, for messages
+
+
+def read_script(files: Files, name: str) -> list[ScriptLine]:
+    """The lines of a script file.
+
+    Raises:
+        FormatError: it is binary, or a line has no key and name.
+    """
+    reader = files.reader(name)
+    if reader.read_header():
+        raise FormatError(f"{name}: this is binary, but a script file is text")
+    lines = []
+    while reader.offset < reader.size:
+        start = reader.offset
+        words = reader.read_line().split(None, 1)
+        if len(words) < 2:
+            raise reader.error("a line of a script file is a key and a file name", start)
+        rest = words[1].strip()
+        match = _RANGE.fullmatch(rest) if rest.endswith("]") else None
+        if rest.endswith("]") and not match:
+            raise reader.error(f"{rest!r} does not end with a range like [0:9]", start)
+        rxname, span = (match[1], match[2]) if match else (rest, None)
+        lines.append(ScriptLine(words[0], rxname, span, f"{reader.name}: {words[0]}"))
+    return lines
+
+
+def read_table(
+    rspecifier: str, kind: str | Kind, *, pipes: bool | None = None
+) -> Iterator[tuple[str, Any]]:
+    """The entries of a table in their order, as pairs of key and value.
+
+    Args:
+        rspecifier: e.g. `ark:feats.ark` or `scp,p:feats.scp`.
+        kind: of the values, by its name in `table_kinds.KINDS`, e.g. `matrix`.
+        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+
+    Raises:
+        FormatError: the specifier is wrong, or (while reading) an entry is.
+    """
+    specifier = ReadSpecifier.parse(rspecifier)
+    kind, files = kind_of(kind), Files(pipes)
+    if specifier.source == "scp":
+        return _script_values(read_script(files, specifier.name), kind, files, specifier)
+    if is_stream(specifier.name, pipes=pipes):
+        return _streamed_values(specifier, kind, pipes)
+    return _archive_values(files.reader(specifier.name), kind, specifier)
+
+
+class RandomAccessTable:
+    """Values by key, in any order. An archive is read no further than it has to be.
+
+    Args:
+        rspecifier: e.g. `scp:feats.scp`.
+        kind: of the values, by its name in `table_kinds.KINDS`.
+        utt2spk: another table, of kind `token`, that says which key to take in place of the one
+            asked for; empty: none.
+        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+
+    Raises:
+        FormatError: a specifier is wrong; the table is said to be sorted, and is not; a key comes
+            twice; `utt2spk` lacks a key that is asked for.
+    """
+
+    def __init__(
+        self, rspecifier: str, kind: str | Kind, *, utt2spk: str = "", pipes: bool | None = None
+    ) -> None:
+        self._specifier = ReadSpecifier.parse(rspecifier)
+        self._kind, self._files = kind_of(kind), Files(pipes)
+        self._map = RandomAccessTable(utt2spk, "token", pipes=pipes) if utt2spk else None
+        self._places: dict[str, int | ScriptLine] = {}
+        self._last: tuple[str, Any] = ("", None)
+        self._entries: Iterator[tuple[str, int, Any]] = iter(())
+        if self._specifier.source == "scp":
+            for line in read_script(self._files, self._specifier.name):
+                self._note(line.key, line)
+        else:
+            self._reader = self._files.reader(self._specifier.name)
+            self._entries = _entries(self._reader, self._kind, self._specifier)
+
+    def __contains__(self, key: str) -> bool:
+        return self._find(key)
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of `key`.
+
+        Raises:
+            FormatError: there is none, or it cannot be read.
+        """
+        if not self._find(key):
+            raise FormatError(f"{self._specifier.name}: there is no entry {self._mapped(key)!r}")
+        return self._last[1]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of `key`, or `default` where there is none."""
+        return self[key] if key in self else default
+
+    def _mapped(self, key: str) -> str:
+        return key if self._map is None else self._map[key]
+
+    def _find(self, key: str) -> bool:
+        """Whether `key` is there; its value is then in `_last`."""
+        key = self._mapped(key)
+        if key == self._last[0]:
+            return True
+        if key not in self._places:
+            self._scan(key)
+        if key not in self._places:
+            return False
+        if key != self._last[0]:
+            try:
+                self._last = (key, self._load(self._places[key]))
+            except FormatError:
+                if self._specifier.permissive:
+                    return False
+                raise
+        return True
+
+    def _scan(self, wanted: str) -> None:
+        """Go on in the archive until `wanted` is passed; values are kept as places only."""
+        for key, offset, value in self._entries:
+            self._note(key, offset)
+            self._last = (key, value)
+            if key == wanted or (self._specifier.sorted and key > wanted):
+                return
+
+    def _note(self, key: str, place: int | ScriptLine) -> None:
+        if key in self._places:
+            raise FormatError(f"{self._specifier.name}: the key {key!r} comes twice")
+        if self._specifier.sorted and self._places and key < next(reversed(self._places)):
+            raise FormatError(
+                f"{self._specifier.name}: the keys are said to be sorted ('s'), but {key!r} comes "
+                f"behind {next(reversed(self._places))!r}"
+            )
+        self._places[key] = place
+
+    def _load(self, place: int | ScriptLine) -> Any:
+        if isinstance(place, ScriptLine):
+            return _script_value(place, self._kind, self._files)
+        before = self._reader.offset
+        self._reader.offset = place
+        try:
+            return self._kind.read_value(self._reader)
+        finally:
+            self._reader.offset = before
+
+
+class TableWriter:
+    """Writes a table, entry by entry; to be used in a `with` block.
+
+    Args:
+        wspecifier: e.g. `ark,t:out.ark` or `ark,scp:out.ark,out.scp`.
+        kind: of the values, by its name in `table_kinds.KINDS`.
+        pipes: whether commands may run; None: as the switch `OPSCOPE_PIPES` says.
+
+    Raises:
+        FormatError: the specifier is wrong.
+        SaveError: a file cannot be written.
+    """
+
+    def __init__(self, wspecifier: str, kind: str | Kind, *, pipes: bool | None = None) -> None:
+        self.specifier = WriteSpecifier.parse(wspecifier)
+        self.count = 0
+        self._kind, self._pipes = kind_of(kind), pipes
+        self._stack = contextlib.ExitStack()
+        self._archive: BinaryIO | None = None
+        self._script: BinaryIO | None = None
+        self._offset = 0
+        self._targets: dict[str, str] = {}
+
+    def __enter__(self) -> TableWriter:
+        archive, script = self.specifier.archive, self.specifier.script
+        if archive is None:
+            lines = read_script(Files(self._pipes), script or "")
+            self._targets = {line.key: line.name for line in lines}
+            return self
+        with contextlib.ExitStack() as stack:
+            if script is not None:  # closed last: its lines point into a whole archive
+                self._script = stack.enter_context(open_output(script, pipes=self._pipes))
+            self._archive = stack.enter_context(open_output(archive, pipes=self._pipes))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def write(self, key: str, value: Any) -> None:
+        """Write one entry.
+
+        Raises:
+            FormatError: the key holds white space, or the value is not of the kind.
+            SaveError: it cannot be written, or the script file has no such key.
+        """
+        head = Writer(binary=False)
+        head.write_token(key)
+        body = Writer(self.specifier.binary and self._kind.header)
+        self._kind.write(body, value)
+        if self._archive is None:
+            self._write_alone(key, body.getvalue())
+        else:
+            self._offset += len(head.getvalue())
+            if self._script is not None:
+                line = f"{key} {self.specifier.archive}:{self._offset}\n"
+                self._put(self._script, line.encode("utf-8", "surrogateescape"))
+            self._put(self._archive, head.getvalue() + body.getvalue())
+            self._offset += len(body.getvalue())
+        self.count += 1
+
+    def _put(self, file: BinaryIO, data: bytes) -> None:
+        try:
+            file.write(data)
+            if self.specifier.flush:
+                file.flush()
+        except OSError as error:
+            name = self.specifier.archive or self.specifier.script
+            raise SaveError(f"cannot write {name}: {error.strerror or error}") from error
+
+    def _write_alone(self, key: str, data: bytes) -> None:
+        if key in self._targets:
+            with open_output(self._targets[key], pipes=self._pipes) as file:
+                file.write(data)
+        elif not self.specifier.permissive:
+            raise SaveError(f"{self.specifier.script}: there is no line for the key {key!r}")
+
+
+def _entries(
+    reader: Reader, kind: Kind, specifier: ReadSpecifier
+) -> Iterator[tuple[str, int, Any]]:
+    """Key, offset of the value, and value, for all entries of an archive."""
+    while True:
+        reader.binary = False
+        if reader.at_end():
+            return
+        try:
+            key = _read_key(reader)
+            offset = reader.offset
+            value = kind.read_value(reader)
+        except FormatError as error:
+            if not specifier.permissive:
+                raise
+            _log.warning("%s; what is left of the archive is passed over", error)
+            return
+        yield key, offset, value
+
+
+def _archive_values(
+    reader: Reader, kind: Kind, specifier: ReadSpecifier
+) -> Iterator[tuple[str, Any]]:
+    for key, _, value in _entries(reader, kind, specifier):
+        yield key, value
+
+
+def _streamed_values(
+    specifier: ReadSpecifier, kind: Kind, pipes: bool | None
+) -> Iterator[tuple[str, Any]]:
+    """The entries of an archive that comes bit by bit; no more of it is held than has to be.
+
+    What has come is read as far as it goes. An entry counts if something comes behind it, or the
+    end: in text, one that ends where the bytes do might go on.
+    """
+    name = specifier.name or "-"
+    with open_stream(name, pipes=pipes) as file:
+        piece, ended = _PIECE, False
+        reader = Reader(b"", name=name if name != "-" else "standard input", binary=False)
+        while not ended:
+            begin = reader.offset
+            more = file.read(piece)
+            ended = len(more) < piece
+            piece = _PIECE if begin else 2 * piece  # a long entry is not read again and again
+            reader = Reader(
+                bytes(reader.data[begin:]) + more,
+                name=reader.name,
+                binary=False,
+                before=reader.before + begin,
+                lines_before=reader.lines_before + bytes(reader.data[:begin]).count(b"\n"),
+            )
+            entries = _entries(reader, kind, specifier if ended else _STRICT)
+            while True:
+                start = reader.offset
+                try:
+                    entry = next(entries, None)
+                except FormatError:
+                    if ended:
+                        raise
+                    entry = None
+                if entry is None or (reader.offset == reader.size and not ended):
+                    reader.offset = start
+                    break
+                yield entry[0], entry[2]
+
+
+def _read_key(reader: Reader) -> str:
+    """A key and the space or tab behind it; a line end is left, for values that are lines."""
+    key = reader.read_token()
+    behind = reader.data[reader.offset - 1 : reader.offset]
+    if behind == b"\n":
+        reader.offset -= 1
+    elif behind not in (b" ", b"\t"):
+        raise reader.error(f"the key {key!r} is not followed by a space")
+    return key
+
+
+def _script_values(
+    lines: list[ScriptLine], kind: Kind, files: Files, specifier: ReadSpecifier
+) -> Iterator[tuple[str, Any]]:
+    for line in lines:
+        try:
+            value = _script_value(line, kind, files)
+        except FormatError as error:
+            if not specifier.permissive:
+                raise
+            _log.warning("%s; the entry is passed over", error)
+            continue
+        yield line.key, value
+
+
+def _script_value(line: ScriptLine, kind: Kind, files: Files) -> Any:
+    try:
+        value = kind.read_value(files.reader(line.name))
+        return value if line.range is None else kind.part(value, line.range)
+    except FormatError as error:
+        raise FormatError(f"{line.place}: {error}") from error

@@ -1,0 +1,71 @@
+"""Kernel libraries: other products of two matrices for the operators that are made of them.
+
+    mkl     Intel's MKL, where the package `mkl` is installed
+    panels  in the loop of a recurrent net, where there is a C compiler: packed before the loop
+
+Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
+first of their kernels is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.ir.registry import Kernel, lookup
+from ..conv.conv import bind_conv, bind_conv_grad
+from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
+from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
+from . import mkl as _mkl
+from . import packed_gemm as _panels
+
+
+def _with_mkl(bind: Callable[..., Callable[[], Any]], multiply: Any = _mkl.product) -> Kernel:
+    """The kernel `bind` with MKL's product; it declines where there is no MKL."""
+
+    def kernel(k: Any) -> Callable[[], Any] | None:
+        return None if _mkl.library() is None else bind(k, multiply)
+
+    return kernel
+
+
+def _with_panels(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+    """The kernel `bind` with products of packed factors; it declines outside of loops."""
+
+    def kernel(k: Any) -> Callable[[], Any] | None:
+        prepared = k.prepared
+        if prepared is None:
+            return None
+        mkl = "mkl" in k.frame.plan.options.libraries and _mkl.library() is not None
+        other = _mkl.product if mkl else product
+        return bind(k, partial(_panels.product, prepared, other))
+
+    return kernel
+
+
+for _op_type, _bind in {
+    "affine": bind_affine,
+    "affine_grad": bind_affine_grad,
+    "matmul": bind_matmul,
+    "matmul_grad": bind_matmul_grad,
+}.items():
+    for _library, _with in (("mkl", _with_mkl), ("panels", _with_panels)):
+        lookup(_op_type).kernel(
+            _with(_bind), device="cpu", dtypes=(np.float32, np.float64), library=_library
+        )
+
+for _family, _binds in {
+    "conv": (bind_conv, bind_conv_grad),
+    "conv_transpose": (bind_conv_transpose, bind_conv_transpose_grad),
+}.items():
+    for _rank in (1, 2, 3):
+        for _ending, _bind in zip(("", "_grad"), _binds, strict=True):
+            lookup(f"{_family}{_rank}d{_ending}").kernel(
+                _with_mkl(_bind, _mkl.stacked),
+                device="cpu",
+                dtypes=(np.float32, np.float64),
+                library="mkl",
+            )

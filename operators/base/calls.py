@@ -1,0 +1,91 @@
+"""What elementwise kernels are put together from: prepared calls, copies, sums over broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import address
+from ...framework.fusion import team
+
+Call = Callable[[], Any]
+
+
+def nothing() -> None:
+    """The call of a kernel that finds its work done."""
+
+
+def in_order(*calls: Call | None) -> Call:
+    """One call for several; those that are None fall away."""
+    left = [call for call in calls if call is not None]
+    if not left:
+        return nothing
+    if len(left) == 1:
+        return left[0]
+    shares = [team.share_of(call) for call in left]
+    if None not in shares:
+        return team.run_together(shares)
+    if len(left) == 2:
+        first, second = left
+
+        def both() -> None:
+            first()
+            second()
+
+        return both
+
+    def every() -> None:
+        for call in left:
+            call()
+
+    return every
+
+
+def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
+    """A call for the products of two stacks of matrices, whose leading axes broadcast."""
+    return partial(xp.matmul, a, b, out=out)
+
+
+def same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same elements in the same places."""
+    return (
+        a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+        and address(a) == address(b)
+    )
+
+
+def copying(xp: Any, source: Any, target: Any) -> Call | None:
+    """A call that copies (and broadcasts, and casts); None where both are the same memory."""
+    if same_memory(source, target):
+        return None
+    return partial(xp.copyto, target, source, casting="unsafe")
+
+
+def reducing(xp: Any, source: Any, target: Any) -> Call | None:
+    """A call that sums `source` over the axes along which `target` was broadcast to its shape.
+
+    None where both are the same memory. Sums over leading axes alone (a bias) are a product with a
+    vector of ones, which BLAS does several times faster than a reduction.
+    """
+    if source.shape == target.shape:
+        return copying(xp, source, target)
+    extra = source.ndim - target.ndim
+    axes = tuple(
+        axis
+        for axis in range(source.ndim)
+        if axis < extra or (target.shape[axis - extra] == 1 and source.shape[axis] != 1)
+    )
+    index = (0 if axis + extra in axes else slice(None) for axis in range(target.ndim))
+    kept = target[(*index, ...)]  # the ellipsis makes it a view even where no axis is left
+    leading = axes == tuple(range(len(axes)))
+    packed = source.flags.c_contiguous and kept.flags.c_contiguous
+    if leading and packed and source.size and kept.ndim and source.dtype != np.float16:
+        rows = source.reshape(-1, kept.size)
+        ones = xp.ones(len(rows), source.dtype)
+        return partial(xp.dot, ones, rows, out=kept.reshape(-1))
+    return partial(source.sum, axis=axes, out=kept)

@@ -1,0 +1,90 @@
+"""What operators that take row numbers share: the range check, taking rows, adding to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import RunError
+from .calls import nothing
+
+_CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
+
+
+def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
+    """A callable that refuses values of the integer input `slot` outside [0, bound).
+
+    It costs one pass over the ids: seen as unsigned numbers, negative ones are the largest.
+
+    Raises:
+        RunError: when called; with the operator, its variables and the first bad id.
+    """
+    ids = k[slot]
+    bits = 8 * ids.dtype.itemsize
+    limit = min(bound, 1 << (bits - 1)) if ids.dtype.kind == "i" else bound
+    greatest = ids.view(f"u{ids.dtype.itemsize}").max
+
+    def check() -> None:
+        if greatest() >= limit:
+            bad = int(ids[(ids < 0) | (ids >= bound)][0])
+            why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want 0 <= {slot} < {bound}"
+            raise RunError(k.describe(why))
+
+    return check if ids.size else nothing
+
+
+def taker(k: Any, x: Any, ids: Any, axis: int, out: Any) -> Callable[[], Any]:
+    """A callable for out = take(x, ids, axis); the ids are in range already."""
+    if k.xp is np:
+        return partial(x.take, ids, axis, out, "clip")  # "raise" would go through a buffer
+    return partial(x.take, ids, axis, out)
+
+
+def scatter_adder(k: Any, out: Any, ids: Any, values: Any) -> Callable[[], Any]:
+    """A callable for out[ids] += values, right for repeated ids, which are in range already.
+
+    Args:
+        out: [rows, ...]. ids: any shape. values: shape of ids, then that of a row of out.
+    """
+    at = k.xp.add.at
+    contiguous = all(array.flags.c_contiguous for array in (out, ids, values))
+    if k.xp is not np or not contiguous or out.ndim == 1 or values.size == 0:
+        return partial(at, out, ids, values)
+    # ufunc.at is several times faster on one-dimensional operands than on rows.
+    width = values.size // ids.size
+    rows = max(1, _CHUNK // width)
+    columns, stride = np.arange(width), np.int64(width)
+    index = k.scratch((min(rows, ids.size), width), np.int64)
+    flat_out, flat_ids = out.reshape(-1), ids.reshape(-1, 1)
+    flat_values = values.reshape(ids.size, width)
+    chunks = []
+    for begin in range(0, ids.size, rows):
+        part = flat_ids[begin : begin + rows]
+        held = index[: len(part)]
+        chunks.append((part, held, held.reshape(-1), flat_values[begin : begin + rows].reshape(-1)))
+
+    def run() -> None:
+        for part, held, flat, added in chunks:
+            np.multiply(part, stride, out=held)
+            np.add(held, columns, out=held)
+            at(flat_out, flat, added)
+
+    return run
+
+
+def open_mesh(xp: Any, shape: Sequence[int]) -> list[Any]:
+    """One index array for each axis of `shape`, which broadcast together to every position."""
+    return [
+        xp.arange(size).reshape([-1 if a == axis else 1 for a in range(len(shape))])
+        for axis, size in enumerate(shape)
+    ]
+
+
+def along_axis(xp: Any, ids: Any, axis: int) -> tuple[Any, ...]:
+    """The index for which x[index] is x taken at `ids` along `axis` (as `take_along_axis`)."""
+    mesh = open_mesh(xp, ids.shape)
+    mesh[axis] = ids
+    return tuple(mesh)

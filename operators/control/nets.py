@@ -1,0 +1,35 @@
+"""What operators that hold a net have in common: links, and gradients with respect to them."""
+
+from __future__ import annotations
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.names import EMPTY
+from ...framework.ir.registry import Slot
+
+LINKS = ("x", "static", "boot")
+"""Input slots: what a net sees in pieces, what it sees whole, and what its memories start from."""
+
+LINK_GRADS = tuple(
+    Slot(f"{slot}_grad", f"gradients of {slot}", duplicable=True, optional=True) for slot in LINKS
+)
+
+
+def check_links(s: ShapeArgs, title: str, **links: int) -> None:
+    """Refuse slots that have not as many variables as the net has links there."""
+    for slot, wanted in links.items():
+        given = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
+        if len(given) != wanted:
+            s.fail(f"{title}: {wanted} links want as many variables in {slot!r}, not {len(given)}")
+
+
+def link_grad_shapes(s: ShapeArgs) -> None:
+    """Shape rule: each gradient is like the variable that it belongs to."""
+    for slot in LINKS:
+        for source, name in zip(
+            s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
+        ):
+            if name != EMPTY:
+                s.results[name] = s.input_meta(source)
+                levels = s.input_offsets(source)
+                if levels is not None:
+                    s.result_offsets[name] = levels

@@ -1,0 +1,336 @@
+"""`recurrent`: a step net over the steps of sequences, and its gradient.
+
+What it does is told in framework/loops/recurrent/net.py; here are its schema, shapes and binding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import Levels, Meta, ShapeArgs
+from ...framework.ir.names import EMPTY
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
+from ...framework.loops.recurrent.grad import make_gradient
+from ...framework.loops.recurrent.links import (
+    Bound,
+    make_static_track,
+    make_track,
+    outer_levels,
+    plain_schedule,
+)
+from ...framework.loops.recurrent.net import GradientProgram, make_program
+from .nets import LINK_GRADS, check_links, link_grad_shapes
+
+recurrent = operator(
+    "recurrent",
+    doc=(
+        "A step net run once for each step of a batch of sequences. `net` is a RECURRENT NetDesc:"
+        " its links and memories say, in this order, which inner variable each variable of a slot"
+        " stands for. Sequences of different lengths run side by side without padding; where the"
+        " in-links hold sequences of sequences, a step sees inner sequences. A memory starts from"
+        " its row of `boot`, or from a constant. Empty sequences run no step; their final state is"
+        " the boot value."
+    ),
+    inputs=[
+        Slot("x", "in-links: sequences of the same lengths, [rows, ...]", duplicable=True),
+        Slot(
+            "static",
+            "static links: the same at each step; with sequences, as many as the in-links have,"
+            " each of these sees its own",
+            duplicable=True,
+            optional=True,
+        ),
+        Slot(
+            "boot",
+            "first values of the memories that name one, [sequences, ...]",
+            duplicable=True,
+            optional=True,
+            not_in_gradient=True,
+        ),
+    ],
+    outputs=[
+        Slot("out", "out-links, [rows, ...]", duplicable=True, optional=True, not_in_gradient=True),
+        Slot(
+            "final",
+            "last states of the memories that name one, [sequences, ...]",
+            duplicable=True,
+            optional=True,
+            not_in_gradient=True,
+        ),
+        Slot(
+            "sum",
+            "sum links: sums over all steps",
+            duplicable=True,
+            optional=True,
+            not_in_gradient=True,
+        ),
+        Slot("steps", "what the gradient needs of each step", optional=True, intermediate=True),
+    ],
+    attrs=[AttrSpec("net", "net", "the RECURRENT net")],
+    source="Paddle: paddle/operators/recurrent_op.cc, doc/design/ops/rnn.md",
+)
+
+
+def _step_of(s: ShapeArgs) -> StepNet:
+    """The parsed net, checked to have as many links as the slots have variables."""
+    step = step_net(s.attrs["net"])
+    check_links(
+        s,
+        step.title,
+        x=len(step.inputs),
+        static=len(step.statics),
+        boot=step.boots,
+        out=len(step.outputs),
+        final=step.finals,
+        sum=len(step.sums),
+    )
+    return step
+
+
+@recurrent.shape_rule
+def recurrent_shape(s: ShapeArgs) -> None:
+    step = _step_of(s)
+    s.set("steps", ((0,), np.bool_))
+    s.set_offsets("steps", ())
+    names = s.op.inputs["x"]
+    levels = [s.input_offsets(name) for name in names]
+    if levels[0] is None:
+        _infer_while_building(s, step)
+        return
+    outer = _outer_offsets(s, step, names, levels)
+    schedule = plain_schedule(outer)
+    sequences = len(outer) - 1
+    memories = _memory_metas(s, step)
+    for name, (shape, _) in zip(s.op.inputs.get("boot", ()), s.metas("boot"), strict=True):
+        if not shape or shape[0] != sequences:
+            rows = shape[0] if shape else "no"
+            s.fail(f"{step.title}: boot {name!r} has {rows} rows for {sequences} sequences")
+    tracks = [make_track(one, schedule) for one in levels]
+    statics = [
+        (s.input_offsets(name) or (), _own_track(s.input_offsets(name), outer, schedule))
+        for name in s.op.inputs.get("static", ())
+    ]
+    known = _Known(step, s, tracks, statics, memories)
+    if len(levels[0]) > 1 or any(len(one) > 1 for one in levels) or _tracked(statics):
+        steps = list(range(schedule.steps))
+    else:  # steps of one size are alike; shapes are linear in between
+        steps = [0, schedule.steps - 1] if schedule.steps else []
+    found = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
+    metas, inner = found[0] if found else known.infer_empty()
+    for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
+        own = [offsets.get(link, ()) for _, offsets in found]
+        shape, dtype = metas[link]
+        if own and own[0]:
+            lengths = sum(one[link][0][0] for one, _ in found)
+            full = outer_levels(schedule, outer, own)
+        else:
+            lengths, full = int(outer[-1]), (outer,)
+        s.results[name] = ((lengths, *shape[1:]), dtype)
+        s.result_offsets[name] = full
+    s.set("final", *(_final_meta(step, memories, sequences)))
+    s.set_offsets("final", ())
+    s.set("sum", *(metas[link] for link in step.sums))
+    s.set_offsets("sum", ())
+
+
+def _tracked(statics: Any) -> bool:
+    return any(track is not None for _, track in statics)
+
+
+def _own_track(levels: Levels | None, outer: np.ndarray, schedule: Any) -> Any:
+    """The track of a static variable that has a sequence for each sequence; None for others."""
+    if not levels or len(levels[0]) != len(outer):
+        return None
+    return make_static_track(levels, schedule)
+
+
+def _final_meta(step: StepNet, memories: list[Meta], rows: int) -> list[Meta]:
+    found = sorted(
+        (memory.final, ((rows, *row), dtype))
+        for memory, (row, dtype) in zip(step.memories, memories, strict=True)
+        if memory.final >= 0
+    )
+    return [meta for _, meta in found]
+
+
+def _outer_offsets(s: ShapeArgs, step: StepNet, names: Any, levels: list[Levels]) -> np.ndarray:
+    for name, own in zip(names, levels, strict=True):
+        if not own:
+            s.fail(
+                f"{step.title}: in-link {name!r} holds no sequences; set it with offsets, as"
+                " `Sequences.from_list` makes them"
+            )
+        if len(own) > 2:
+            s.fail(
+                f"{step.title}: in-link {name!r} has {len(own)} levels of sequences, want 1 or 2"
+            )
+    outer = levels[0][0]
+    for name, own in zip(names[1:], levels[1:], strict=True):
+        if not np.array_equal(own[0], outer):
+            s.fail(
+                f"{step.title}: in-links {names[0]!r} and {name!r} have sequences of different"
+                f" lengths: {describe_lengths(outer)} and {describe_lengths(own[0])}"
+            )
+    return outer
+
+
+def _memory_metas(s: ShapeArgs, step: StepNet, *, building: bool = False) -> list[Meta]:
+    metas = []
+    for memory in step.memories:
+        if memory.boot >= 0:
+            shape, dtype = s.metas("boot")[memory.boot]
+            meta = (shape[1:], dtype)
+        else:
+            meta = step.declared_row(memory)
+        if meta is None and not building:
+            s.fail(
+                f"{step.title}: the memory {memory.state!r} has neither a boot variable nor a"
+                f" declared shape; declare {memory.previous!r} in the step net with its dims"
+            )
+        metas.append(meta)
+    return metas
+
+
+def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
+    """Shapes with an unknown number of rows; outputs that hang on unknown ones are left open."""
+    known = {
+        name: ((-1, *shape[1:]), dtype)
+        for name, (shape, dtype) in zip(step.inputs, s.metas("x"), strict=True)
+    }
+    known |= dict(zip(step.statics, s.metas("static"), strict=True))
+    memories = _memory_metas(s, step, building=True)
+    for memory, meta in zip(step.memories, memories, strict=True):
+        if meta is not None:
+            known[memory.previous] = ((-1, *meta[0]), meta[1])
+    metas = step.infer(known, -1, None)
+    for slot, links in (("out", step.outputs), ("sum", step.sums)):
+        for name, link in zip(s.op.outputs.get(slot, ()), links, strict=True):
+            if link in metas:
+                shape, dtype = metas[link]
+                s.results[name] = ((-1, *shape[1:]) if slot == "out" else shape, dtype)
+    if None not in memories:
+        s.set("final", *_final_meta(step, memories, -1))
+
+
+class _Known:
+    """What is known of the given variables of a step net, step by step."""
+
+    def __init__(
+        self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[Meta]
+    ) -> None:
+        self.step, self.tracks, self.statics, self.memories = step, tracks, statics, memories
+        self.inputs, self.static_metas = s.metas("x"), s.metas("static")
+
+    def infer(self, number: int, size: int) -> tuple[dict[str, Meta], dict[str, Levels]]:
+        """Shapes and offsets of everything in step `number`."""
+        known, offsets = self._given(size)
+        for name, track, (shape, dtype) in zip(
+            self.step.inputs, self.tracks, self.inputs, strict=True
+        ):
+            span = track.span(number)
+            known[name] = ((span.stop - span.start, *shape[1:]), dtype)
+            offsets[name] = track.inner[number]
+        for name, (levels, track), (shape, dtype) in zip(
+            self.step.statics, self.statics, self.static_metas, strict=True
+        ):
+            rows = shape if track is None else (int(track.starts[number]), *shape[1:])
+            known[name] = (rows, dtype)
+            offsets[name] = levels if track is None else track.inner[number]
+        return self.step.infer(known, size, offsets), offsets
+
+    def infer_empty(self) -> tuple[dict[str, Meta], dict[str, Levels]]:
+        """As `infer`, where there is no step at all: without rows."""
+        known, offsets = self._given(0)
+        for name, (shape, dtype) in zip(self.step.inputs, self.inputs, strict=True):
+            known[name] = ((0, *shape[1:]), dtype)
+        known |= dict(zip(self.step.statics, self.static_metas, strict=True))
+        return self.step.infer(known, 0, offsets), offsets
+
+    def _given(self, size: int) -> tuple[dict[str, Meta], dict[str, Levels]]:
+        known = {
+            memory.previous: ((size, *row), dtype)
+            for memory, (row, dtype) in zip(self.step.memories, self.memories, strict=True)
+        }
+        return known, {}
+
+
+@recurrent.kernel
+def recurrent_kernel(k: Any) -> Any:
+    step = step_net(k.attrs["net"])
+    plan, frame = k.frame.plan, k.frame
+    levels = [frame.offsets(name) for name in k.op.inputs["x"]]
+    outer = levels[0][0]
+    schedule = plain_schedule(outer)
+    statics = k.list("static")
+    static_levels = [frame.offsets(name) for name in k.op.inputs.get("static", ())]
+    boots = k.list("boot")
+    bound = Bound(
+        step,
+        frame,
+        outer,
+        schedule,
+        [make_track(one, schedule) for one in levels],
+        k.list("x"),
+        statics,
+        static_levels,
+        [_own_track(one, outer, schedule) for one in static_levels],
+        [
+            (boots[memory.boot].shape[1:], boots[memory.boot].dtype)
+            if memory.boot >= 0
+            else step.declared_row(memory)
+            for memory in step.memories
+        ],
+        boots,
+        k.list("out"),
+        [make_track(plan.offsets[name], schedule) for name in k.op.outputs.get("out", ())],
+        k.list("final"),
+        k.list("sum"),
+        [None] * len(step.sums),
+        owner=k.op,
+    )
+    steps = k.op.outputs.get("steps", (EMPTY,))[0]
+    readers = [op for op in plan.operators if steps in op.input_vars()]
+    if steps != EMPTY and (readers or steps in plan.survivors):
+        bound.steps = frame.scope.find(steps) or frame.scope.var(steps)
+        if steps not in plan.survivors:
+            bound.keep = frozenset().union(*(step_net(op.attrs["net"]).values for op in readers))
+    return make_program(bound)
+
+
+recurrent.gradient_maker(make_gradient)
+
+recurrent_grad = operator(
+    "recurrent_grad",
+    doc=(
+        "Gradient of `recurrent`: a RECURRENT net over the gradient step net, in the opposite"
+        " direction. Its first in-links are the gradients of the forward out-links; the others name"
+        " what it finds in the forward run's steps. Memories carry the gradients of states; their"
+        " boot values are the gradients of final states, their final ones those of boot values."
+    ),
+    inputs=[
+        Slot("x", "in-links of the forward run", duplicable=True),
+        Slot("static", "its static links", duplicable=True, optional=True),
+        Slot("boot", "its boot values", duplicable=True, optional=True, shape_only=True),
+        Slot("steps", "what it kept of its steps"),
+        Slot("out_grad", "gradients of its out-links", duplicable=True, optional=True),
+        Slot("final_grad", "gradients of its final states", duplicable=True, optional=True),
+        Slot("sum_grad", "gradients of its sums", duplicable=True, optional=True),
+    ],
+    outputs=LINK_GRADS,
+    attrs=[
+        AttrSpec("net", "net", "the RECURRENT net over the gradient step net"),
+        AttrSpec("like", "strings", "for each memory the forward variable of its shape", ()),
+    ],
+    no_gradient="the gradient of a gradient is not built",
+)
+
+
+recurrent_grad.shape_rule(link_grad_shapes)
+
+
+@recurrent_grad.kernel
+def recurrent_grad_kernel(k: Any) -> Any:
+    return GradientProgram(k)

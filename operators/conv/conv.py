@@ -1,0 +1,101 @@
+"""Convolutions over one, two and three spatial axes.
+
+As everywhere in neural networks, these are cross-correlations: the kernel is not flipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ..base.calls import in_order, stacked
+from .im2col import Correlation
+from .windows import DILATION, PADDING, PADDING_ALGORITHM, STRIDE, check_attrs, make_axes
+
+GROUPS = AttrSpec("groups", "int", "independent convolutions the channels are split into", 1, 1)
+
+_SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
+_DOC = """{rank}-D convolution (cross-correlation) with bias.
+
+out[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, g*C/groups + c, q],
+q = p*stride + k*dilation - padding
+
+where g is the group of filter o, and x is zero outside. An axis of size S becomes
+floor((S + padding at both ends - dilation*(k-1) - 1) / stride) + 1."""
+
+
+def _rule(s: ShapeArgs) -> None:
+    rank = int(s.op.type[len("conv")])
+    x, w = s.rank("x", rank + 2), s.rank("w", rank + 2)
+    dtype = s.floats("x", "w", "b")
+    groups = s.attrs["groups"]
+    check_attrs(s, rank)
+    if 0 in w:
+        s.fail("w has an axis of size 0")
+    if w[0] >= 0 and w[0] % groups:
+        s.fail(f"the {w[0]} filters of w do not split into {groups} groups")
+    if x[1] >= 0 and w[1] >= 0:
+        s.same("the channels of x and of w times groups", x[1], w[1] * groups)
+    if s.has("b"):
+        s.same("the size of b and the filters of w", s.rank("b", 1)[0], w[0])
+    out = []
+    for axis, size in zip(make_axes(s.attrs, w[2:]), x[2:], strict=True):
+        known = size >= 0 and axis.kernel >= 0
+        out.append(axis.positions(size) if known else -1)
+        if known and (out[-1] <= 0 or size == 0):
+            s.fail(
+                f"a window of {axis.extent} does not fit into {size} inputs padded with"
+                f" {axis.before} and {axis.after}"
+            )
+    s.set("out", ((x[0], w[0], *out), dtype))
+
+
+def _correlation(k: Any, small: str, multiply: Any) -> Correlation:
+    axes = make_axes(k.attrs, k.shape("w")[2:])
+    groups, dtype = k.attrs["groups"], k["w"].dtype
+    return Correlation(k, axes, k.shape("x"), k.shape(small), groups, dtype, multiply)
+
+
+def bind_conv(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of the family on top of products of stacks of matrices."""
+    plan = _correlation(k, "out", multiply)
+    return in_order(plan.gather(k["x"]), plan.make_small(k["w"], k.get("b"), k["out"]))
+
+
+def bind_conv_grad(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+    """Kernel of its gradient on top of products of stacks of matrices."""
+    plan = _correlation(k, "out_grad", multiply)
+    x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
+    calls = [plan.load_small(k["out_grad"], edges=x_grad is not None)]
+    if b_grad is not None:
+        calls.append(plan.make_bias(b_grad))
+    if w_grad is not None:
+        calls += [plan.gather(k["x"]), plan.make_weights(w_grad)]
+    if x_grad is not None:
+        calls.append(plan.make_large(k["w"], x_grad))
+    return in_order(*calls)
+
+
+def _register(rank: int) -> OperatorDef:
+    entry = operator(
+        f"conv{rank}d",
+        doc=_DOC.format(rank=rank),
+        inputs=[
+            Slot("x", f"[N, C, {_SPATIAL[rank]}]"),
+            Slot("w", f"[O, C/groups, {'k' + ', k' * (rank - 1)}]: filters"),
+            Slot("b", "[O]: bias", optional=True, not_in_gradient=True),
+        ],
+        outputs=[
+            Slot("out", f"[N, O, {_SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)
+        ],
+        attrs=[STRIDE, PADDING, PADDING_ALGORITHM, DILATION, GROUPS],
+        shape=_rule,
+    )
+    entry.kernel(bind_conv)
+    entry.backward("x", "w", "b")(bind_conv_grad)
+    return entry
+
+
+conv1d, conv2d, conv3d = (_register(rank) for rank in _SPATIAL)

@@ -1,0 +1,329 @@
+"""Matrix products: `matmul` for any ranks, and `affine`, the fused layer x w + b."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.desc import make_op
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import rows_of
+from ...proto import net_pb2 as pb
+from ..base.calls import in_order
+
+Product = Callable[..., Callable[[], Any]]
+"""Something called as `product` below."""
+
+_left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
+
+
+def _product_rows(op: Any, metas: Any, rows: Any) -> bool:
+    x, y = (len(metas[op.inputs[slot][0]][0]) for slot in "xy")
+    return _left_rows(op, metas, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
+
+
+def _affine_rows(op: Any, metas: Any, rows: Any) -> bool:
+    return _left_rows(op, metas, rows) and op.attrs["num_flatten_dims"] != 0
+
+
+matmul = operator(
+    "matmul",
+    doc=(
+        "Matrix product: out = alpha * op(x) op(y), where op transposes the last two axes if told"
+        " to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that axis is"
+        " left out of the result, and the transposes do not touch it. More axes in front are"
+        " batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."
+    ),
+    inputs=[Slot("x", "[..., M, K] or [K]"), Slot("y", "[..., K, N] or [K]")],
+    outputs=[Slot("out", "[..., M, N]", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("transpose_x", "bool", "x is given as [..., K, M]", False),
+        AttrSpec("transpose_y", "bool", "y is given as [..., N, K]", False),
+        AttrSpec("alpha", "float", "factor of the product", 1.0),
+    ],
+    source="Paddle: paddle/operators/matmul_op.cc",
+    rows=_product_rows,
+    accumulates=True,
+)
+
+
+@matmul.shape_rule
+def matmul_shape(s: ShapeArgs) -> None:
+    x, y = s["x"], s["y"]
+    dtype = s.floats("x", "y")
+    if not x or not y:
+        s.fail("x and y want at least 1 dimension")
+    rows, inner_x = _sides(x, (1, x[0]), s.attrs["transpose_x"])
+    inner_y, cols = _sides(y, (y[0], 1), s.attrs["transpose_y"])
+    s.same("the inner dimensions (columns of x and rows of y)", inner_x, inner_y)
+    out = s.broadcast(x[:-2], y[:-2])
+    out += () if len(x) == 1 else (rows,)
+    out += () if len(y) == 1 else (cols,)
+    s.set("out", (out, dtype))
+
+
+def _sides(shape: Shape, as_vector: Shape, transposed: bool) -> Shape:
+    if len(shape) == 1:
+        return as_vector
+    return (shape[-1], shape[-2]) if transposed else shape[-2:]
+
+
+def product(
+    xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
+) -> Callable[[], Any]:
+    """A call that writes alpha * a b, plus `bias` in every row, for two 2-D arrays.
+
+    With `by`, scratch memory like `out`, it adds that to what `out` holds instead.
+
+    `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
+    """
+    if by is not None:
+        own = product(xp, a, b, by, alpha=alpha, bias=bias)
+        return in_order(own, partial(xp.add, out, by, out))
+    if out.flags.c_contiguous:
+        calls = [partial(xp.dot, a, b, out)]
+    else:
+        calls = [partial(xp.matmul, a, b, out=out)]
+    if alpha != 1.0:
+        calls.append(_scaling(xp, out, alpha))
+    if bias is not None:
+        calls.append(partial(xp.add, out, bias, out))
+    return in_order(*calls)
+
+
+def _scaling(xp: Any, out: Any, alpha: float) -> Callable[[], Any]:
+    return partial(xp.multiply, out, out.dtype.type(alpha), out=out)
+
+
+@matmul.kernel
+def bind_matmul(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `matmul` on top of a product of two matrices."""
+    x, y = _matrices(k, k["x"], k["y"])
+    out = _as_matrices(k, k["out"])
+    alpha = k.attrs["alpha"]
+    if x.ndim == y.ndim == 2:
+        by = k.scratch(out.shape, out.dtype) if k.accumulate else None
+        return product(k.xp, x, y, out, alpha=alpha, by=by)
+    if y.ndim == 2 and _contiguous(x, out):  # one large product for all batches
+        return product(k.xp, _flat(x), y, _flat(out), alpha=alpha)
+    return _scaled(k, partial(k.xp.matmul, x, y, out=out), out, alpha)
+
+
+@matmul.backward("x", "y")
+def bind_matmul_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `matmul_grad` on top of a product of two matrices."""
+    x, y = _matrices(k, k["x"], k["y"])
+    grad = _as_matrices(k, k["out_grad"])
+    calls = []
+    for slot, shape, transposed, left, right in (
+        ("x", k.shape("x"), k.attrs["transpose_x"], grad, y.swapaxes(-1, -2)),
+        ("y", k.shape("y"), k.attrs["transpose_y"], x.swapaxes(-1, -2), grad),
+    ):
+        target = k.get(f"{slot}_grad")
+        if target is None:
+            continue
+        if len(shape) == 1:
+            target = target[None, :] if slot == "x" else target[:, None]
+        elif transposed:  # the gradient of the matrix as it is stored
+            left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
+        calls.append(_gradient(k, product, left, right, target))
+    return in_order(*calls)
+
+
+def _gradient(k: Any, product: Product, left: Any, right: Any, target: Any) -> Callable[[], Any]:
+    """target = alpha * left right, summed over the batches that `target` was broadcast along."""
+    xp, alpha = k.xp, k.attrs["alpha"]
+    if left.ndim == right.ndim == 2:
+        return product(xp, left, right, target, alpha=alpha)
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    kept = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
+    axes = tuple(axis for axis, size in enumerate(batch) if kept[axis] != size)
+    if not axes:
+        return _scaled(k, partial(xp.matmul, left, right, out=target), target, alpha)
+    if target.ndim == 2 and _rows_stacked(left, right):
+        # Of a matrix shared by all batches: the sum over batches is one more inner dimension.
+        left, right = _flat(left.swapaxes(-1, -2)).T, _flat(right)
+        return product(xp, left, right, target, alpha=alpha)
+    whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
+    multiply = partial(xp.matmul, left, right, out=whole)
+    summed = target[(None,) * (len(kept) + 2 - target.ndim)]
+    add = partial(xp.sum, whole, axis=axes, keepdims=True, out=summed)
+    return _scaled(k, in_order(multiply, add), target, alpha)
+
+
+def _rows_stacked(left: Any, right: Any) -> bool:
+    """Whether both factors have the same batches and can be seen as one tall matrix each."""
+    return left.shape[:-2] == right.shape[:-2] and _contiguous(left.swapaxes(-1, -2), right)
+
+
+def _matrices(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """x and y as (batches of) matrices whose plain product is wanted."""
+    if x.ndim == 1:
+        x = x[None, :]
+    elif k.attrs["transpose_x"]:
+        x = x.swapaxes(-1, -2)
+    if y.ndim == 1:
+        y = y[:, None]
+    elif k.attrs["transpose_y"]:
+        y = y.swapaxes(-1, -2)
+    return x, y
+
+
+def _as_matrices(k: Any, out: Any) -> Any:
+    """`out` or its gradient with the axes that 1-D operands leave out put back."""
+    if len(k.shape("y")) == 1:
+        out = out[..., None]
+    if len(k.shape("x")) == 1:
+        out = out[..., None, :]
+    return out
+
+
+def _contiguous(*arrays: Any) -> bool:
+    return all(array.flags.c_contiguous for array in arrays)
+
+
+def _flat(array: Any) -> Any:
+    return array.reshape(count(array.shape[:-1]), array.shape[-1])
+
+
+def _scaled(k: Any, multiply: Callable[[], Any], out: Any, alpha: float) -> Callable[[], Any]:
+    if alpha == 1.0:
+        return multiply
+    return in_order(multiply, _scaling(k.xp, out, alpha))
+
+
+NUM_FLATTEN_DIMS = AttrSpec(
+    "num_flatten_dims",
+    "int",
+    "number of axes of x that count rows; -1 = all but the last",
+    -1,
+    minimum=-1,
+)
+
+affine = operator(
+    "affine",
+    doc=(
+        "Fully connected layer: out = x w + b. The axes of x before `num_flatten_dims` are rows,"
+        " the others are flattened to K columns; by default only the last axis is columns."
+        " x [..., K], w [K, N], b [N] -> out [..., N]."
+    ),
+    inputs=[
+        Slot("x", "[..., K]"),
+        Slot("w", "[K, N]"),
+        Slot("b", "[N]", optional=True, not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[..., N]", not_in_gradient=True)],
+    attrs=[NUM_FLATTEN_DIMS],
+    source="Paddle: python/paddle/v2/framework/layers.py (fc)",
+    rows=_affine_rows,
+)
+
+
+@affine.shape_rule
+def affine_shape_rule(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
+    s.set("out", (affine_shape(s, s["x"], s["w"]), dtype))
+
+
+@affine.tail
+def affine_epilogue(op: Any) -> list[pb.OpDesc]:
+    """The product, and the bias as an addition."""
+    if "b" not in op.inputs:
+        return []
+    out = op.outputs["out"][0]
+    product_of = {"x": op.inputs["x"], "w": op.inputs["w"]}
+    fields = {"role": op.role, "device": op.device}
+    return [
+        make_op("affine", product_of, {"out": out}, op.attrs, **fields),
+        make_op("add", {"x": out, "y": op.inputs["b"]}, {"out": out}, **fields),
+    ]
+
+
+def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
+    """Shape of x w + b for one x and w of an operator that may have several."""
+    if not x:
+        s.fail("x wants at least 1 dimension")
+    if len(w) != 2:
+        s.fail(f"w wants 2 dimensions and has {len(w)}")
+    split = s.attrs["num_flatten_dims"]
+    if split >= len(x):
+        s.fail(f"num_flatten_dims {split} leaves no columns of x")
+    lead = x[:split]
+    s.same("the columns of x and the rows of w", count(x[len(lead) :]), w[0])
+    cols = w[1]
+    if s.has("b"):
+        cols = s.same("the columns of w and the length of b", cols, s.rank("b", 1)[0])
+    return (*lead, cols)
+
+
+@affine.kernel
+def bind_affine(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `affine` on top of a product of two matrices."""
+    xp, w, out = k.xp, k["w"], k["out"]
+    rows = count(out.shape[:-1])
+    x, load = as_rows(k, k["x"], rows, w.shape[0])
+    out, store = as_rows(k, out, rows, w.shape[1], write=True)
+    return in_order(*load, product(xp, x, w, out, bias=k.get("b")), *store)
+
+
+@affine.backward("x", "w", "b")
+def bind_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+    """Kernel of `affine_grad` on top of a product of two matrices."""
+    xp, w = k.xp, k["w"]
+    rows = count(k.shape("out_grad")[:-1])
+    grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])
+    if k.get("w_grad") is not None:
+        x, load = as_rows(k, k["x"], rows, w.shape[0])
+        calls += [*load, product(xp, x.T, grad, k["w_grad"])]
+    if k.get("b_grad") is not None:
+        calls.append(_sum_of_rows(k, grad, k["b_grad"]))
+    if k.get("x_grad") is not None:
+        x_grad, store = as_rows(k, k["x_grad"], rows, w.shape[0], write=True)
+        calls += [product(xp, grad, w.T, x_grad), *store]
+    return in_order(*calls)
+
+
+_PIECE = 1 << 18
+"""Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
+
+
+def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:
+    """target = grad summed over its rows.
+
+    A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
+    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in pieces: for these OpenBLAS
+    would wake its threads, which costs up to 5 ms where MKL's are busy waiting.
+    """
+    if grad.dtype == "float16" or not target.flags.c_contiguous:
+        return partial(k.xp.sum, grad, axis=0, out=target)
+    rows, cols = grad.shape
+    most = max(_PIECE // max(cols, 1), 1)
+    ones = k.xp.ones(rows, grad.dtype)
+    if rows <= most or k.xp is not np:
+        return partial(k.xp.dot, ones, grad, target)
+    sums = k.scratch((-(-rows // most), cols), grad.dtype)
+    pieces = [grad[begin : begin + most] for begin in range(0, rows, most)]
+    calls = [
+        partial(np.dot, ones[: len(piece)], piece, out)
+        for piece, out in zip(pieces, sums, strict=True)
+    ]
+    return in_order(*calls, partial(np.add.reduce, sums, 0, None, target))
+
+
+def as_rows(
+    k: Any, array: Any, rows: int, cols: int, *, write: bool = False
+) -> tuple[Any, list[Callable[[], Any]]]:
+    """`array` as a matrix [rows, cols], and the calls that bring its values there.
+
+    That is a view and no call; a strided array that has no such view goes through scratch memory,
+    with one call to fill it or, for `write`, to empty it into `array` afterwards.
+    """
+    if array.flags.c_contiguous or array.shape == (rows, cols):
+        return array.reshape(rows, cols), []
+    buffer = k.scratch(array.shape, array.dtype)
+    source, target = (buffer, array) if write else (array, buffer)
+    return buffer.reshape(rows, cols), [partial(k.xp.copyto, target, source)]

@@ -1,0 +1,83 @@
+"""What losses and metrics over class labels share: shapes, flat views, the range check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...framework.base.errors import RunError
+from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.registry import AttrSpec, Slot
+from ..linear.matmul import as_rows
+
+IGNORE_INDEX = AttrSpec(
+    "ignore_index", "int", "label of samples that are left out, as in PyTorch", -100
+)
+INDEX_LABEL = Slot("label", "classes 0 .. C-1, integers [...] or [..., 1]")
+
+
+def index_rule(s: ShapeArgs) -> Shape:
+    """The shape of the samples: x is [..., C], label [...] or [..., 1] of an integer dtype."""
+    x, label = s["x"], s["label"]
+    s.floats("x")
+    s.integers("label")
+    if not x:
+        s.fail("x wants at least 1 dimension: the classes")
+    if len(label) == len(x) and s.same("the last dimension of label and 1", label[-1], 1) == 1:
+        label = label[:-1]
+    return s.same_shape("the samples of x and label", x[:-1], label)
+
+
+def soft_rule(s: ShapeArgs) -> Shape:
+    """The shape of the samples: x and label are both [..., C]."""
+    x = s["x"]
+    s.floats("x", "label")
+    if not x:
+        s.fail("x wants at least 1 dimension: the classes")
+    return s.same_shape("x and label (which are soft)", x, s["label"])[:-1]
+
+
+class Labels(NamedTuple):
+    """Labels made ready for a kernel.
+
+    Attributes:
+        values: int64 [N]. load: calls that fill them first, mostly none.
+        check: callable: None where every label is a class, else a mask [N] of those that are one,
+            the others being `ignore_index`. Raises RunError with the first that is neither.
+    """
+
+    values: Any
+    load: list[Callable[[], Any]]
+    check: Callable[[], Any]
+
+
+def bind_labels(k: Any, classes: int) -> Labels:
+    """The input `label` of an operator whose x has so many `classes`."""
+    samples = count(k.shape("x")[:-1])
+    matrix, load = as_rows(k, k["label"], samples, 1)
+    values = matrix[:, 0]
+    if values.dtype != "int64":
+        given, values = values, k.scratch((samples,), "int64")
+        load = [*load, partial(k.xp.copyto, values, given, casting="unsafe")]
+    ignored = k.attrs["ignore_index"]
+    # Seen as unsigned numbers negative labels are the largest: one pass checks both bounds.
+    greatest = values.view("u8").max
+
+    def check() -> Any:
+        if greatest() < classes:
+            return None
+        valid = (values >= 0) & (values < classes)
+        bad = ~valid & (values != ignored)
+        if bad.any():
+            at = int(bad.argmax())
+            name = k.op.inputs["label"][0]
+            why = f"label {name!r} holds {int(values[at])} at sample {at}, want 0 .. {classes - 1}"
+            raise RunError(k.describe(why))
+        return valid
+
+    return Labels(values, load, check if samples else _nothing_to_check)
+
+
+def _nothing_to_check() -> None:
+    return None

@@ -1,0 +1,129 @@
+"""Comparisons, logic and selection. Truth values are arrays of dtype bool."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import Slot, operator
+from ...framework.ir.rows import elementwise
+from ..base.calls import Call, copying, in_order, reducing
+
+_NO_GRADIENT = "its result is a truth value"
+
+
+def _compared(s: ShapeArgs) -> None:
+    if s.dtype("x") != s.dtype("y"):
+        s.fail("x and y want one dtype")
+    s.set("out", (s.broadcast(s["x"], s["y"]), bool))
+
+
+def _logical(s: ShapeArgs) -> None:
+    for slot in ("x", "y"):
+        if s.has(slot) and s.dtype(slot).kind != "b":
+            s.fail(f"{slot} wants dtype bool and has {s.dtype(slot)}")
+    out = s.broadcast(s["x"], s["y"]) if s.has("y") else s["x"]
+    s.set("out", (out, bool))
+
+
+def _is_finite(s: ShapeArgs) -> None:
+    s.floats("x")
+    s.set("out", (s["x"], bool))
+
+
+# type: what it says of x and y (one ufunc of that name does it).
+_COMPARISONS = {
+    "equal": "out = x == y",
+    "not_equal": "out = x != y",
+    "less": "out = x < y",
+    "less_equal": "out = x <= y",
+    "greater": "out = x > y",
+    "greater_equal": "out = x >= y",
+}
+_CONNECTIVES = {
+    "logical_and": "out = x and y",
+    "logical_or": "out = x or y",
+    "logical_xor": "out = x or y, but not both",
+}
+
+
+def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: str = "") -> None:
+    """Register an operator that one ufunc of its own name computes."""
+    entry = operator(
+        op_type,
+        doc=doc,
+        inputs=[Slot(slot, "any shape; two of them broadcast as in NumPy") for slot in slots],
+        outputs=[Slot("out", "bool, the shape of the inputs together", inplace=inplace)],
+        shape=shape,
+        no_gradient=_NO_GRADIENT,
+        rows=elementwise,
+    )
+
+    @entry.kernel
+    def kernel(k: Any) -> Call:
+        return partial(getattr(k.xp, op_type), *(k[slot] for slot in slots), k["out"])
+
+
+for _type, _doc in _COMPARISONS.items():
+    _truth(_type, f"Comparison of elements: {_doc}.", ("x", "y"), _compared)
+for _type, _doc in _CONNECTIVES.items():
+    _truth(_type, f"Logic of elements: {_doc}.", ("x", "y"), _logical, inplace="x")
+_truth("logical_not", "Logic of elements: out = not x.", ("x",), _logical, inplace="x")
+_truth("isfinite", "Whether an element is neither NaN nor infinite.", ("x",), _is_finite)
+
+where = operator(
+    "where",
+    doc="Selection: out = x where condition holds, else y. Shapes broadcast as in NumPy.",
+    inputs=[
+        Slot("condition", "bool"),
+        Slot("x", "taken where condition holds", not_in_gradient=True),
+        Slot("y", "taken elsewhere; dtype of x", not_in_gradient=True),
+    ],
+    outputs=[
+        Slot("out", "the shape that all three broadcast to", inplace="x", not_in_gradient=True),
+    ],
+    rows=elementwise,
+)
+
+
+@where.shape_rule
+def where_shape(s: ShapeArgs) -> None:
+    if s.dtype("condition").kind != "b":
+        s.fail(f"condition wants dtype bool and has {s.dtype('condition')}")
+    if s.dtype("x") != s.dtype("y"):
+        s.fail("x and y want one dtype")
+    s.set("out", (s.broadcast(s["condition"], s["x"], s["y"]), s.dtype("x")))
+
+
+@where.kernel
+def where_kernel(k: Any) -> Call:
+    xp, condition, out = k.xp, k["condition"], k["out"]
+    other = k.scratch(condition.shape, bool)
+    return in_order(
+        copying(xp, k["x"], out),
+        partial(xp.logical_not, condition, other),
+        partial(xp.copyto, out, k["y"], where=other),
+    )
+
+
+@where.backward("x", "y")
+def where_grad_kernel(k: Any) -> Call:
+    xp, condition, out_grad, calls = k.xp, k["condition"], k["out_grad"], []
+    other = k.scratch(condition.shape, bool)
+    for slot, mask in (("x_grad", condition), ("y_grad", other)):
+        target = k.get(slot)
+        if target is None:
+            continue
+        whole = target
+        if target.shape != out_grad.shape:
+            whole = k.scratch(out_grad.shape, target.dtype)
+        if mask is other:
+            calls += [partial(xp.logical_not, condition, other)]
+        # Not a product with the mask: 0 * NaN would let a bad gradient through.
+        calls += [
+            partial(whole.fill, 0),
+            partial(xp.copyto, whole, out_grad, where=mask),
+            reducing(xp, whole, target),
+        ]
+    return in_order(*calls)

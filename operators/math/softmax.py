@@ -1,0 +1,156 @@
+"""Softmax, its logarithm, and hardmax, along any axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import beside
+from ..base.calls import in_order
+
+FEW = 32
+"""Up to so many columns NumPy reduces a transposed copy faster than the rows themselves."""
+
+_AXIS = AttrSpec("axis", "int", "axis along which the elements compete", -1)
+
+
+def _rule(s: ShapeArgs) -> None:
+    shape, dtype = s["x"], s.floats("x")
+    axis = s.axis(s.attrs["axis"], len(shape))
+    if shape[axis] == 0:
+        s.fail(f"axis {s.attrs['axis']} of x has no elements")
+    s.set("out", (shape, dtype))
+
+
+def _reduced(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """`shape` with the axis kept as 1."""
+    axis %= len(shape)
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+softmax = operator(
+    "softmax",
+    doc="Softmax: out = exp(x) / sum(exp(x)) along `axis`; the maximum is taken off first.",
+    inputs=[Slot("x", "any shape", not_in_gradient=True)],
+    outputs=[Slot("out", "shape of x", inplace="x")],
+    attrs=[_AXIS],
+    shape=_rule,
+    rows=beside("axis"),
+)
+
+
+@softmax.kernel
+def softmax_kernel(k: Any) -> Callable[[], Any]:
+    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"] % k["x"].ndim
+    work, target, before = out, out, None
+    if xp is np and x.ndim == 2 and axis == 1 and x.shape[1] <= FEW:
+        work = k.scratch(x.shape[::-1], x.dtype)
+        before = partial(xp.copyto, work, x.T)
+        x, target, axis = work, out.T, 0
+    edge = k.scratch(_reduced(x.shape, axis), x.dtype)
+    maximum, subtract, exp, total, divide = x.max, xp.subtract, xp.exp, work.sum, xp.divide
+
+    def run() -> None:
+        maximum(axis, edge, True)
+        subtract(x, edge, work)
+        exp(work, work)
+        total(axis, None, edge, True)
+        divide(work, edge, target)
+
+    return in_order(before, run)
+
+
+@softmax.backward("x", inplace={"x_grad": "out_grad"})
+def softmax_grad_kernel(k: Any) -> Callable[[], Any]:
+    xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
+    weighted = k.scratch(out.shape, out.dtype)
+    edge = k.scratch(_reduced(out.shape, axis), out.dtype)
+    multiply, subtract, total = xp.multiply, xp.subtract, weighted.sum
+
+    def run() -> None:
+        multiply(grad, out, weighted)
+        total(axis, None, edge, True)
+        subtract(grad, edge, x_grad)
+        multiply(x_grad, out, x_grad)
+
+    return run
+
+
+log_softmax = operator(
+    "log_softmax",
+    doc="Logarithm of softmax: out = x - log(sum(exp(x))) along `axis`, in a form that is stable.",
+    inputs=[Slot("x", "any shape", not_in_gradient=True)],
+    outputs=[Slot("out", "shape of x", inplace="x")],
+    attrs=[_AXIS],
+    shape=_rule,
+    rows=beside("axis"),
+)
+
+
+@log_softmax.kernel
+def log_softmax_kernel(k: Any) -> Callable[[], Any]:
+    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
+    exps = k.scratch(x.shape, x.dtype)
+    edge = k.scratch(_reduced(x.shape, axis), x.dtype)
+    maximum, subtract, exp, total, log = x.max, xp.subtract, xp.exp, exps.sum, xp.log
+
+    def run() -> None:
+        maximum(axis, edge, True)
+        subtract(x, edge, out)
+        exp(out, exps)
+        total(axis, None, edge, True)
+        log(edge, edge)
+        subtract(out, edge, out)
+
+    return run
+
+
+@log_softmax.backward("x", inplace={"x_grad": "out_grad"})
+def log_softmax_grad_kernel(k: Any) -> Callable[[], Any]:
+    xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
+    shares = k.scratch(out.shape, out.dtype)
+    edge = k.scratch(_reduced(out.shape, axis), out.dtype)
+    multiply, subtract, total, exp = xp.multiply, xp.subtract, grad.sum, xp.exp
+
+    def run() -> None:
+        exp(out, shares)
+        total(axis, None, edge, True)
+        multiply(shares, edge, shares)
+        subtract(grad, shares, x_grad)
+
+    return run
+
+
+hardmax = operator(
+    "hardmax",
+    doc="One at the largest element along `axis` (the first of several), zero elsewhere.",
+    inputs=[Slot("x", "any shape")],
+    outputs=[Slot("out", "shape of x", inplace="x")],
+    attrs=[_AXIS],
+    source="CNTK: Hardmax in Source/ComputationNetworkLib/NonlinearityNodes.h",
+    shape=_rule,
+    no_gradient="it is piecewise constant",
+    rows=beside("axis"),
+)
+
+
+@hardmax.kernel
+def hardmax_kernel(k: Any) -> Callable[[], Any]:
+    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
+    axis %= x.ndim
+    largest = k.scratch(_reduced(x.shape, axis), xp.intp)
+    hit = k.scratch(x.shape, bool)
+    numbers = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
+    flat = largest.squeeze(axis)
+
+    def run() -> None:
+        xp.argmax(x, axis, out=flat)
+        xp.equal(numbers, largest, out=hit)
+        xp.copyto(out, hit)
+
+    return run

@@ -1,0 +1,295 @@
+"""Optimizers with a learning rate for each element, by PyTorch's formulas step for step."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.ir.registry import AttrSpec
+from ..base.calls import Call, copying
+from .updates import GRADIENT, Method, State, register
+
+_WITH = "with g = grad_scale grad + weight_decay param."
+
+
+def _epsilon(default: float) -> AttrSpec:
+    return AttrSpec("epsilon", "float", "added to the divisor", default, minimum=0)
+
+
+def _decay(name: str, default: float, doc: str) -> AttrSpec:
+    return AttrSpec(name, "float", doc, default, minimum=0, maximum=1)
+
+
+def _average(xp: Any, old: Any, new: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
+    """out = keep old + (1 - keep) new; new may be t, which is written."""
+    return [
+        partial(xp.multiply, old, keep, out),
+        partial(xp.multiply, new, 1 - keep, t),
+        partial(xp.add, out, t, out),
+    ]
+
+
+def _average_of_squares(xp: Any, old: Any, g: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
+    return [partial(xp.multiply, g, g, t), *_average(xp, old, t, keep, t, out=out)]
+
+
+def _adagrad(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    xp, a = c.xp, t[0]
+    return [
+        partial(xp.multiply, g, g, a),
+        partial(xp.add, s.moment, a, s.moment_out),
+        partial(xp.sqrt, s.moment_out, a),
+        partial(xp.add, a, c.epsilon, a),
+        partial(xp.divide, g, a, a),
+        partial(xp.multiply, a, c.rate, a),
+        partial(xp.subtract, p, a, out),
+    ]
+
+
+adagrad = register(
+    Method(
+        "adagrad",
+        f"AdaGrad: m = m + g^2; param_out = param - lr lr_factor g / (sqrt(m) + epsilon), {_WITH}",
+        scalar={
+            "moment_out": f"moment + {GRADIENT} * {GRADIENT}",
+            "param_out": f"param - lr * lr_factor * ({GRADIENT} / (sqrt(moment_out) + epsilon))",
+        },
+        chunk=_adagrad,
+        states=(State("moment", "sum of squared gradients"),),
+        attrs=(_epsilon(1e-10),),
+        source="Duchi et al. 2011; PyTorch: torch.optim.Adagrad",
+    )
+)
+
+
+def _adadelta(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    xp, (a, b) = c.xp, t
+    squares, updates = s.square_average_out, s.update_average_out
+    return [
+        *_average_of_squares(xp, s.square_average, g, c.rho, a, out=squares),
+        partial(xp.add, squares, c.epsilon, a),
+        partial(xp.sqrt, a, a),
+        partial(xp.add, s.update_average, c.epsilon, b),
+        partial(xp.sqrt, b, b),
+        partial(xp.divide, b, a, a),
+        partial(xp.multiply, a, g, a),
+        *_average_of_squares(xp, s.update_average, a, c.rho, b, out=updates),
+        partial(xp.multiply, a, c.rate, a),
+        partial(xp.subtract, p, a, out),
+    ]
+
+
+_ADADELTA_UPDATE = (
+    f"(sqrt(update_average + epsilon) / sqrt(square_average_out + epsilon) * {GRADIENT})"
+)
+
+adadelta = register(
+    Method(
+        "adadelta",
+        "AdaDelta: a = rho a + (1 - rho) g^2; d = g sqrt(u + epsilon) / sqrt(a + epsilon);"
+        f" u = rho u + (1 - rho) d^2; param_out = param - lr lr_factor d, {_WITH}",
+        scalar={
+            "square_average_out": f"rho * square_average + (1 - rho) * ({GRADIENT} * {GRADIENT})",
+            "update_average_out": "rho * update_average"
+            f" + (1 - rho) * ({_ADADELTA_UPDATE} * {_ADADELTA_UPDATE})",
+            "param_out": f"param - lr * lr_factor * {_ADADELTA_UPDATE}",
+        },
+        chunk=_adadelta,
+        scratch=2,
+        states=(
+            State("square_average", "a: running mean of squared gradients"),
+            State("update_average", "u: running mean of squared updates"),
+        ),
+        attrs=(_decay("rho", 0.9, "share of the running means that is kept"), _epsilon(1e-6)),
+        source="Zeiler 2012; PyTorch: torch.optim.Adadelta",
+    )
+)
+
+
+def _rmsprop(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    xp, a = c.xp, t[0]
+    squares = s.square_average_out
+    calls = _average_of_squares(xp, s.square_average, g, c.alpha, a, out=squares)
+    if c.centered:
+        mean = s.gradient_average_out
+        calls += [
+            *_average(xp, s.gradient_average, g, c.alpha, a, out=mean),
+            partial(xp.multiply, mean, mean, a),
+            partial(xp.subtract, squares, a, a),
+            partial(xp.sqrt, a, a),
+        ]
+    else:
+        calls.append(partial(xp.sqrt, squares, a))
+        calls += _kept(xp, s.gradient_average, s.gradient_average_out)
+    calls += [partial(xp.add, a, c.epsilon, a), partial(xp.divide, g, a, a)]
+    if c.momentum:
+        calls += [
+            partial(xp.multiply, s.velocity, c.momentum, s.velocity_out),
+            partial(xp.add, s.velocity_out, a, s.velocity_out),
+            partial(xp.multiply, s.velocity_out, c.rate, a),
+        ]
+    else:
+        calls.append(partial(xp.multiply, a, c.rate, a))
+        calls += _kept(xp, s.velocity, s.velocity_out)
+    return [*calls, partial(xp.subtract, p, a, out)]
+
+
+def _kept(xp: Any, old: Any, new: Any) -> list[Call]:
+    """A state that the attributes do not ask for stays as it is."""
+    call = None if old is None else copying(xp, old, new)
+    return [] if call is None else [call]
+
+
+_RMSPROP_SQUARES = (
+    "(centered ? square_average_out - gradient_average_out * gradient_average_out"
+    " : square_average_out)"
+)
+_RMSPROP_STEP = f"({GRADIENT} / (sqrt{_RMSPROP_SQUARES} + epsilon))"
+
+rmsprop = register(
+    Method(
+        "rmsprop",
+        "RMSProp: a = alpha a + (1 - alpha) g^2; d = g / (sqrt(a) + epsilon); param_out = param"
+        " - lr lr_factor d. `centered`: m = alpha m + (1 - alpha) g, and a - m^2 stands for a in"
+        " the root. With `momentum`: v = momentum v + d stands for d in the last step."
+        f" Here {_WITH}",
+        scalar={
+            "square_average_out": f"alpha * square_average"
+            f" + (1 - alpha) * ({GRADIENT} * {GRADIENT})",
+            "gradient_average_out": "centered ?"
+            f" alpha * gradient_average + (1 - alpha) * {GRADIENT} : gradient_average",
+            "velocity_out": f"momentum > 0 ? momentum * velocity + {_RMSPROP_STEP} : velocity",
+            "param_out": "param - lr * lr_factor"
+            f" * (momentum > 0 ? velocity_out : {_RMSPROP_STEP})",
+        },
+        chunk=_rmsprop,
+        states=(
+            State("square_average", "a: running mean of squared gradients"),
+            State("gradient_average", "m: running mean of gradients", needed_by="centered"),
+            State("velocity", "v: running sum of updates", needed_by="momentum"),
+        ),
+        attrs=(
+            _decay("alpha", 0.99, "share of the running means that is kept"),
+            _epsilon(1e-8),
+            AttrSpec("momentum", "float", "share of the velocity that is kept", 0.0, minimum=0),
+            AttrSpec("centered", "bool", "divide by the deviation from the mean gradient", False),
+        ),
+        source="Hinton 2012, lecture 6e; PyTorch: torch.optim.RMSprop",
+    )
+)
+
+
+def _adam_scalars(k: Any, c: Any) -> list[Call]:
+    """c.rate = lr lr_factor r / (1 - beta1^step), c.floor = epsilon r; r = sqrt(1 - beta2^step).
+
+    With both, m / (sqrt(v) / r + epsilon) costs one division for each element. In float64: these
+    differences of nearly equal numbers are no place for float32.
+    """
+    xp, step, dtype = k.xp, k["step"], k["param"].dtype
+    first, second = k.scratch((), np.float64), k.scratch((), np.float64)
+    c.rate, c.floor = k.scratch((), dtype), k.scratch((), dtype)
+    return [
+        partial(xp.power, np.float64(c.beta1), step, first),
+        partial(xp.subtract, 1, first, first),
+        partial(xp.power, np.float64(c.beta2), step, second),
+        partial(xp.subtract, 1, second, second),
+        partial(xp.sqrt, second, second),
+        partial(xp.multiply, second, c.epsilon, c.floor),
+        partial(xp.divide, second, first, second),
+        partial(xp.multiply, second, c.lr_factor, second),
+        partial(xp.multiply, second, c.lr, c.rate),
+    ]
+
+
+def _adam(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    xp, a = c.xp, t[0]
+    return [
+        *_average(xp, s.moment1, g, c.beta1, a, out=s.moment1_out),
+        *_average_of_squares(xp, s.moment2, g, c.beta2, a, out=s.moment2_out),
+        partial(xp.sqrt, s.moment2_out, a),
+        partial(xp.add, a, c.floor, a),
+        partial(xp.divide, s.moment1_out, a, a),
+        partial(xp.multiply, a, c.rate, a),
+        partial(xp.subtract, p, a, out),
+    ]
+
+
+_ADAM_STATES = (
+    State("moment1", "m: running mean of gradients"),
+    State("moment2", "v: running mean of squared gradients"),
+)
+_ADAM_ATTRS = (
+    _decay("beta1", 0.9, "share of moment1 that is kept"),
+    _decay("beta2", 0.999, "share of moment2 that is kept"),
+    _epsilon(1e-8),
+)
+_ADAM_STEP = (
+    "lr * lr_factor / (1 - pow(beta1, step)) * moment1_out"
+    " / (sqrt(moment2_out) / sqrt(1 - pow(beta2, step)) + epsilon)"
+)
+_ADAM_DOC = (
+    "m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; param_out = {start}"
+    " - lr lr_factor (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + epsilon), {gradient}"
+)
+
+adam = register(
+    Method(
+        "adam",
+        f"Adam: {_ADAM_DOC.format(start='param', gradient=_WITH)}",
+        scalar={
+            "moment1_out": f"beta1 * moment1 + (1 - beta1) * {GRADIENT}",
+            "moment2_out": f"beta2 * moment2 + (1 - beta2) * ({GRADIENT} * {GRADIENT})",
+            "param_out": f"param - {_ADAM_STEP}",
+        },
+        chunk=_adam,
+        scalars=_adam_scalars,
+        step=True,
+        states=_ADAM_STATES,
+        attrs=_ADAM_ATTRS,
+        source="Kingma and Ba 2014; PyTorch: torch.optim.Adam",
+    )
+)
+
+
+def _adamw_scalars(k: Any, c: Any) -> list[Call]:
+    """c.keep = 1 - lr lr_factor weight_decay, besides those of Adam."""
+    c.keep = k.scratch((), k["param"].dtype)
+    decay = np.float64(c.lr_factor * c.weight_decay)
+    shrink = k.scratch((), np.float64)
+    return [
+        partial(k.xp.multiply, c.lr, decay, shrink),
+        partial(k.xp.subtract, 1, shrink, c.keep),
+        *_adam_scalars(k, c),
+    ]
+
+
+def _adamw(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    shrink = partial(c.xp.multiply, p, c.keep, out)
+    return [shrink, *_adam(c, out, g, out, s, t)]
+
+
+adamw = register(
+    Method(
+        "adamw",
+        "Adam with decoupled weight decay: "
+        + _ADAM_DOC.format(
+            start="(1 - lr lr_factor weight_decay) param", gradient="with g = grad_scale grad."
+        ),
+        scalar={
+            "moment1_out": "beta1 * moment1 + (1 - beta1) * (grad_scale * grad)",
+            "moment2_out": "beta2 * moment2"
+            " + (1 - beta2) * ((grad_scale * grad) * (grad_scale * grad))",
+            "param_out": f"(1 - lr * lr_factor * weight_decay) * param - {_ADAM_STEP}",
+        },
+        chunk=_adamw,
+        scalars=_adamw_scalars,
+        step=True,
+        decoupled=True,
+        weight_decay=0.01,
+        states=_ADAM_STATES,
+        attrs=_ADAM_ATTRS,
+        source="Loshchilov and Hutter 2019; PyTorch: torch.optim.AdamW",
+    )
+)

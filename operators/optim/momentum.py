@@ -1,0 +1,134 @@
+"""Optimizers of the SGD family, and the factor that clips gradients by their global norm.
+
+All follow PyTorch's formulas step for step. framework/passes/optimizer.py tells how their slots
+are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..base.calls import Call
+from .updates import GRADIENT, Method, State, register
+
+_MOMENTUM = AttrSpec("momentum", "float", "share of the velocity that is kept", 0.9, minimum=0)
+_VELOCITY = State("velocity", "running sum of gradients")
+
+
+def _sgd(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    return [partial(c.xp.multiply, g, c.rate, t[0]), partial(c.xp.subtract, p, t[0], out)]
+
+
+def _momentum(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    return [
+        partial(c.xp.multiply, s.velocity, c.momentum, s.velocity_out),
+        partial(c.xp.add, s.velocity_out, g, s.velocity_out),
+        *_sgd(c, p, s.velocity_out, out, s, t),
+    ]
+
+
+def _nesterov(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
+    return [
+        partial(c.xp.multiply, s.velocity, c.momentum, s.velocity_out),
+        partial(c.xp.add, s.velocity_out, g, s.velocity_out),
+        partial(c.xp.multiply, s.velocity_out, c.momentum, t[0]),
+        partial(c.xp.add, t[0], g, t[0]),
+        *_sgd(c, p, t[0], out, s, t),
+    ]
+
+
+sgd = register(
+    Method(
+        "sgd",
+        "Stochastic gradient descent: param_out = param - lr lr_factor g,"
+        " with g = grad_scale grad + weight_decay param.",
+        scalar={"param_out": f"param - lr * lr_factor * {GRADIENT}"},
+        chunk=_sgd,
+        source="PyTorch: torch.optim.SGD; Paddle: paddle/operators/sgd_op.cc",
+    )
+)
+
+momentum = register(
+    Method(
+        "momentum",
+        "SGD with momentum: v = momentum v + g; param_out = param - lr lr_factor v,"
+        " with g = grad_scale grad + weight_decay param.",
+        scalar={
+            "velocity_out": f"momentum * velocity + {GRADIENT}",
+            "param_out": "param - lr * lr_factor * velocity_out",
+        },
+        chunk=_momentum,
+        states=(_VELOCITY,),
+        attrs=(_MOMENTUM,),
+        source="PyTorch: torch.optim.SGD",
+    )
+)
+
+nesterov = register(
+    Method(
+        "nesterov",
+        "SGD with Nesterov's momentum: v = momentum v + g; param_out = param - lr lr_factor"
+        " (g + momentum v), with g = grad_scale grad + weight_decay param.",
+        scalar={
+            "velocity_out": f"momentum * velocity + {GRADIENT}",
+            "param_out": f"param - lr * lr_factor * ({GRADIENT} + momentum * velocity_out)",
+        },
+        chunk=_nesterov,
+        states=(_VELOCITY,),
+        attrs=(_MOMENTUM,),
+        source="Sutskever et al. 2013; PyTorch: torch.optim.SGD(nesterov=True)",
+    )
+)
+
+global_norm_scale = operator(
+    "global_norm_scale",
+    doc=(
+        "Factor that brings the Euclidean norm of all x together down to `clip_norm`:"
+        " scale = min(1, clip_norm / norm), []. It is float64 where an x is, else float32."
+    ),
+    inputs=[Slot("x", "gradients, any shapes", duplicable=True)],
+    outputs=[Slot("scale", "the factor, []")],
+    attrs=[AttrSpec("clip_norm", "float", "largest norm", minimum=0)],
+    source="Pascanu et al. 2013; PyTorch: torch.nn.utils.clip_grad_norm_",
+    no_gradient="it serves updates of parameters",
+)
+
+
+@global_norm_scale.shape_rule
+def global_norm_scale_shape(s: ShapeArgs) -> None:
+    dtypes = {dtype for _, dtype in s.metas("x")}
+    if any(dtype.kind != "f" for dtype in dtypes):
+        s.fail("every x wants a floating dtype")
+    s.set("scale", ((), np.result_type(np.float32, *dtypes)))
+
+
+@global_norm_scale.kernel
+def global_norm_scale_kernel(k: Any) -> Callable[[], Any]:
+    xp, scale = k.xp, k["scale"]
+    arrays, dtype = k.list("x"), scale.dtype
+    clip = np.asarray(k.attrs["clip_norm"], dtype)[()]
+    squares = k.scratch((len(arrays),), dtype)
+    calls = []
+    for number, array in enumerate(arrays):
+        if array.dtype != dtype or not array.flags.c_contiguous:
+            packed = k.scratch(array.shape, dtype)
+            calls.append(partial(xp.copyto, packed, array))
+            array = packed
+        flat = array.reshape(-1)
+        calls.append(partial(xp.dot, flat, flat, squares[number : number + 1].reshape(())))
+
+    def run() -> None:
+        for call in calls:
+            call()
+        squares.sum(0, None, scale)
+        xp.sqrt(scale, scale)
+        xp.divide(clip, scale, scale)
+        xp.minimum(scale, 1, out=scale)
+
+    return run

@@ -1,0 +1,265 @@
+"""What optimizers share: schema, shape rule, and kernels that go through a parameter in chunks.
+
+An optimizer is a `Method`: its states, attributes, formulas, and a function that makes the calls
+for one chunk. Dense gradients update everything, chunk by chunk, so that temporaries stay in the
+cache. A gradient with `rows` updates those rows only, states and weight decay included ("lazily").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import RunError
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ..base.calls import Call, copying, in_order
+
+_CHUNK = 16384
+"""Elements of a chunk: a handful of float32 chunks fit the second-level cache."""
+
+GRADIENT = "(weight_decay > 0 ? grad_scale * grad + weight_decay * param : grad_scale * grad)"
+"""The gradient that methods with L2 weight decay see, as a scalar expression."""
+
+_INPUTS = (
+    Slot("param", "parameter, any shape"),
+    Slot("grad", "its gradient, of the same shape; with `rows`: [R, ...], some rows of it"),
+    Slot("lr", "learning rate, []"),
+    Slot(
+        "rows",
+        "row numbers [R] that the rows of grad belong to: repeated ones are summed, -1 is skipped,"
+        " and no other row of the parameter or its states changes",
+        optional=True,
+    ),
+    Slot("grad_scale", "factor of the gradient, []; absent = 1", optional=True),
+)
+_STEP = Slot("step", "number of this update, counted from 1, []")
+_LR_FACTOR = AttrSpec("lr_factor", "float", "factor of the learning rate for this parameter", 1.0)
+
+
+@dataclass(frozen=True)
+class State:
+    """A state variable of the parameter's shape; it starts as zeros.
+
+    Attributes:
+        needed_by: the attribute without which (at 0 or false) the state may be left out.
+    """
+
+    name: str
+    doc: str
+    needed_by: str = ""
+
+    @property
+    def optional(self) -> bool:
+        return bool(self.needed_by)
+
+
+@dataclass(frozen=True)
+class Method:
+    """An optimizer.
+
+    Attributes:
+        scalar: output slot -> expression, as fused loops compute it.
+        chunk: (c, p, g, out, s, t) -> calls for one chunk: p the parameter, g the gradient (after
+            `grad_scale` and weight decay), out the parameter's new value, `s.NAME` and `s.NAME_out`
+            the states, t scratch arrays. out and the states may be the memory of their inputs; p
+            and g must not be written. `c` holds xp, attributes, and what `scalars` put there.
+        scalars: (k, c) -> calls that compute scalars once for each run; `c.rate` (lr * lr_factor)
+            is there already.
+        scratch: how many arrays t holds.
+        step: whether there is a `step` slot. decoupled: weight decay is left to `chunk`.
+    """
+
+    type: str
+    doc: str
+    scalar: Mapping[str, str]
+    chunk: Callable[..., list[Call]]
+    states: tuple[State, ...] = ()
+    attrs: tuple[AttrSpec, ...] = ()
+    source: str = ""
+    scalars: Callable[[Any, Any], list[Call]] | None = None
+    scratch: int = 1
+    step: bool = False
+    decoupled: bool = False
+    weight_decay: float = 0.0
+
+
+def register(method: Method) -> OperatorDef:
+    """Make an operator of a method."""
+    decay = "decoupled weight decay" if method.decoupled else "weight decay (L2, in the gradient)"
+    entry = operator(
+        method.type,
+        doc=f"{method.doc} All but lr, step and grad_scale have the shape of param.",
+        inputs=[
+            *_INPUTS,
+            *([_STEP] if method.step else []),
+            *(
+                Slot(s.name, s.doc, optional=s.optional, needed_by=s.needed_by)
+                for s in method.states
+            ),
+        ],
+        outputs=[
+            Slot("param_out", "the parameter after the update", inplace="param"),
+            *(
+                Slot(f"{s.name}_out", f"new {s.name}", optional=s.optional, inplace=s.name)
+                for s in method.states
+            ),
+        ],
+        attrs=[
+            AttrSpec("weight_decay", "float", decay, method.weight_decay, minimum=0),
+            _LR_FACTOR,
+            *method.attrs,
+        ],
+        source=method.source,
+        shape=partial(_rule, method),
+        scalar=method.scalar,
+        no_gradient="an update of parameters",
+    )
+    entry.kernel(partial(_bind, method))
+    return entry
+
+
+def _rule(method: Method, s: ShapeArgs) -> None:
+    states = [state.name for state in method.states if s.has(state.name)]
+    param, dtype = s["param"], s.floats("param", "grad", *states)
+    grad = s["grad"]
+    if s.has("rows"):
+        if not param:
+            s.fail("a scalar parameter has no rows")
+        s.integers("rows")
+        s.same("the rows of grad and the length of rows", grad[0], s.rank("rows", 1)[0])
+        s.same_shape("the rows of param and grad", param[1:], grad[1:])
+    else:
+        s.same_shape("param and grad", param, grad)
+    for scalar in ("lr", "grad_scale"):
+        if s.has(scalar):
+            s.rank(scalar, 0)
+            s.floats(scalar)
+    if method.step:
+        s.rank("step", 0)
+        s.integers("step")
+    s.set("param_out", (param, dtype))
+    for state in method.states:
+        if s.has(state.name):
+            s.same_shape(f"param and {state.name}", param, s[state.name])
+            s.set(f"{state.name}_out", (param, dtype))
+    for state in method.states:
+        if s.has(state.name) != s.has(f"{state.name}_out"):
+            s.fail(f"{state.name} and {state.name}_out must be given together")
+        if state.needed_by and s.attrs[state.needed_by] and not s.has(state.name):
+            s.fail(f"{state.needed_by} wants the state {state.name}")
+
+
+def _bind(method: Method, k: Any) -> Call:
+    c = SimpleNamespace(xp=k.xp, **k.attrs)
+    before = _scalars(method, k, c)
+    names = [state.name for state in method.states if k.get(state.name) is not None]
+    pairs = [(k["param"], k["param_out"])]
+    pairs += [(k[name], k[f"{name}_out"]) for name in names]
+    if "rows" in k.op.inputs:
+        copies = [copying(k.xp, old, new) for old, new in pairs]
+        outs = [new for _, new in pairs]
+        return in_order(*copies, *before, _sparse(method, k, c, names, outs))
+    return in_order(*before, *_dense(method, k, c, names, pairs))
+
+
+def _scalars(method: Method, k: Any, c: Any) -> list[Call]:
+    """Calls that compute the scalars of a run: they stay on the device that holds lr."""
+    dtype, calls = k["param"].dtype, []
+    c.lr, c.rate = k["lr"], k["lr"]
+    if c.lr_factor != 1 or c.lr.dtype != dtype:
+        c.rate = k.scratch((), dtype)
+        calls.append(partial(k.xp.multiply, c.lr, np.float64(c.lr_factor), c.rate))
+    c.grad_scale = k.get("grad_scale")
+    if c.grad_scale is not None and c.grad_scale.dtype != dtype:
+        scale, c.grad_scale = c.grad_scale, k.scratch((), dtype)
+        calls.append(partial(k.xp.copyto, c.grad_scale, scale))
+    return calls + (method.scalars(k, c) if method.scalars else [])
+
+
+def _dense(method: Method, k: Any, c: Any, names: list[str], pairs: list[Any]) -> list[Call]:
+    arrays = [k["grad"], *(array for pair in pairs for array in pair)]
+    size = arrays[0].size
+    step = max(size, 1)
+    if all(array.flags.c_contiguous for array in arrays):
+        arrays = [array.reshape(-1) for array in arrays]
+        step = _CHUNK if k.xp is np else step
+    shape = (min(step, size),) if arrays[0].ndim == 1 else arrays[0].shape
+    scratch = [k.scratch(shape, arrays[0].dtype) for _ in range(method.scratch + 1)]
+    calls: list[Call] = []
+    for begin in range(0, size, step):
+        part = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
+        piece = [array[part] for array in arrays]
+        short = slice(0, len(piece[0])) if arrays[0].ndim == 1 else ()
+        calls += _calls(method, c, names, piece, [array[short] for array in scratch])
+    return calls
+
+
+def _calls(
+    method: Method, c: Any, names: list[str], arrays: list[Any], scratch: list[Any]
+) -> list[Call]:
+    """Calls for one chunk. arrays: grad, param, param_out, then state and new state in turns."""
+    grad, param, out, *held = arrays
+    states = SimpleNamespace(**dict.fromkeys(_state_fields(method)))
+    for number, name in enumerate(names):
+        setattr(states, name, held[2 * number])
+        setattr(states, f"{name}_out", held[2 * number + 1])
+    g, calls = grad, []
+    spare, *t = scratch
+    if c.grad_scale is not None:
+        calls.append(partial(c.xp.multiply, g, c.grad_scale, spare))
+        g = spare
+    if c.weight_decay and not method.decoupled:
+        calls.append(partial(c.xp.multiply, param, c.weight_decay, t[0]))
+        calls.append(partial(c.xp.add, g, t[0], spare))
+        g = spare
+    return calls + method.chunk(c, param, g, out, states, t)
+
+
+def _state_fields(method: Method) -> list[str]:
+    return [name for state in method.states for name in (state.name, f"{state.name}_out")]
+
+
+def _sparse(method: Method, k: Any, c: Any, names: list[str], tables: list[Any]) -> Call:
+    """Updates of single rows: these are taken out, treated as a dense parameter, and put back."""
+    xp, rows, grad = k.xp, k["rows"], k["grad"]
+    count = tables[0].shape[0]
+
+    def run() -> None:
+        ids, merged = merge_rows(xp, rows, grad)
+        if not ids.size:
+            return
+        if ids[-1] >= count:
+            name = k.op.inputs["rows"][0]
+            raise RunError(k.describe(f"rows {name!r} holds {int(ids[-1])}, want below {count}"))
+        taken = [table[ids] for table in tables]
+        arrays = [merged, *(array for array in taken for _ in range(2))]
+        scratch = [xp.empty_like(merged) for _ in range(method.scratch + 1)]
+        for call in _calls(method, c, names, arrays, scratch):
+            call()
+        for table, values in zip(tables, taken, strict=True):
+            table[ids] = values
+
+    return run
+
+
+def merge_rows(xp: Any, rows: Any, grad: Any) -> tuple[Any, Any]:
+    """Sorted row numbers without repetition, negative ones left out, and the sums of their rows."""
+    keep = rows >= 0
+    if not keep.all():
+        rows, grad = rows[keep], grad[keep]
+    ids, place, counts = xp.unique(rows, return_inverse=True, return_counts=True)
+    if xp is np:
+        order = place.argsort(kind="stable")
+        if len(ids) == len(rows):
+            return ids, grad[order]
+        starts = np.concatenate(([0], counts.cumsum()[:-1]))
+        return ids, np.add.reduceat(grad[order], starts, axis=0)
+    merged = xp.zeros((len(ids), *grad.shape[1:]), grad.dtype)
+    xp.add.at(merged, place, grad)
+    return ids, merged

@@ -1,0 +1,117 @@
+"""Operators that fill a variable with constants."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import rows_of
+
+_FLOAT32 = np.dtype("float32")
+_NO_GRADIENT = "it reads no values"
+
+
+def check_value(s: ShapeArgs, dtype: np.dtype) -> None:
+    """Refuse an attribute `value` that an integer `dtype` cannot hold."""
+    value = s.attrs["value"]
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not (info.min <= value <= info.max and value == int(value)):
+            s.fail(f"value {value} is no {dtype}")
+
+
+fill_constant = operator(
+    "fill_constant",
+    doc="An array of one value.",
+    outputs=[Slot("out", "the shape given")],
+    attrs=[
+        AttrSpec("shape", "ints", "of the result; none = a scalar", (), 0),
+        AttrSpec("dtype", "dtype", "of the result", _FLOAT32),
+        AttrSpec("value", "float", "of every element", 0.0),
+    ],
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@fill_constant.shape_rule
+def fill_constant_shape(s: ShapeArgs) -> None:
+    check_value(s, s.attrs["dtype"])
+    s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
+
+
+fill_like = operator(
+    "fill_like",
+    doc="An array of one value, with shape and dtype of x.",
+    inputs=[Slot("x", "any shape; its values are not read", shape_only=True)],
+    outputs=[Slot("out", "shape of x")],
+    attrs=[AttrSpec("value", "float", "of every element", 0.0)],
+    no_gradient=_NO_GRADIENT,
+    rows=rows_of("x"),
+)
+
+
+@fill_like.shape_rule
+def fill_like_shape(s: ShapeArgs) -> None:
+    check_value(s, s.dtype("x"))
+    s.set("out", (s["x"], s.dtype("x")))
+
+
+@fill_constant.kernel
+@fill_like.kernel
+def fill_kernel(k: Any) -> Any:
+    out = k["out"]
+    return partial(out.fill, out.dtype.type(k.attrs["value"]))
+
+
+constant = operator(
+    "constant",
+    doc="A given small array, held by the operator itself.",
+    outputs=[Slot("out", "shape and dtype of value")],
+    attrs=[AttrSpec("value", "tensor", "the array")],
+    source="Paddle's assign_value_op",
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@constant.shape_rule
+def constant_shape(s: ShapeArgs) -> None:
+    value = s.attrs["value"]
+    s.set("out", (value.shape, value.dtype))
+
+
+@constant.kernel
+def constant_kernel(k: Any) -> Any:
+    return partial(k.xp.copyto, k["out"], k.xp.asarray(k.attrs["value"]))
+
+
+arange = operator(
+    "arange",
+    doc="start, start + step, ... up to but without stop.",
+    outputs=[Slot("out", "[ceil((stop - start) / step)]")],
+    attrs=[
+        AttrSpec("start", "float", "first value", 0.0),
+        AttrSpec("stop", "float", "bound of the values, itself left out"),
+        AttrSpec("step", "float", "distance between values; not 0", 1.0),
+        AttrSpec("dtype", "dtype", "of the result", np.dtype("int64")),
+    ],
+    no_gradient=_NO_GRADIENT,
+)
+
+
+@arange.shape_rule
+def arange_shape(s: ShapeArgs) -> None:
+    start, stop, step = s.attrs["start"], s.attrs["stop"], s.attrs["step"]
+    if step == 0 or not np.isfinite([start, stop, step]).all():
+        s.fail(f"wants finite bounds and a step that is not 0, has {start}, {stop} and {step}")
+    s.set("out", ((max(0, int(np.ceil((stop - start) / step))),), s.attrs["dtype"]))
+
+
+@arange.kernel
+def arange_kernel(k: Any) -> Any:
+    out = k["out"]
+    values = k.attrs["start"] + k.attrs["step"] * k.xp.arange(out.size)
+    return partial(k.xp.copyto, out, values.astype(out.dtype))

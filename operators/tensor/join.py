@@ -1,0 +1,285 @@
+"""Operators that put arrays together and cut them apart: concat, stack, split, slice, pad."""
+
+from __future__ import annotations
+
+from builtins import slice as span
+from functools import partial
+from typing import Any
+
+from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.ir.names import EMPTY
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import beside
+from ..base.calls import in_order
+from .fill import check_value
+
+_X = Slot("x", "any shape", not_in_gradient=True)
+_PARTS = Slot("x", "one or more arrays of one dtype", duplicable=True, not_in_gradient=True)
+_TO_END = (1 << 63) - 1
+
+
+def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
+    """A callable that copies each source to its target; targets that nobody needs are None."""
+    pairs = zip(targets, sources, strict=True)
+    return in_order(*(partial(xp.copyto, *pair) for pair in pairs if pair[0] is not None))
+
+
+def _pieces(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
+    """Views of consecutive ranges along `axis`."""
+    pieces, begin = [], 0
+    for size in sizes:
+        pieces.append(whole[(span(None),) * axis + (span(begin, begin + size),)])
+        begin += size
+    return pieces
+
+
+def _one_dtype(s: ShapeArgs) -> Any:
+    dtypes = {dtype for _, dtype in s.metas("x")}
+    if len(dtypes) > 1:
+        s.fail(f"wants one dtype, has {', '.join(sorted(map(str, dtypes)))}")
+    return dtypes.pop()
+
+
+# -- concat ------------------------------------------------------------------------------------
+
+concat = operator(
+    "concat",
+    doc="Arrays one after the other along an axis; all other dimensions agree.",
+    inputs=[_PARTS],
+    outputs=[Slot("out", "dimensions added up along the axis", not_in_gradient=True)],
+    attrs=[AttrSpec("axis", "int", "axis to join along", 0)],
+    rows=beside("axis"),
+    pieces=("out", "x"),
+)
+
+
+@concat.shape_rule
+def concat_shape(s: ShapeArgs) -> None:
+    shapes = s.shapes("x")
+    if len({len(shape) for shape in shapes}) > 1:
+        s.fail("wants arrays of one rank")
+    axis = s.axis(s.attrs["axis"], len(shapes[0]))
+    out = [
+        s.same(f"dimensions {number}", *dims) if number != axis else 0
+        for number, dims in enumerate(zip(*shapes, strict=True))
+    ]
+    joined = [shape[axis] for shape in shapes]
+    out[axis] = -1 if -1 in joined else sum(joined)
+    s.set("out", (out, _one_dtype(s)))
+
+
+@concat.kernel
+def concat_kernel(k: Any) -> Any:
+    return partial(k.xp.concatenate, k.list("x"), k.attrs["axis"], k["out"])
+
+
+@concat.backward("x")
+def concat_grad_kernel(k: Any) -> Any:
+    out_grad, shapes = k["out_grad"], k.shapes("x")
+    axis = k.attrs["axis"] % out_grad.ndim
+    pieces = _pieces(out_grad, axis, [shape[axis] for shape in shapes])
+    return _copies(k.xp, k.list("x_grad"), pieces)
+
+
+# -- stack -------------------------------------------------------------------------------------
+
+stack = operator(
+    "stack",
+    doc="Arrays of one shape, side by side along a new axis.",
+    inputs=[_PARTS],
+    outputs=[Slot("out", "shape of x with the new axis", not_in_gradient=True)],
+    attrs=[AttrSpec("axis", "int", "place of the new axis in the result", 0)],
+    rows=beside("axis", added=1),
+)
+
+
+@stack.shape_rule
+def stack_shape(s: ShapeArgs) -> None:
+    shapes = s.shapes("x")
+    shape = s.same_shape("all of x", *shapes)
+    axis = s.axis(s.attrs["axis"], len(shape) + 1)
+    s.set("out", ((*shape[:axis], len(shapes), *shape[axis:]), _one_dtype(s)))
+
+
+def _layers(whole: Any, axis: int) -> list[Any]:
+    """Views of `whole` at each position of `axis`."""
+    axis %= whole.ndim
+    return [whole[(span(None),) * axis + (i, ...)] for i in range(whole.shape[axis])]
+
+
+@stack.kernel
+def stack_kernel(k: Any) -> Any:
+    return _copies(k.xp, _layers(k["out"], k.attrs["axis"]), k.list("x"))
+
+
+@stack.backward("x")
+def stack_grad_kernel(k: Any) -> Any:
+    return _copies(k.xp, k.list("x_grad"), _layers(k["out_grad"], k.attrs["axis"]))
+
+
+# -- split -------------------------------------------------------------------------------------
+
+split = operator(
+    "split",
+    doc="x cut along an axis into as many parts as there are outputs.",
+    inputs=[_X],
+    outputs=[Slot("out", "the parts, in order", duplicable=True, not_in_gradient=True)],
+    attrs=[
+        AttrSpec("axis", "int", "axis to cut along", 0),
+        AttrSpec(
+            "sections", "ints", "size of each part; one may be -1; none = equal sizes", (), -1
+        ),
+    ],
+    rows=beside("axis"),
+    pieces=("x", "out"),
+)
+
+
+def _sections(given: tuple[int, ...], parts: int, size: int) -> list[int] | None:
+    """Size of each part; None where they do not make up `size`; -1 for what is not known."""
+    if not given:
+        if size < 0:
+            return [-1] * parts
+        return [size // parts] * parts if size % parts == 0 else None
+    fixed = sum(part for part in given if part >= 0)
+    rest = size - fixed if size >= 0 else -1
+    if size >= 0 and (rest < 0 or (rest > 0 and -1 not in given)):
+        return None
+    return [rest if part < 0 else part for part in given]
+
+
+@split.shape_rule
+def split_shape(s: ShapeArgs) -> None:
+    shape, outputs, given = s["x"], s.op.outputs["out"], s.attrs["sections"]
+    axis = s.axis(s.attrs["axis"], len(shape))
+    if EMPTY in outputs:
+        s.fail("every part needs a variable")
+    if given.count(-1) > 1:
+        s.fail(f"sections {list(given)} leave more than one size open")
+    if given and len(given) != len(outputs):
+        s.fail(f"sections {list(given)} need one output each, there are {len(outputs)}")
+    sizes = _sections(given, len(outputs), shape[axis])
+    if sizes is None:
+        how = f"into sections {list(given)}" if given else f"into {len(outputs)} equal parts"
+        s.fail(f"axis {axis} of size {shape[axis]} cannot be cut {how}")
+    s.set("out", *(((*shape[:axis], size, *shape[axis + 1 :]), s.dtype("x")) for size in sizes))
+
+
+@split.kernel
+def split_kernel(k: Any) -> Any:
+    x, outs = k["x"], k.list("out")
+    axis = k.attrs["axis"] % x.ndim
+    pieces = _pieces(x, axis, _sections(k.attrs["sections"], len(outs), x.shape[axis]))
+    return _copies(k.xp, outs, pieces)
+
+
+@split.gradient_maker
+def split_gradient(g: Any) -> Any:
+    axis = {name: value for name, value in g.attrs.items() if name == "axis"}
+    return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
+
+
+# -- slice -------------------------------------------------------------------------------------
+
+slice_op = operator(
+    "slice",
+    doc="A range along each of some axes, as x[start:end:step] in Python, negative steps too.",
+    inputs=[_X],
+    outputs=[Slot("out", "shape of x, shorter along axes", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("axes", "ints", "axes to cut"),
+        AttrSpec("starts", "ints", "first position; counted from the end where negative"),
+        AttrSpec("ends", "ints", "position after the last; none = to the end", ()),
+        AttrSpec("steps", "ints", "distance between positions; none = 1", ()),
+    ],
+    rows=beside("axes"),
+)
+
+
+def _spans(attrs: dict[str, Any], rank: int) -> list[Any]:
+    """A Python slice for each axis."""
+    axes, starts = attrs["axes"], attrs["starts"]
+    steps = attrs["steps"] or (1,) * len(axes)
+    to_end = tuple(_TO_END if step > 0 else -_TO_END for step in steps)
+    spans = [span(None)] * rank
+    for axis, start, end, step in zip(axes, starts, attrs["ends"] or to_end, steps, strict=True):
+        spans[axis] = span(start, end, step)
+    return spans
+
+
+@slice_op.shape_rule
+def slice_op_shape(s: ShapeArgs) -> None:
+    shape, attrs = s["x"], s.attrs
+    axes = [s.axis(axis, len(shape), "axes:") for axis in attrs["axes"]]
+    if len(set(axes)) < len(axes):
+        s.fail(f"axes {list(attrs['axes'])} name an axis twice")
+    for name in ("starts", "ends", "steps"):
+        if len(attrs[name]) != len(axes) and (attrs[name] or name == "starts"):
+            s.fail(f"{name} {list(attrs[name])} need one number for each of axes {axes}")
+    if 0 in attrs["steps"]:
+        s.fail("a step of 0 leads nowhere")
+    out = [
+        (-1 if one != span(None) else dim) if dim < 0 else len(range(*one.indices(dim)))
+        for one, dim in zip(_spans(attrs, len(shape)), shape, strict=True)
+    ]
+    s.set("out", (out, s.dtype("x")))
+
+
+@slice_op.kernel
+def slice_op_kernel(k: Any) -> Any:
+    x = k["x"]
+    return partial(k.xp.copyto, k["out"], x[(*_spans(k.attrs, x.ndim), ...)])
+
+
+@slice_op.backward("x")
+def slice_op_grad_kernel(k: Any) -> Any:
+    x_grad = k["x_grad"]
+    part = x_grad[(*_spans(k.attrs, x_grad.ndim), ...)]
+    return _fill_and_copy(k, x_grad, 0, part, k["out_grad"])
+
+
+def _fill_and_copy(k: Any, whole: Any, value: Any, part: Any, source: Any) -> Any:
+    return in_order(partial(whole.fill, value), partial(k.xp.copyto, part, source))
+
+
+# -- pad ---------------------------------------------------------------------------------------
+
+pad = operator(
+    "pad",
+    doc="x with a border of one value.",
+    inputs=[_X],
+    outputs=[Slot("out", "shape of x plus the paddings", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("paddings", "ints", "begin and end of axis 0, of axis 1, ...", minimum=0),
+        AttrSpec("value", "float", "of the border", 0.0),
+    ],
+)
+
+
+@pad.shape_rule
+def pad_shape(s: ShapeArgs) -> None:
+    shape, paddings = s["x"], s.attrs["paddings"]
+    if len(paddings) != 2 * len(shape):
+        s.fail(f"paddings {list(paddings)} need a begin and an end for each axis of x")
+    check_value(s, s.dtype("x"))
+    sums = map(sum, zip(paddings[::2], paddings[1::2], strict=True))
+    out = [-1 if dim < 0 else dim + more for dim, more in zip(shape, sums, strict=True)]
+    s.set("out", (out, s.dtype("x")))
+
+
+def _inside(whole: Any, begins: tuple[int, ...], shape: Shape) -> Any:
+    ranges = (span(begin, begin + dim) for begin, dim in zip(begins, shape, strict=True))
+    return whole[(*ranges, ...)]  # the ellipsis: a view even of a scalar
+
+
+@pad.kernel
+def pad_kernel(k: Any) -> Any:
+    x, out = k["x"], k["out"]
+    part = _inside(out, k.attrs["paddings"][::2], x.shape)
+    return _fill_and_copy(k, out, k.attrs["value"], part, x)
+
+
+@pad.backward("x")
+def pad_grad_kernel(k: Any) -> Any:
+    part = _inside(k["out_grad"], k.attrs["paddings"][::2], k.shape("x"))
+    return partial(k.xp.copyto, k["x_grad"], part)

@@ -1,0 +1,295 @@
+"""Operators that draw random numbers, and dropout.
+
+They draw from the run's random state (`OpContext`). An attribute `seed` other than 0 gives an
+operator a generator of its own, made anew for each run, so that its result repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import random_generator
+from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from .shape import copier
+
+_SEED = AttrSpec("seed", "int", "0: the run's random state; else a generator of its own", 0, 0)
+_FANS = (
+    AttrSpec("fan_in", "int", "inputs of a unit; 0 = from the shape", 0, 0),
+    AttrSpec("fan_out", "int", "units an input feeds; 0 = from the shape", 0, 0),
+)
+_UNIFORM = AttrSpec("uniform", "bool", "uniform instead of normal distribution", True)
+_FAN_DOC = (
+    " A matrix is [fan_in, fan_out]; a convolution's filters are [channels out, channels in,"
+    " ...], whose fans count the filter's places too."
+)
+
+
+def _generator(k: Any) -> Callable[[], Any]:
+    """A callable for the generator to draw from in this run."""
+    seed, state = k.attrs["seed"], k.state
+    if not seed:
+        return lambda: state.generator
+    return partial(random_generator, state.place, seed)
+
+
+def _drawable(k: Any, out: Any) -> Any:
+    """`out` itself where generators can write to it, else scratch memory of its shape.
+
+    They are told the size besides: CuPy's would draw one number and copy it everywhere.
+    """
+    if out.dtype != np.float16 and out.flags.c_contiguous:
+        return out
+    wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype
+    return k.scratch(out.shape, wide)
+
+
+def _uniform(k: Any, out: Any, low: float, high: float) -> Callable[[], None]:
+    xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
+    dtype = drawn.dtype
+    low, width = dtype.type(low), dtype.type(high - low)
+
+    def run() -> None:
+        generator().random(drawn.shape, dtype, out=drawn)
+        xp.multiply(drawn, width, out=drawn)
+        xp.add(drawn, low, out=out)
+
+    return run
+
+
+def _gaussian(k: Any, out: Any, mean: float, std: float) -> Callable[[], None]:
+    xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
+    dtype = drawn.dtype
+    mean, std = dtype.type(mean), dtype.type(std)
+
+    def run() -> None:
+        generator().standard_normal(drawn.shape, dtype, out=drawn)
+        xp.multiply(drawn, std, out=drawn)
+        xp.add(drawn, mean, out=out)
+
+    return run
+
+
+def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "") -> OperatorDef:
+    """Register a fill of `shape` with random numbers of a floating `dtype`."""
+    entry = operator(
+        op_type,
+        doc=doc,
+        outputs=[Slot("out", "the shape given")],
+        attrs=[
+            AttrSpec("shape", "ints", "of the result", minimum=0),
+            AttrSpec("dtype", "dtype", "of the result", np.dtype("float32")),
+            *attrs,
+            _SEED,
+        ],
+        source=source,
+        no_gradient="it reads no values",
+        random=True,
+    )
+
+    @entry.shape_rule
+    def random_shape(s: ShapeArgs) -> None:
+        if s.attrs["dtype"].kind != "f":
+            s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
+        if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
+            s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")
+        s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
+
+    return entry
+
+
+uniform_random = _random(
+    "uniform_random",
+    "Numbers drawn evenly from [low, high).",
+    (
+        AttrSpec("low", "float", "lower bound", -1.0),
+        AttrSpec("high", "float", "upper bound", 1.0),
+    ),
+)
+
+
+@uniform_random.kernel
+def uniform_random_kernel(k: Any) -> Any:
+    return _uniform(k, k["out"], k.attrs["low"], k.attrs["high"])
+
+
+gaussian_random = _random(
+    "gaussian_random",
+    "Numbers drawn from a normal distribution.",
+    (
+        AttrSpec("mean", "float", "of the distribution", 0.0),
+        AttrSpec("std", "float", "standard deviation", 1.0, 0.0),
+    ),
+)
+
+
+@gaussian_random.kernel
+def gaussian_random_kernel(k: Any) -> Any:
+    return _gaussian(k, k["out"], k.attrs["mean"], k.attrs["std"])
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """fan_in and fan_out of a parameter: [in, out], or filters [out, in, *places]."""
+    if len(shape) < 2:
+        size = count(shape)
+        return size, size
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    places = count(shape[2:])
+    return shape[1] * places, shape[0] * places
+
+
+def _scaled(k: Any, variance: float) -> Any:
+    """A binder's result: numbers of mean 0 and the variance given."""
+    if k.attrs["uniform"]:
+        bound = math.sqrt(3.0 * variance)
+        return _uniform(k, k["out"], -bound, bound)
+    return _gaussian(k, k["out"], 0.0, math.sqrt(variance))
+
+
+xavier_random = _random(
+    "xavier_random",
+    "Glorot's initial weights: mean 0, variance 2 gain^2 / (fan_in + fan_out)." + _FAN_DOC,
+    (*_FANS, _UNIFORM, AttrSpec("gain", "float", "factor on the standard deviation", 1.0, 0.0)),
+    source="Glorot and Bengio 2010, Understanding the difficulty of training deep networks",
+)
+
+
+@xavier_random.kernel
+def xavier_random_kernel(k: Any) -> Any:
+    attrs = k.attrs
+    fan_in, fan_out = fans(attrs["shape"])
+    total = (attrs["fan_in"] or fan_in) + (attrs["fan_out"] or fan_out)
+    return _scaled(k, 2.0 * attrs["gain"] ** 2 / max(total, 1))
+
+
+he_random = _random(
+    "he_random",
+    "He's initial weights for rectified units: mean 0, variance 2 / ((1 + slope^2) fan_in)."
+    + _FAN_DOC,
+    (
+        _FANS[0],
+        _UNIFORM,
+        AttrSpec("slope", "float", "slope of a leaky unit below zero", 0.0),
+    ),
+    source="He et al. 2015, Delving deep into rectifiers",
+)
+
+
+@he_random.kernel
+def he_random_kernel(k: Any) -> Any:
+    fan_in = k.attrs["fan_in"] or fans(k.attrs["shape"])[0]
+    return _scaled(k, 2.0 / ((1.0 + k.attrs["slope"] ** 2) * max(fan_in, 1)))
+
+
+orthogonal_random = _random(
+    "orthogonal_random",
+    "A random matrix with orthonormal rows or columns, whichever are fewer, times gain. With more"
+    " than two dimensions, the first is the rows and the others together the columns.",
+    (AttrSpec("gain", "float", "factor on the result", 1.0),),
+    source="Saxe et al. 2014, Exact solutions to the nonlinear dynamics of learning",
+)
+
+
+@orthogonal_random.kernel
+def orthogonal_random_kernel(k: Any) -> Any:
+    xp, out, generator, gain = k.xp, k["out"], _generator(k), k.attrs["gain"]
+    rows = out.shape[0] if out.ndim else 1
+    columns = out.size // rows if rows else 0
+    tall = rows >= columns
+
+    def run() -> None:
+        if not out.size:
+            return
+        shape = (rows, columns) if tall else (columns, rows)
+        q, r = xp.linalg.qr(generator().standard_normal(shape))
+        q *= xp.sign(xp.diagonal(r)) * gain  # the sign makes every rotation equally likely
+        xp.copyto(out, (q if tall else q.T).reshape(out.shape), casting="same_kind")
+
+    return run
+
+
+bernoulli_random = _random(
+    "bernoulli_random",
+    "1 with probability p, else 0.",
+    (AttrSpec("p", "float", "probability of a 1", 0.5, 0.0, 1.0),),
+)
+
+
+@bernoulli_random.kernel
+def bernoulli_random_kernel(k: Any) -> Any:
+    return _below(k, k["out"], k.attrs["p"])
+
+
+def _below(k: Any, out: Any, p: float) -> Callable[[], None]:
+    """1 with probability p, else 0, in `out`: the same ones whatever its dtype."""
+    xp, generator, dtype = k.xp, _generator(k), np.dtype("float32")
+    drawn = out
+    if out.dtype != dtype or not out.flags.c_contiguous:
+        drawn = k.scratch(out.shape, dtype)
+    bound = dtype.type(p)
+
+    def run() -> None:
+        generator().random(drawn.shape, dtype, out=drawn)
+        xp.less(drawn, bound, out=out)
+
+    return run
+
+
+# -- dropout -----------------------------------------------------------------------------------
+
+dropout = operator(
+    "dropout",
+    doc="While training, sets elements to 0 with probability p and divides the others by 1 - p, so"
+    " that the expected value stays; while testing, out = x.",
+    inputs=[Slot("x", "any shape", not_in_gradient=True)],
+    outputs=[
+        Slot("out", "shape of x", not_in_gradient=True, inplace="x"),
+        Slot("mask", "shape of x: 0 or 1 / (1 - p)", intermediate=True),
+    ],
+    attrs=[AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0), _SEED],
+    source="Srivastava et al. 2014, Dropout; scaled while training, as in PyTorch",
+    random=True,
+)
+
+
+@dropout.shape_rule
+def dropout_shape(s: ShapeArgs) -> None:
+    meta = (s["x"], s.floats("x"))
+    s.set("out", meta)
+    s.set("mask", meta)
+
+
+def _drops(k: Any) -> bool:
+    return k.train and k.attrs["p"] > 0
+
+
+@dropout.kernel
+def dropout_kernel(k: Any) -> Any:
+    multiply, x, out, p = k.xp.multiply, k["x"], k["out"], k.attrs["p"]
+    if not _drops(k):
+        return copier(k.xp, x, out)
+    mask = k.get("mask")
+    if mask is None:
+        mask = k.scratch(x.shape, x.dtype)
+    draw = _below(k, mask, 1 - p)
+    scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
+
+    def run() -> None:
+        draw()
+        multiply(mask, scale, out=mask)
+        multiply(x, mask, out=out)
+
+    return run
+
+
+@dropout.backward("x", inplace={"x_grad": "out_grad"})
+def dropout_grad_kernel(k: Any) -> Any:
+    if not _drops(k):
+        return copier(k.xp, k["out_grad"], k["x_grad"])
+    return partial(k.xp.multiply, k["out_grad"], k["mask"], out=k["x_grad"])

@@ -1,0 +1,381 @@
+"""Operators that select by position or by rank: gather, one-hot, top-k, sort, argmax, cumsum."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.desc import decode_attr
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..base.calls import copying, in_order, nothing
+from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
+
+_X = Slot("x", "any shape", not_in_gradient=True)
+_IDS = np.dtype("int64")
+_FEW = 8  # largest k for which top_k searches instead of sorting
+
+
+# -- gather and scatter ------------------------------------------------------------------------
+
+gather = operator(
+    "gather",
+    doc="Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...].",
+    inputs=[_X, Slot("ids", "integers of any shape, 0 <= ids < x.shape[axis]")],
+    outputs=[Slot("out", "shape of x with that of ids in place of axis", not_in_gradient=True)],
+    attrs=[AttrSpec("axis", "int", "axis of x that ids count along", 0)],
+)
+
+
+@gather.shape_rule
+def gather_shape(s: ShapeArgs) -> None:
+    shape = s["x"]
+    axis = s.axis(s.attrs["axis"], len(shape))
+    s.integers("ids")
+    s.set("out", ((*shape[:axis], *s["ids"], *shape[axis + 1 :]), s.dtype("x")))
+
+
+@gather.kernel
+def gather_kernel(k: Any) -> Any:
+    x, ids = k["x"], k["ids"]
+    axis = k.attrs["axis"] % x.ndim
+    check = id_check(k, "ids", x.shape[axis])
+    if not ids.size:
+        return nothing
+    take = taker(k, x, ids, axis, k["out"])
+
+    return in_order(check, take)
+
+
+@gather.backward("x")
+def gather_grad_kernel(k: Any) -> Any:
+    ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
+    axis = k.attrs["axis"] % x_grad.ndim
+    # The axis in front, on both sides: a view without cost where it stands there already.
+    rows = k.xp.moveaxis(x_grad, axis, 0)
+    taken = range(axis, axis + ids.ndim)
+    values = out_grad.transpose(*taken, *(a for a in range(out_grad.ndim) if a not in taken))
+    add = scatter_adder(k, rows, ids, values)
+
+    return in_order(partial(x_grad.fill, 0), add)
+
+
+scatter_add = operator(
+    "scatter_add",
+    doc="x with rows added: out = x, then out[ids[i]] += updates[i] for every i.",
+    inputs=[
+        Slot("x", "[n, ...]", not_in_gradient=True),
+        Slot("ids", "integers of any shape, 0 <= ids < n; repeated ones add up"),
+        Slot("updates", "shape of ids, then that of a row of x", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "shape of x", not_in_gradient=True, inplace="x")],
+)
+
+
+@scatter_add.shape_rule
+def scatter_add_shape(s: ShapeArgs) -> None:
+    shape = s["x"]
+    if not shape:
+        s.fail("x needs at least one dimension")
+    s.integers("ids")
+    if s.dtype("updates") != s.dtype("x"):
+        s.fail("x and updates want one dtype")
+    s.same_shape("updates and ids with a row of x", s["updates"], (*s["ids"], *shape[1:]))
+    s.set("out", (shape, s.dtype("x")))
+
+
+@scatter_add.kernel
+def scatter_add_kernel(k: Any) -> Any:
+    x, out = k["x"], k["out"]
+    add = scatter_adder(k, out, k["ids"], k["updates"])
+    return in_order(id_check(k, "ids", x.shape[0]), copying(k.xp, x, out), add)
+
+
+@scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})
+def scatter_add_grad_kernel(k: Any) -> Any:
+    out_grad, x_grad, updates_grad = k["out_grad"], k.get("x_grad"), k.get("updates_grad")
+    take = copy = None
+    if updates_grad is not None and updates_grad.size:
+        take = taker(k, out_grad, k["ids"], 0, updates_grad)
+    if x_grad is not None:
+        copy = copying(k.xp, out_grad, x_grad)
+    return in_order(take, copy)
+
+
+# -- one-hot -----------------------------------------------------------------------------------
+
+one_hot = operator(
+    "one_hot",
+    doc="1 at each id and 0 elsewhere along a new last axis.",
+    inputs=[Slot("ids", "integers of any shape, 0 <= ids < depth")],
+    outputs=[Slot("out", "shape of ids, then depth")],
+    attrs=[
+        AttrSpec("depth", "int", "size of the new axis", minimum=0),
+        AttrSpec("dtype", "dtype", "of the result", np.dtype("float32")),
+    ],
+    no_gradient="its input holds integers",
+)
+
+
+@one_hot.shape_rule
+def one_hot_shape(s: ShapeArgs) -> None:
+    s.integers("ids")
+    s.set("out", ((*s["ids"], s.attrs["depth"]), s.attrs["dtype"]))
+
+
+@one_hot.kernel
+def one_hot_kernel(k: Any) -> Any:
+    ids, out = k["ids"], k["out"]
+    check = id_check(k, "ids", k.attrs["depth"])
+    index = (*open_mesh(k.xp, ids.shape), ids)
+
+    def run() -> None:
+        check()
+        out.fill(0)
+        out[index] = 1
+
+    return run
+
+
+# -- order -------------------------------------------------------------------------------------
+
+
+def _ordered(k: Any, values: str, count: int, descending: bool) -> Any:
+    """A callable that writes the `count` first entries of x in order, and their positions.
+
+    Equal entries stay in their order. NaN counts as the largest, as in PyTorch.
+    """
+    xp, axis = k.xp, k.attrs["axis"]
+    x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
+    last = x.shape[-1] - 1
+
+    def run() -> None:
+        if descending:  # ascending order of the reversed array, read backwards, keeps ties stable
+            order = last - xp.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        else:
+            order = xp.argsort(x, axis=-1, kind="stable")
+        xp.copyto(ids, order[..., :count])
+        xp.copyto(out, xp.take_along_axis(x, ids, axis=-1))
+
+    return run
+
+
+def _largest(k: Any, values: str, count: int) -> Any:
+    """As `_ordered`, descending, for a small count: a search for each, far cheaper than sorting."""
+    xp, axis = k.xp, k.attrs["axis"]
+    x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
+    left, mesh = k.scratch(x.shape, x.dtype), open_mesh(xp, x.shape[:-1])
+    lowest = _lowest(x.dtype)
+    by_sorting = _ordered(k, values, count, True)
+
+    def run() -> None:
+        xp.copyto(left, x)
+        for place in range(count):
+            best = left.argmax(-1)
+            index = (*mesh, best)
+            ids[..., place] = best
+            out[..., place] = left[index]
+            left[index] = lowest
+        if (out[..., -1:] == lowest).any():  # entries found and entries of x look the same now
+            by_sorting()
+
+    return run
+
+
+def _lowest(dtype: np.dtype) -> Any:
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else np.iinfo(dtype).min
+
+
+def _order_gradient(op_type: str, values: str) -> Any:
+    """Register `OP_grad`, which puts the gradients of `values` back in place, and its maker."""
+    grad = operator(
+        f"{op_type}_grad",
+        doc=f"Gradient of `{op_type}`: each value's gradient goes to where the value was.",
+        inputs=[
+            Slot("x", "any shape", shape_only=True),
+            Slot("ids", "positions along axis"),
+            Slot(f"{values}_grad", f"gradient of the loss with respect to {values}"),
+        ],
+        outputs=[Slot("x_grad", "shape of x")],
+        attrs=[AttrSpec("axis", "int", "axis that ids count along", -1)],
+        no_gradient="the gradient of a gradient is not built",
+    )
+
+    @grad.shape_rule
+    def grad_shape(s: ShapeArgs) -> None:
+        s.set("x_grad", (s["x"], s.dtype(f"{values}_grad")))
+
+    @grad.kernel
+    def grad_kernel(k: Any) -> Any:
+        x_grad, given = k["x_grad"], k[f"{values}_grad"]
+        index = along_axis(k.xp, k["ids"], k.attrs["axis"])
+
+        def run() -> None:
+            x_grad.fill(0)
+            x_grad[index] = given
+
+        return run
+
+    def maker(g: Any) -> Any:
+        reads = {
+            "x": g.inputs("x"),
+            "ids": g.outputs("ids"),
+            f"{values}_grad": g.output_grads(values),
+        }
+        axis = {name: value for name, value in g.attrs.items() if name == "axis"}
+        return [g.op(f"{op_type}_grad", reads, {"x_grad": g.input_grads("x")}, axis)]
+
+    return maker
+
+
+top_k = operator(
+    "top_k",
+    doc="The k largest entries along an axis, largest first, and where they are. Of equal entries"
+    " the first counts as larger.",
+    inputs=[_X],
+    outputs=[
+        Slot("values", "shape of x with k along axis", not_in_gradient=True),
+        Slot("ids", "int64, as values: positions along axis"),
+    ],
+    attrs=[
+        AttrSpec("k", "int", "how many", minimum=1),
+        AttrSpec("axis", "int", "axis to look along", -1),
+    ],
+)
+
+
+@top_k.shape_rule
+def top_k_shape(s: ShapeArgs) -> None:
+    shape, count = s["x"], s.attrs["k"]
+    axis = s.axis(s.attrs["axis"], len(shape))
+    if 0 <= shape[axis] < count:
+        s.fail(f"axis {axis} of size {shape[axis]} does not have {count} entries")
+    out = (*shape[:axis], count, *shape[axis + 1 :])
+    s.set("values", (out, s.dtype("x")))
+    s.set("ids", (out, _IDS))
+
+
+@top_k.kernel
+def top_k_kernel(k: Any) -> Any:
+    few = k.attrs["k"] <= _FEW
+    return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", k.attrs["k"], True)
+
+
+top_k.gradient_maker(_order_gradient("top_k", "values"))
+
+
+sort = operator(
+    "sort",
+    doc="x in order along an axis, and where each entry was. Equal entries keep their order.",
+    inputs=[_X],
+    outputs=[
+        Slot("out", "shape of x", not_in_gradient=True),
+        Slot("ids", "int64, shape of x: position of each entry of out in x along axis"),
+    ],
+    attrs=[
+        AttrSpec("axis", "int", "axis to sort along", -1),
+        AttrSpec("descending", "bool", "largest first", False),
+    ],
+)
+
+
+@sort.shape_rule
+def sort_shape(s: ShapeArgs) -> None:
+    s.axis(s.attrs["axis"], len(s["x"]))
+    s.set("out", (s["x"], s.dtype("x")))
+    s.set("ids", (s["x"], _IDS))
+
+
+@sort.kernel
+def sort_kernel(k: Any) -> Any:
+    return _ordered(k, "out", k["x"].shape[k.attrs["axis"]], k.attrs["descending"])
+
+
+sort.gradient_maker(_order_gradient("sort", "out"))
+
+
+def _extreme(op_type: str, what: str) -> Any:
+    entry = operator(
+        op_type,
+        doc=f"Position of the {what} entry along an axis, the first of equal ones.",
+        inputs=[_X],
+        outputs=[Slot("out", "int64, shape of x without axis, or with size 1 there")],
+        attrs=[
+            AttrSpec("axis", "int", "axis to look along", -1),
+            AttrSpec("keepdims", "bool", "keep the axis with size 1", False),
+        ],
+        no_gradient="its result is a position",
+    )
+
+    @entry.shape_rule
+    def extreme_shape(s: ShapeArgs) -> None:
+        shape = s["x"]
+        axis = s.axis(s.attrs["axis"], len(shape))
+        if shape[axis] == 0:
+            s.fail(f"there is no element along axis {axis}, and so no {what} one")
+        kept = (1,) if s.attrs["keepdims"] else ()
+        s.set("out", ((*shape[:axis], *kept, *shape[axis + 1 :]), _IDS))
+
+    @entry.kernel
+    def kernel(k: Any) -> Any:
+        x, out, axis = k["x"], k["out"], k.attrs["axis"]
+        if k.attrs["keepdims"]:
+            out = k.xp.squeeze(out, axis % x.ndim)
+        return partial(getattr(x, op_type), axis, out)
+
+    return entry
+
+
+argmax = _extreme("argmax", "largest")
+argmin = _extreme("argmin", "smallest")
+
+
+# -- running sums ------------------------------------------------------------------------------
+
+cumsum = operator(
+    "cumsum",
+    doc="Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64.",
+    inputs=[_X],
+    outputs=[Slot("out", "shape of x", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("axis", "int", "axis to sum along", -1),
+        AttrSpec("exclusive", "bool", "leave x[i] itself out of out[i]", False),
+        AttrSpec("reverse", "bool", "sum from the end: out[i] = x[i] + ... + x[n-1]", False),
+    ],
+)
+
+
+@cumsum.shape_rule
+def cumsum_shape(s: ShapeArgs) -> None:
+    s.axis(s.attrs["axis"], len(s["x"]))
+    dtype = s.dtype("x")
+    s.set("out", (s["x"], dtype if dtype.kind == "f" else _IDS))
+
+
+@cumsum.kernel
+def cumsum_kernel(k: Any) -> Any:
+    xp = k.xp
+    x, out = (xp.moveaxis(a, k.attrs["axis"], -1) for a in (k["x"], k["out"]))
+    if k.attrs["reverse"]:
+        x, out = x[..., ::-1], out[..., ::-1]
+    if not k.attrs["exclusive"]:
+        return partial(xp.cumsum, x, -1, out.dtype, out)
+    sums = partial(xp.cumsum, x[..., :-1], -1, out.dtype, out[..., 1:])
+    first = out[..., :1]
+
+    def run() -> None:
+        first.fill(0)
+        sums()
+
+    return run
+
+
+@cumsum.gradient_maker
+def cumsum_gradient(g: Any) -> Any:
+    given = g.attrs.get("reverse")
+    attrs = {**g.attrs, "reverse": not (given is not None and decode_attr(given))}
+    return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -1,0 +1,252 @@
+"""Operators that change only the shape: reshape, flatten, squeeze, transpose, expand, tile.
+
+Those that keep the order of elements cost nothing where the output shares the input's memory.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...framework.base.shape import ShapeArgs, ShapeRule, count
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ..base.calls import nothing, reducing, same_memory
+
+_X = Slot("x", "any shape", not_in_gradient=True)
+
+
+# -- the same elements in the same order -------------------------------------------------------
+
+
+def copier(xp: Any, source: Any, target: Any) -> Any:
+    """A callable that copies elements in row-major order, whatever the two shapes."""
+    if target.flags.c_contiguous:
+        same = target.reshape(source.shape)
+        return nothing if same_memory(source, same) else partial(xp.copyto, same, source)
+    if source.flags.c_contiguous:
+        return partial(xp.copyto, target, source.reshape(target.shape))
+
+    def run() -> None:
+        xp.copyto(target, source.reshape(target.shape))
+
+    return run
+
+
+def _reshaping(
+    op_type: str, doc: str, out: str, attrs: list[AttrSpec], rule: ShapeRule
+) -> OperatorDef:
+    entry = operator(
+        op_type,
+        doc=doc,
+        inputs=[_X],
+        outputs=[Slot("out", out, not_in_gradient=True, inplace="x")],
+        attrs=attrs,
+        shape=rule,
+    )
+
+    @entry.kernel
+    def kernel(k: Any) -> Any:
+        return copier(k.xp, k["x"], k["out"])
+
+    @entry.backward("x", inplace={"x_grad": "out_grad"})
+    def grad_kernel(k: Any) -> Any:
+        return copier(k.xp, k["out_grad"], k["x_grad"])
+
+    return entry
+
+
+def _reshape_rule(s: ShapeArgs) -> None:
+    shape, given = s["x"], s.attrs["shape"]
+    if given.count(-1) > 1:
+        s.fail(f"shape {list(given)} leaves more than one dimension open")
+    copied = [axis for axis, dim in enumerate(given) if dim == 0]
+    if copied and copied[-1] >= len(shape):
+        s.fail(f"shape {list(given)} copies dimension {copied[-1]}, which x does not have")
+    # Copied dimensions stand on both sides, so they cancel, even when unknown or zero.
+    source = count([dim for axis, dim in enumerate(shape) if axis not in copied])
+    target = count([dim for dim in given if dim > 0])
+    if -1 in given:
+        if source >= 0 and source % target:
+            s.fail(f"shape {list(given)}: {source} elements do not divide by {target}")
+    elif source not in (-1, target):
+        s.fail(f"shape {list(given)} does not hold the elements of x")
+    rest = source // target if source >= 0 else -1
+    sizes = {0: lambda axis: shape[axis], -1: lambda axis: rest}
+    out = [sizes[dim](axis) if dim in sizes else dim for axis, dim in enumerate(given)]
+    s.set("out", (out, s.dtype("x")))
+
+
+def _flatten_rule(s: ShapeArgs) -> None:
+    shape, axis = s["x"], s.attrs["axis"]
+    if not -len(shape) <= axis <= len(shape):
+        s.fail(f"axis {axis} is out of range for {len(shape)} dimensions")
+    axis += len(shape) if axis < 0 else 0
+    s.set("out", ((count(shape[:axis]), count(shape[axis:])), s.dtype("x")))
+
+
+def _distinct(s: ShapeArgs, rank: int) -> list[int]:
+    axes = [s.axis(axis, rank, "axes:") for axis in s.attrs["axes"]]
+    if len(set(axes)) < len(axes):
+        s.fail(f"axes {list(s.attrs['axes'])} name an axis twice")
+    return axes
+
+
+def _squeeze_rule(s: ShapeArgs) -> None:
+    shape = s["x"]
+    axes = _distinct(s, len(shape))
+    for axis in axes:
+        if shape[axis] not in (1, -1):
+            s.fail(f"axis {axis} has size {shape[axis]}, so it cannot be left out")
+    s.set("out", ([dim for axis, dim in enumerate(shape) if axis not in axes], s.dtype("x")))
+
+
+def _unsqueeze_rule(s: ShapeArgs) -> None:
+    shape = s["x"]
+    rank = len(shape) + len(s.attrs["axes"])
+    axes, rest = _distinct(s, rank), iter(shape)
+    s.set("out", ([1 if axis in axes else next(rest) for axis in range(rank)], s.dtype("x")))
+
+
+reshape = _reshaping(
+    "reshape",
+    "The elements of x, in row-major order, in another shape.",
+    "the shape given",
+    [
+        AttrSpec(
+            "shape",
+            "ints",
+            "the new shape: 0 copies x's dimension there, one -1 takes what is left",
+            minimum=-1,
+        )
+    ],
+    _reshape_rule,
+)
+flatten = _reshaping(
+    "flatten",
+    "x as a matrix: the axes before `axis` become rows, the others columns.",
+    "[product of x's dimensions before axis, product of the others]",
+    [AttrSpec("axis", "int", "first axis that goes into the columns", 1)],
+    _flatten_rule,
+)
+squeeze = _reshaping(
+    "squeeze",
+    "x without axes of size 1.",
+    "shape of x without `axes`",
+    [AttrSpec("axes", "ints", "axes to leave out; each has size 1")],
+    _squeeze_rule,
+)
+unsqueeze = _reshaping(
+    "unsqueeze",
+    "x with new axes of size 1.",
+    "shape of x with 1 at each of `axes`",
+    [AttrSpec("axes", "ints", "places of the new axes in the result")],
+    _unsqueeze_rule,
+)
+
+
+# -- transpose ---------------------------------------------------------------------------------
+
+transpose = operator(
+    "transpose",
+    doc="Axes in another order: out.shape[i] = x.shape[perm[i]].",
+    inputs=[_X],
+    outputs=[Slot("out", "shape of x, permuted", not_in_gradient=True)],
+    attrs=[AttrSpec("perm", "ints", "axis of x for each axis of out; none = reversed", ())],
+)
+
+
+@transpose.shape_rule
+def transpose_shape(s: ShapeArgs) -> None:
+    shape, perm = s["x"], s.attrs["perm"]
+    axes = [s.axis(axis, len(shape), "perm:") for axis in perm] or range(len(shape))[::-1]
+    if sorted(axes) != list(range(len(shape))):
+        s.fail(f"perm {list(perm)} does not name each of the {len(shape)} axes once")
+    s.set("out", ([shape[axis] for axis in axes], s.dtype("x")))
+
+
+@transpose.kernel
+def transpose_kernel(k: Any) -> Any:
+    return partial(k.xp.copyto, k["out"], k["x"].transpose(*k.attrs["perm"]))
+
+
+@transpose.backward("x")
+def transpose_grad_kernel(k: Any) -> Any:
+    return partial(k.xp.copyto, k["x_grad"].transpose(*k.attrs["perm"]), k["out_grad"])
+
+
+# -- repetition --------------------------------------------------------------------------------
+
+expand = operator(
+    "expand",
+    doc="x broadcast to a shape, as NumPy's broadcast_to; new axes come in front.",
+    inputs=[_X],
+    outputs=[Slot("out", "the shape given", not_in_gradient=True)],
+    attrs=[AttrSpec("shape", "ints", "the new shape; -1 keeps x's dimension", minimum=-1)],
+)
+
+
+@expand.shape_rule
+def expand_shape(s: ShapeArgs) -> None:
+    shape, given = s["x"], s.attrs["shape"]
+    new = len(given) - len(shape)
+    if new < 0:
+        s.fail(f"shape {list(given)} has fewer dimensions than x")
+    out: list[int] = []
+    for axis, dim in enumerate(given):
+        held = shape[axis - new] if axis >= new else 1
+        if dim == -1 and axis < new:
+            s.fail(f"shape {list(given)}: axis {axis} is new, so it needs a size")
+        if dim != -1 and held not in (1, -1, dim):
+            s.fail(f"axis {axis - new} has size {held} and cannot become {dim}")
+        out.append(held if dim == -1 else dim)
+    s.set("out", (out, s.dtype("x")))
+
+
+@expand.kernel
+def expand_kernel(k: Any) -> Any:
+    return partial(k.xp.copyto, k["out"], k["x"])
+
+
+@expand.backward("x")
+def expand_grad_kernel(k: Any) -> Any:
+    return reducing(k.xp, k["out_grad"], k["x_grad"]) or nothing
+
+
+tile = operator(
+    "tile",
+    doc="x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i].",
+    inputs=[_X],
+    outputs=[Slot("out", "shape of x times repeats", not_in_gradient=True)],
+    attrs=[AttrSpec("repeats", "ints", "number of copies along each axis of x", minimum=0)],
+)
+
+
+@tile.shape_rule
+def tile_shape(s: ShapeArgs) -> None:
+    shape, repeats = s["x"], s.attrs["repeats"]
+    if len(repeats) != len(shape):
+        s.fail(f"repeats {list(repeats)} need one number for each axis of x")
+    out = [-1 if dim < 0 else dim * n for dim, n in zip(shape, repeats, strict=True)]
+    s.set("out", (out, s.dtype("x")))
+
+
+def _tiles(k: Any, tiled: Any) -> Any:
+    """`tiled` with two axes for each: copy, place in x."""
+    pairs = zip(k.attrs["repeats"], k.shape("x"), strict=True)
+    return tiled.reshape([size for pair in pairs for size in pair])
+
+
+@tile.kernel
+def tile_kernel(k: Any) -> Any:
+    x = k["x"]
+    spread = x.reshape([size for dim in x.shape for size in (1, dim)])
+    return partial(k.xp.copyto, _tiles(k, k["out"]), spread)
+
+
+@tile.backward("x")
+def tile_grad_kernel(k: Any) -> Any:
+    x_grad = k["x_grad"]
+    if not x_grad.ndim:
+        return partial(k.xp.copyto, x_grad, k["out_grad"])
+    copies = tuple(range(0, 2 * x_grad.ndim, 2))
+    return partial(_tiles(k, k["out_grad"]).sum, copies, x_grad.dtype, x_grad)

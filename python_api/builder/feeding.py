@@ -1,0 +1,154 @@
+"""Putting minibatches into a scope: quickly, and only when they are sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import NotFiniteError, ShapeError, VariableError, nearest
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences
+from ...framework.base.shape import Levels
+from ...framework.ir.desc import INPUT, VarDesc, var_dtype, var_shape
+from ...framework.runtime.net import Net
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def not_finite(array: Any) -> int:
+    """Numbers in a host array of floats that are NaN or infinite. Cheap where there are none."""
+    if np.isfinite(np.add.reduce(array, axis=None)):
+        return 0
+    return array.size - int(np.count_nonzero(np.isfinite(array)))  # a sum may just overflow
+
+
+class Feeder:
+    """Feeds minibatches: mappings of variable names (or handles) to arrays or `Sequences`.
+
+    Names, kinds of numbers and finiteness are checked before the first value is set. Numbers are
+    cast where that loses no kind: float64 to float32, int32 to int64, integers to floats.
+    """
+
+    def __init__(self, net: Net, scope: Scope) -> None:
+        self._scope = scope
+        self._declared = {var.name: var for var in net.desc.vars}
+        self._targets: dict[str, tuple[Any, np.dtype | None, VarDesc]] = {}
+        self._keys: dict[bool, frozenset[str]] = {}
+
+    def __call__(
+        self, batch: Mapping[Any, Any], where: Callable[[], str], *, held_out: bool = False
+    ) -> int:
+        """Feed one minibatch; returns its rows, the length of the first array that has any.
+
+        Of sequences these are the packed rows, over which costs are means.
+
+        Raises:
+            VariableError: no mapping, an unknown name, or other names than in earlier minibatches.
+            ShapeError: numbers of the wrong kind, or no array.
+            NotFiniteError: NaN or infinity in an array; the scope is as before.
+        """
+        if type(batch) is not dict and not isinstance(batch, Mapping):
+            raise VariableError(
+                f"{where()}: a minibatch maps names to arrays; this is a {type(batch).__name__}"
+            )
+        arrays, levels = {}, {}
+        for key, value in batch.items():
+            name = str(key)
+            arrays[name], levels[name] = self._array(name, value, where)
+        self._check_keys(arrays, where, held_out)
+        rows = 0
+        for name, array in arrays.items():
+            self._targets[name][0].set(array, levels[name])
+            if array.ndim and not rows:
+                rows = array.shape[0]
+        return rows or 1
+
+    def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
+        target = self._targets.get(name) or self._target(name, where)
+        levels: Levels = ()
+        if target[2].sequence_levels or isinstance(value, Sequences):
+            value, levels = rows_and_offsets(value, target[2], f"{where()}: variable")
+        if not hasattr(value, "dtype"):
+            try:
+                value = np.asarray(value)
+            except ValueError as error:
+                raise ShapeError(f"{where()}: {name!r} is no array: {error}") from None
+        wanted = target[1]
+        if wanted is not None and value.dtype != wanted:
+            if not _can_cast(value.dtype, wanted):
+                raise ShapeError(
+                    f"{where()}: variable {name!r} wants {wanted} and was given {value.dtype}"
+                )
+            value = value.astype(wanted)
+        if value.dtype.kind == "f" and isinstance(value, np.ndarray):
+            bad = not_finite(value)
+            if bad:
+                raise NotFiniteError(
+                    f"{where()}: {bad} of the {value.size} numbers given for {name!r} are NaN or"
+                    " infinite"
+                )
+        return value, levels
+
+    def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None, VarDesc]:
+        var = self._declared.get(name)
+        if var is None:
+            inputs = [known for known, var in self._declared.items() if var.kind == INPUT]
+            raise VariableError(
+                f"{where()}: the net has no variable {name!r}{nearest(name, self._declared)};"
+                f" its inputs are {', '.join(inputs)}"
+            )
+        variable = self._scope.find(name) or self._scope.var(name)
+        self._targets[name] = variable, var_dtype(var), var
+        return self._targets[name]
+
+    def _check_keys(
+        self, arrays: Mapping[str, Any], where: Callable[[], str], held_out: bool
+    ) -> None:
+        """A variable that is left out now would keep the numbers of an earlier minibatch."""
+        known = self._keys.get(held_out)
+        if known is None:
+            self._keys[held_out] = frozenset(arrays)
+        elif known != arrays.keys():
+            told = ", ".join(sorted(known))
+            raise VariableError(
+                f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {told}"
+            )
+
+
+def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:
+    """The packed rows and the offsets of what is fed to a variable that holds sequences.
+
+    Args:
+        value: `Sequences`, or a list of sequences (of lists of them, for two levels), each of them
+            an array [steps, ...].
+        var: the variable; says how many levels it carries.
+        what: begins the message of an error: `input`, say.
+
+    Raises:
+        ShapeError: a plain array, other levels than the variable's, or sequences that do not fit
+            together.
+    """
+    wanted = var.sequence_levels
+    of = f"{wanted} level{'s' if wanted > 1 else ''} of sequences"
+    if isinstance(value, (list, tuple)):
+        try:
+            value = Sequences.from_list(value, levels=wanted)
+        except ShapeError as error:
+            raise ShapeError(f"{what} {var.name!r} wants {of}: {error}") from None
+    if not isinstance(value, Sequences):
+        raise ShapeError(
+            f"{what} {var.name!r} wants {of}: give it Sequences or a list of arrays, not one"
+            f" {type(value).__name__}"
+        )
+    if wanted and len(value.levels) != wanted:
+        raise ShapeError(f"{what} {var.name!r} wants {of} and was given {len(value.levels)}")
+    rows, shape = value.data, var_shape(var)
+    if not len(rows) and rows.ndim == 1 and shape and all(dim >= 0 for dim in shape[1:]):
+        rows = rows.reshape(0, *shape[1:])  # lists without a row do not say how wide one is
+    return rows, value.levels
+
+
+def _can_cast(given: np.dtype, wanted: np.dtype) -> bool:
+    both_integers = given.kind in "iu" and wanted.kind in "iu"
+    return both_integers or np.can_cast(given, wanted, "same_kind")

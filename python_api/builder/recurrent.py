@@ -1,0 +1,401 @@
+"""Recurrent nets in NetBuilder: what a step does is written inside a `with` block.
+
+    with b.recurrent("rnn") as step:
+        x = step.input(words)                     # words: sequences [rows, K]; x: one row of each
+        h = step.memory(100)                      # the state of the step before, at first zeros
+        new = b.fc([x, h], size=100, activation="tanh")
+        step.update(h, new)
+        states = step.output(new)                 # sequences [rows, 100], for use after the block
+        last = step.final(h)                      # [sequences, 100], likewise
+
+Inside the block the builder's operators and layers go to the step net. Variables of the outer net
+may be read there: each step sees the same value; of one that holds as many sequences as the inputs
+do, such as the memory of an attention, each sequence sees its own. Parameters made inside belong to
+the outer net. Blocks may stand inside blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError, VariableError, format_shape
+from ...framework.ir.desc import (
+    INPUT,
+    PARAMETER,
+    RECURRENT,
+    STATE,
+    NetDesc,
+    OpDesc,
+    VarDesc,
+    caller_location,
+    clone,
+    input_names,
+    make_var,
+    output_names,
+    slot_map,
+    var_dtype,
+    var_shape,
+)
+from ...framework.ir.names import steps_name
+from ...framework.ir.registry import lookup
+from ...framework.loops.recurrent.net import recurrent_op
+from ...framework.runtime.plain_net import PlainNet
+from .attention import Attention
+from .cells import Cells
+from .variable import Var
+
+if TYPE_CHECKING:
+    from .net_builder import NetBuilder
+
+
+class Step:
+    """One step of a recurrent net, while its block is open. See the module's example."""
+
+    def __init__(self, builder: NetBuilder, name: str, reverse: bool) -> None:
+        self.name = name
+        self._builder = builder
+        self._desc = NetDesc(name=name, type=RECURRENT)
+        self._step = self._desc.steps.add(reverse=reverse)
+        self._made: list[str] = []  # outer variables, in the order in which they were asked for
+        self._source: Any = None
+        self._net: Any = None  # the step net, while it is built
+        self._before: Any = None  # the net around it
+
+    # -- links ---------------------------------------------------------------------------------
+
+    def input(self, x: Var | str) -> Var:
+        """The rows of this step of an outer variable that holds sequences.
+
+        Of sequences of sequences a step sees inner sequences. All inputs have the same lengths.
+
+        Args:
+            x: sequences [rows, ...].
+
+        Raises:
+            VariableError: the outer net has no such variable.
+        """
+        outer = self._outer(x)
+        inner = self._inner_name(f"{outer.name}.row")
+        shape, dtype = var_shape(outer), var_dtype(outer)
+        if shape == ():
+            raise ShapeError(f"{self._title}: {outer.name!r} is a single number and has no rows")
+        shape = None if shape is None else (-1, *shape[1:])
+        self._net.add_var(make_var(inner, shape, dtype, INPUT))
+        self._step.in_links.add(outer=outer.name, inner=inner)
+        return Var(self._builder, inner)
+
+    def memory(
+        self,
+        shape: int | Sequence[int] | None = None,
+        *,
+        boot: Var | str | None = None,
+        value: float = 0.0,
+        delay: int = 1,
+        dtype: object = None,
+        name: str = "",
+    ) -> Var:
+        """A state of the step before; say with `update` what it becomes.
+
+        Args:
+            shape: of one row; needed where no `boot` tells it.
+            boot: [sequences, ...], what each sequence starts from.
+            value: what all start from, where there is no `boot`.
+            delay: steps back, at least 1.
+            dtype: by default that of `boot`, else the builder's.
+            name: inside the step net.
+
+        Returns:
+            [sequences that have this step, ...]
+
+        Raises:
+            ShapeError: neither shape nor boot, or a boot of another shape.
+        """
+        self._check_open()
+        row = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+        if delay < 1 or (row is None and boot is None):
+            raise ShapeError(
+                f"{self._title}: a memory wants a delay of at least 1 and a shape or a boot"
+                f" variable, not delay={delay}, shape={shape}, boot={boot}"
+            )
+        outer = None if boot is None else self._outer(boot)
+        told = None if outer is None else var_shape(outer)
+        if told is not None:
+            if not told or (row is not None and told[1:] != row):
+                wanted = format_shape((-1, *(row or ())))
+                raise ShapeError(
+                    f"{self._title}: boot {str(boot)!r} is {format_shape(told)}; a memory of rows"
+                    f" {format_shape(row)} wants {wanted}"
+                )
+            row = told[1:]
+        if dtype is None:
+            dtype = self._builder.dtype if outer is None else var_dtype(outer)
+        inner = self._inner_name(name or "memory", exact=bool(name))
+        self._net.add_var(make_var(inner, None if row is None else (-1, *row), dtype, INPUT))
+        first = "" if outer is None else outer.name
+        self._step.memories.add(previous=inner, boot=first, boot_value=value, delay=delay)
+        return Var(self._builder, inner)
+
+    def update(self, memory: Var | str, state: Var | str) -> None:
+        """`state` is what `memory` holds in the next step.
+
+        Raises:
+            VariableError: no memory of this step, or one that is updated already.
+        """
+        entry = self._memory(memory)
+        if entry.state:
+            raise VariableError(
+                f"{self._title}: memory {entry.previous!r} is updated twice, with {entry.state!r}"
+                f" and {str(state)!r}"
+            )
+        entry.state = self._own(state)
+
+    def output(self, x: Var | str, name: str = "") -> Var:
+        """The values of `x` in all steps: sequences [rows, ...], for use after the block.
+
+        Args:
+            name: of the outer variable; the first output has the recurrent net's by default.
+        """
+        inner = self._own(x)
+        outer = self._outer_name(name or (self.name if not self._step.out_links else ""), inner)
+        self._step.out_links.add(outer=outer, inner=inner)
+        return Var(self._builder, outer)
+
+    def final(self, memory: Var | str, name: str = "") -> Var:
+        """The last state of each sequence, [sequences, ...], for use after the block."""
+        entry = self._memory(memory)
+        if not entry.final:
+            entry.final = self._outer_name(name, f"{entry.previous}.final")
+        return Var(self._builder, entry.final)
+
+    def total(self, x: Var | str, name: str = "") -> Var:
+        """The sum of `x` over all steps, for use after the block; `x` has no rows."""
+        inner = self._own(x)
+        outer = self._outer_name(name, f"{inner}.total")
+        self._step.sum_links.add(outer=outer, inner=inner)
+        return Var(self._builder, outer)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    @property
+    def _title(self) -> str:
+        where = caller_location()
+        return f"{where.file}:{where.line}: recurrent net {self.name!r}"
+
+    def _outer(self, x: Var | str) -> VarDesc:
+        """The outer net's declaration of a variable."""
+        self._own(x)
+        found = self._before.vars.get(str(x))
+        if found is None:
+            raise VariableError(
+                f"{self._title}: {str(x)!r} is of the step itself; a step is given variables of the"
+                " net around it"
+            )
+        return found
+
+    def _own(self, x: Var | str) -> str:
+        """The name of a variable that can be seen inside the block."""
+        self._check_open()
+        self._builder._names(x, lookup("recurrent"), "x")
+        return str(x)
+
+    def _check_open(self) -> None:
+        if self._net is None or self._builder._forward is not self._net:
+            raise VariableError(f"{self._title}: its block is not the one that is open")
+
+    def _memory(self, memory: Var | str) -> Any:
+        self._check_open()
+        for entry in self._step.memories:
+            if entry.previous == str(memory):
+                return entry
+        names = ", ".join(repr(entry.previous) for entry in self._step.memories) or "none"
+        raise VariableError(f"{self._title}: {str(memory)!r} is no memory; there are {names}")
+
+    def _inner_name(self, wanted: str, *, exact: bool = False) -> str:
+        if exact or wanted not in self._net.vars:
+            return wanted
+        return self._builder.unique_name(wanted)
+
+    def _outer_name(self, name: str, inner: str) -> str:
+        name = name or f"{self.name}.{inner}"
+        if name in self._before.vars or name in self._made:
+            raise VariableError(f"{self._title}: variable {name!r} is defined already")
+        self._made.append(name)
+        return name
+
+    # -- the block -----------------------------------------------------------------------------
+
+    def __enter__(self) -> Step:
+        b = self._builder
+        if self._net is not None:
+            raise VariableError(f"{self._title}: its block was open before")
+        self._source = caller_location()
+        self._before = b._forward
+        self._asked = (len(b._costs), len(b._optimizations))
+        net = NetDesc(name=self.name)
+        for var in self._before.vars.values():  # what may be read: the same at each step
+            net.vars.append(make_var(var.name, var_shape(var), var_dtype(var), INPUT))
+            net.vars[-1].sequence_levels = var.sequence_levels
+        self._net = b._forward = PlainNet(net)
+        b._changed()
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        b = self._builder
+        inner, b._forward = b._forward, self._before
+        b._changed()
+        if kind is None:
+            self._finish(inner)
+
+    def _finish(self, inner: PlainNet) -> None:
+        """Check what the block has said and append the operator to the outer net."""
+        b, step, outer = self._builder, self._step, self._before
+        asked = (len(b._costs), len(b._optimizations))
+        if asked != self._asked:
+            del b._costs[self._asked[0] :], b._optimizations[self._asked[1] :]
+            raise VariableError(
+                f"{self._title}: gradients and optimizers are asked for outside the block"
+            )
+        if not step.in_links:
+            raise VariableError(f"{self._title}: wants an input: step.input(sequences)")
+        idle = [entry.previous for entry in step.memories if not entry.state]
+        if idle:
+            raise VariableError(
+                f"{self._title}: the memory {idle[0]!r} is not updated: step.update({idle[0]}, ...)"
+            )
+        linked = {link.inner for link in step.in_links}
+        linked |= {entry.previous for entry in step.memories}
+        step.net.name = self.name
+        step.net.ops.extend(inner.desc.ops)
+        self._copy_what_is_not_computed(step, linked)
+        used = {name for op in step.net.ops for name in (*input_names(op), *output_names(op))}
+        made = [
+            var
+            for var in inner.desc.vars
+            if var.name not in outer.vars
+            and var.name not in linked
+            and (var.kind in (PARAMETER, STATE, INPUT))
+        ]
+        hoisted = {var.name for var in made}
+        for var in inner.desc.vars:
+            if var.name in used | linked:
+                if var.name in hoisted:
+                    var = make_var(var.name, var_shape(var), var_dtype(var), INPUT)
+                step.net.vars.append(var)
+        op = recurrent_op(self._desc, b.unique_name(steps_name(self.name)))
+        for var in made:
+            outer.add_var(var)
+        try:
+            _append(b, op, self._desc.name, self._source)
+        except Exception:
+            _remove(outer, hoisted)
+            raise
+
+    def _copy_what_is_not_computed(self, step: Any, linked: set[str]) -> None:
+        """A link or memory may take an input as it is; the step net then copies it."""
+        written = {name for op in step.net.ops for name in output_names(op)}
+        wanted = [*step.out_links, *step.sum_links]
+        copies: dict[str, str] = {}
+        for holder, field in (
+            *((link, "inner") for link in wanted),
+            *((entry, "state") for entry in step.memories),
+        ):
+            name = getattr(holder, field)
+            if name not in written:
+                if name not in copies:
+                    copies[name] = f"{name}.copy"
+                    op = step.net.ops.add(type="assign")
+                    op.inputs.add(name="x").vars.append(name)
+                    op.outputs.add(name="out").vars.append(copies[name])
+                setattr(holder, field, copies[name])
+
+
+class Recurrent(Cells, Attention):
+    """Recurrent nets of NetBuilder, which provides what they stand on."""
+
+    if TYPE_CHECKING:
+        dtype: np.dtype
+        append: Callable[..., Any]
+        state: Callable[..., Var]
+        unique_name: Callable[[str], str]
+        _declared: Callable[[str], Any]
+        _changed: Callable[[], None]
+        _forward: PlainNet
+
+    def recurrent(self, name: str = "", *, reverse: bool = False) -> Step:
+        """A recurrent net whose step is written in a `with` block; see `Step`.
+
+        Args:
+            name: of the net, and of its first output.
+            reverse: begin with the last step of each sequence.
+        """
+        return Step(self, name or self.unique_name("recurrent"), reverse)  # type: ignore[arg-type]
+
+    def recurrent_net(self, desc: NetDesc) -> tuple[Var, ...]:
+        """Append a recurrent net over the outer names of its links.
+
+        Args:
+            desc: of type RECURRENT; its name, or a free one, tells this use from others.
+
+        Returns:
+            Handles of the out-links, then of final states, then of sums.
+
+        Raises:
+            OpscopeError: what the description holds is wrong, it reads a variable that is not
+                there, or it writes one that is.
+        """
+        op = recurrent_op(desc, self.unique_name(steps_name(desc.name or "recurrent")))
+        return _append(self, op, desc.name, caller_location())
+
+    def carried(
+        self, shape: Sequence[int], *, keep: Var | str | None = None, name: str = ""
+    ) -> tuple[Var, Var]:
+        """A state that goes from one minibatch to the next: truncated back-propagation.
+
+        No gradient flows to the minibatch before. Say with `carry` what the state becomes.
+
+        Args:
+            shape: [sequences, ...], the same in each minibatch.
+            keep: broadcasts against it; 0 where a sequence starts anew, from zeros, else 1.
+            name: of the state variable.
+
+        Returns:
+            The value to start from, and the state variable itself.
+        """
+        held = self.state(name or self.unique_name("carried"), shape)
+        start = held if keep is None else held * self._handle(keep)
+        return start, held
+
+    def carry(self, held: Var | str, value: Var | str) -> None:
+        """Let a state variable hold `value` in the next run."""
+        self.append(lookup("assign"), (value,), {}, outputs={"out": str(held)})
+
+    def _handle(self, x: Var | str) -> Var:
+        return x if isinstance(x, Var) else Var(self, x)  # type: ignore[arg-type]
+
+
+def _append(b: Any, op: OpDesc, name: str, source: Any) -> tuple[Var, ...]:
+    """Append the operator of a recurrent net to what the builder builds now."""
+    reads, made = slot_map(op.inputs), slot_map(op.outputs)
+    for names in reads.values():
+        for var in names:
+            b._declared(var)
+    for names in made.values():
+        for var in names:
+            if var in b._forward.vars:
+                raise VariableError(f"{name or 'recurrent'}: variable {var!r} is defined already")
+    op.source.CopyFrom(source)
+    b._forward.add_op(op)
+    b._changed()
+    slots = ("out", "final", "sum")
+    return tuple(Var(b, var) for slot in slots for var in made.get(slot, ()))
+
+
+def _remove(net: PlainNet, names: set[str]) -> None:
+    """Take declarations back, of variables that no operator uses yet."""
+    kept = [clone(var) for var in net.desc.vars if var.name not in names]
+    del net.desc.vars[:]
+    net.desc.vars.extend(kept)
+    net.vars = {var.name: var for var in net.desc.vars}

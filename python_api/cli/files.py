@@ -1,0 +1,167 @@
+"""What several commands share: reading nets and arrays from files, NAME=VALUE options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import numpy as np
+
+from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
+from ...proto import net_pb2 as pb
+from ..train.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
+
+
+def read_desc(path: str) -> pb.NetDesc:
+    """The description in a saved net or a checkpoint; that of a model of Kaldi's or of CNTK's is in
+    a dialect of its own."""
+    if path.endswith(SUFFIX):
+        return read_checkpoint(path).desc
+    if is_nnet3(path):
+        from ...nnet3.network.nnet import Nnet
+
+        return Nnet.read(path).to_desc()
+    if cntk_kind(path):
+        from ...cntk.programs.files import model_desc
+
+        return model_desc(path)
+    net_path = paths_of(path)[0]
+    if os.path.isfile(path) and not os.path.isfile(net_path):
+        raise FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
+    return load_desc(net_path)
+
+
+def is_nnet3(path: str) -> bool:
+    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
+
+
+def cntk_kind(path: str) -> str:
+    """What file of CNTK's this is (see `cli_cntk_files`); empty for none."""
+    if path.endswith((NET_SUFFIX, SUFFIX)):
+        return ""
+    from ...cntk.programs.files import kind_of_file
+
+    return kind_of_file(path)
+
+
+def kaldi_kind(path: str) -> str:
+    """What file of Kaldi's, other than a model, this is (see `cli_nnet3_files`); empty for none."""
+    if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
+        return ""
+    from ...nnet3.programs.listing import kind_of_file
+
+    return kind_of_file(path)
+
+
+def read_net(path: str, device: str = "") -> Loaded:
+    """The net and the values in a saved net or a checkpoint, on a device (`cpu`, `gpu:0`)."""
+    from ...framework.base.backend import parse_place
+    from ...framework.base.scope import Scope
+
+    scope = Scope(parse_place(device)) if device else Scope()
+    return load_checkpoint(path, scope) if path.endswith(SUFFIX) else load(path, scope)
+
+
+def read_array(path: str) -> np.ndarray:
+    """An array from `FILE.npy`, or from `FILE.npz:KEY`.
+
+    Raises:
+        FormatError: no such file or key, or no array.
+    """
+    name, colon, key = path.rpartition(":")
+    if colon and name.endswith(".npz"):
+        arrays = read_arrays(name)
+        if key not in arrays:
+            raise FormatError(f"{name}: holds no array {key!r}{nearest(key, arrays)}")
+        return arrays[key]
+    found = _numpy_load(path)
+    if not isinstance(found, np.ndarray):
+        raise FormatError(f"{path}: holds several arrays; say which: {path}:KEY")
+    return found
+
+
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """Arrays by name, from an `.npz` file or from a folder of `.npy` files.
+
+    Raises:
+        FormatError: no such file or folder, nothing in it, or no arrays.
+    """
+    if os.path.isdir(path):
+        files = sorted(name for name in os.listdir(path) if name.endswith(".npy"))
+        found = {
+            name.removesuffix(".npy"): _numpy_load(os.path.join(path, name), mmap_mode="r")
+            for name in files
+        }
+    else:
+        archive = _numpy_load(path)
+        if isinstance(archive, np.ndarray):
+            raise FormatError(f"{path}: holds one array without a name; want an .npz or a folder")
+        with archive:
+            found = {name: _guarded(path, archive.__getitem__, name) for name in archive.files}
+    if not found:
+        raise FormatError(f"{path}: holds no arrays")
+    return found
+
+
+def _numpy_load(path: str, **options: Any) -> Any:
+    return _guarded(path, np.load, path, allow_pickle=False, **options)
+
+
+def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
+    """`read`, with the many errors of NumPy and of zip files as one of ours."""
+    try:
+        return read(*args, **options)
+    except FileNotFoundError:
+        raise FormatError(f"{path}: no such file") from None
+    except Exception as error:
+        raise FormatError(f"{path}: no NumPy file: {error}") from None
+
+
+def pairs(values: Iterable[str], option: str) -> dict[str, str]:
+    """`NAME=VALUE` options as a dict.
+
+    Raises:
+        UsageError: one has no `=`, or a name comes twice.
+    """
+    found: dict[str, str] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise click.UsageError(f"{option} {text}: want NAME=VALUE")
+        if name in found:
+            raise click.UsageError(f"{option} {text}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def number_or_text(text: str) -> Any:
+    """An attribute's value from the command line: a bool, an int, a float, or the text itself."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def variable(desc: pb.NetDesc, name: str) -> str:
+    """`name`, if the net has such a variable.
+
+    Raises:
+        OpscopeError: it has none; the nearest names are told.
+    """
+    names = [var.name for var in desc.vars]
+    if name not in names:
+        raise OpscopeError(f"net {desc.name!r} has no variable {name!r}{nearest(name, names)}")
+    return name

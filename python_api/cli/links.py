@@ -1,0 +1,61 @@
+"""`opscope links`: executables that bear the names of Kaldi's programs, for its recipes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+import click
+
+from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import SaveError
+from .main import kaldi_programs
+
+_MARK = "made by `opscope links`"
+_SCRIPT = """#!/bin/sh
+# {mark}
+exec {python} -P -m {module} {name} "$@"
+"""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--force", is_flag=True, help="Replace files that opscope did not make.")
+def links(folder: str, force: bool) -> None:
+    """Put executables with the names of Kaldi's programs in DIR.
+
+    Put DIR before Kaldi's own folders in PATH, and a recipe runs with opscope's programs.
+    """
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise SaveError(f"cannot make the folder {folder}: {error.strerror}") from error
+    names = kaldi_programs()
+    paths = [os.path.join(folder, name) for name in names]
+    for path in paths:
+        if os.path.lexists(path) and not force and not _is_ours(path):
+            raise SaveError(f"{path} is there already, and not by opscope; --force replaces it")
+    for name, path in zip(names, paths, strict=True):
+        if os.path.islink(path):
+            os.unlink(path)  # else the file it points to would be replaced
+        script = _SCRIPT.format(
+            mark=_MARK,
+            python=shlex.quote(sys.executable),
+            module=__package__.partition(".")[0],
+            name=name,
+        )
+        write_atomically(path, script.encode())
+        try:
+            os.chmod(path, 0o755)
+        except OSError as error:
+            raise SaveError(f"cannot make {path} executable: {error.strerror}") from error
+    click.echo(f"{len(names)} programs in {folder}: {', '.join(names)}")
+
+
+def _is_ours(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return _MARK.encode() in file.read(200)
+    except OSError:
+        return False

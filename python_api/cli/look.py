@@ -1,0 +1,269 @@
+"""Commands that look at nets and operators: show, verify, ops, version."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("file")
+@click.option("--dot", is_flag=True, help="Print a Graphviz graph instead of text.")
+@click.option("--svg", metavar="OUT", help="Draw the net to this SVG file instead; - for stdout.")
+@click.option("--locations", is_flag=True, help="Also tell where each operator was written.")
+def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
+    """Print the net in FILE, one line an operator, or draw it.
+
+    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a model or checkpoint of
+    CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0), or a config or script of CNTK (.cntk,
+    .ndl, .mel, .bs), whose networks are built. Of Kaldi's other files (archives and script files,
+    also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints what they hold.
+    """
+    from .files import cntk_kind, kaldi_kind, read_desc
+
+    if dot and svg:
+        raise click.UsageError("--dot and --svg exclude each other")
+    cntk = cntk_kind(file)
+    if cntk == "checkpoint" or (cntk == "script" and not (dot or svg)):
+        from ...cntk.programs.files import listing as cntk_listing
+
+        for line in cntk_listing(file, cntk):
+            click.echo(line)
+        return
+    kind = "" if dot or svg or cntk else kaldi_kind(file)
+    if kind:
+        from ...nnet3.programs.listing import listing
+
+        for line in listing(file, kind):
+            click.echo(line)
+        return
+    desc = read_desc(file)
+    if dot:
+        from ...framework.draw.pictures import to_dot
+
+        click.echo(to_dot(desc), nl=False)
+    elif svg:
+        from ...framework.base.atomic import write_atomically
+        from ...framework.draw.pictures import to_svg
+
+        picture = to_svg(desc)
+        if svg == "-":
+            click.echo(picture, nl=False)
+        else:
+            write_atomically(svg, picture.encode())
+    else:
+        from ...framework.ir.printer import net_text
+
+        click.echo(net_text(desc, locations=locations).rstrip("\n"))
+
+
+@click.command()
+@click.argument("file")
+def verify(file: str) -> None:
+    """Check the net in FILE, and the parameters beside it, and list all that is wrong.
+
+    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
+    exit code is 1 if there is an error; warnings alone leave it 0.
+    """
+    from ...framework.files.saved import verify_parameters
+    from ...framework.passes.verify.net_check import ERROR
+    from ...framework.passes.verify.verifier import problems
+    from ..train.checkpoint import SUFFIX
+    from .files import cntk_kind, is_nnet3, kaldi_kind, read_desc
+
+    if is_nnet3(file):
+        _verify_nnet3(file)
+        return
+    cntk = cntk_kind(file)
+    if cntk == "script":
+        from ...cntk.programs.commands import check_files
+
+        check_files([file])
+        return
+    if cntk:
+        from ...cntk.programs.files import check as check_cntk
+
+        click.echo(check_cntk(file, cntk))
+        return
+    kind = kaldi_kind(file)
+    if kind:
+        from ...nnet3.programs.listing import check
+
+        for line in check(file, kind):
+            click.echo(line)
+        return
+    desc = read_desc(file)
+    if desc.metadata.get("dialect"):
+        from ...cntk.programs import files as cli_cntk_files
+
+        if cli_cntk_files.is_dialect(desc):
+            click.echo(f"{file}: {cli_cntk_files.check_dialect(desc)}, no error")
+            return
+        from ...nnet3.programs.listing import check_dialect
+
+        click.echo(f"{file}: {check_dialect(file, desc)}, no error")
+        return
+    found = problems(desc)
+    lines = [f"{problem.severity}: {problem.message}" for problem in found]
+    errors = sum(problem.severity == ERROR for problem in found)
+    if not file.endswith(SUFFIX):
+        beside = verify_parameters(file, desc)
+        lines += [f"error: {line}" for line in beside]
+        errors += len(beside)
+    for line in lines:
+        click.echo(line)
+    if errors:
+        click.echo(f"{errors} error{'s' * (errors > 1)}", err=True)
+        raise click.exceptions.Exit(1)
+    click.echo(f"{file}: {len(desc.ops)} operators, no error")
+
+
+def _verify_nnet3(file: str) -> None:
+    """Reading a model checks all of it; what is left to tell is what nothing uses."""
+    from ...nnet3.programs.models import read_checked, unused_parts
+
+    nnet = read_checked(file)
+    for line in unused_parts(nnet):
+        click.echo(f"warning: {line}")
+    click.echo(
+        f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
+        f"{nnet.num_parameters} parameters, no error"
+    )
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--all", "every", is_flag=True, help="List gradient operators (..._grad), too.")
+def ops(name: str | None, every: bool) -> None:
+    """List all operators by family; with NAME, tell all about that one."""
+    from ...framework.ir.registry import lookup, operator_types
+
+    if name is not None:
+        entry = lookup(name)
+        for line in _proto_lines(entry.to_proto(), _family(entry)):
+            click.echo(line)
+        return
+    families: dict[str, list[str]] = {}
+    for op_type in operator_types():
+        if every or not op_type.endswith("_grad"):
+            families.setdefault(_family(lookup(op_type)), []).append(op_type)
+    width = max(len(op_type) for types in families.values() for op_type in types)
+    for family, types in sorted(families.items()):
+        click.echo(family)
+        for op_type in types:
+            sentence = re.split(r"(?<=\.)\s", lookup(op_type).doc.strip())[0]
+            line = textwrap.shorten(sentence, 96 - width, placeholder=" ...")
+            click.echo(f"  {op_type:{width}}  {line}")
+
+
+def _family(entry: Any) -> str:
+    """The module an operator is written in: short for those of this package."""
+    kernels = [kernel.bind for kernel in entry.kernels]
+    makers = (*kernels, entry.expand, entry.gradient, entry.shape)
+    module = next((m.__module__ for m in makers if getattr(m, "__module__", "")), "other")
+    here = __package__.partition(".")[0] + ".operators."
+    return module.removeprefix(here)
+
+
+def _proto_lines(proto: Any, family: str) -> Iterator[str]:
+    yield f"{proto.type}  ({family})"
+    for paragraph in proto.doc.strip().split("\n\n"):
+        yield ""
+        yield from textwrap.wrap(paragraph, 98, initial_indent="  ", subsequent_indent="  ")
+    for title, slots in (("inputs", proto.inputs), ("outputs", proto.outputs)):
+        if slots:
+            yield ""
+            yield title
+            yield from _table((slot.name, _slot_flags(slot), slot.doc) for slot in slots)
+    if proto.attrs:
+        yield ""
+        yield "attributes"
+        yield from _table((attr.name, _attr_type(attr), attr.doc) for attr in proto.attrs)
+    yield ""
+    yield f"gradient: {proto.gradient or 'none'}"
+    if proto.source:
+        yield f"source: {proto.source}"
+
+
+_SLOT_FLAGS = ("duplicable", "optional", "intermediate", "shape_only")
+
+
+def _slot_flags(slot: Any) -> str:
+    flags = [flag.replace("_", " ") for flag in _SLOT_FLAGS if getattr(slot, flag)]
+    if slot.inplace:
+        flags.append(f"may be {slot.inplace}'s memory")
+    return ", ".join(flags)
+
+
+def _attr_type(attr: Any) -> str:
+    from ...framework.ir.desc import decode_attr
+
+    parts = [attr.type]
+    if attr.choices:
+        parts.append("one of " + ", ".join(attr.choices))
+    if attr.HasField("minimum"):
+        parts.append(f">= {attr.minimum:g}")
+    if attr.HasField("maximum"):
+        parts.append(f"<= {attr.maximum:g}")
+    if attr.HasField("default_value"):
+        value = decode_attr(attr.default_value)
+        parts.append(f"default {list(value) if isinstance(value, tuple) else value!r}")
+    return ", ".join(parts)
+
+
+def _table(table: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    rows = list(table)
+    first = max(len(row[0]) for row in rows)
+    for name, facts, doc in rows:
+        text = f"[{facts}] {doc}" if facts else doc
+        indent = " " * (first + 4)
+        head = f"  {name:{first}}  "
+        yield from textwrap.wrap(text, 98, initial_indent=head, subsequent_indent=indent) or [head]
+
+
+_EXTRAS = {
+    "cupy": "gpu-cuda12 or gpu-cuda13",
+    "mkl": "speed",
+    "matplotlib": "plot",
+}
+
+
+@click.command()
+def version() -> None:
+    """Versions of opscope, Python, NumPy and the libraries it can use."""
+    import importlib.metadata
+    import platform
+
+    import google.protobuf
+    import numpy
+    import safetensors
+
+    from ... import __version__
+    from ...framework.base.backend import gpu_present
+    from ...framework.ir.desc import FORMAT_VERSION
+
+    rows = [
+        ("opscope", f"{__version__} (net format {FORMAT_VERSION})"),
+        ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        ("numpy", numpy.__version__),
+        ("protobuf", google.protobuf.__version__),
+        ("safetensors", safetensors.__version__),
+        ("backends", "numpy, cupy (GPU)" if gpu_present() else "numpy"),
+    ]
+    installed = {
+        found.name.lower(): found.version
+        for found in importlib.metadata.distributions()
+        if found.name
+    }
+    for library, extra in _EXTRAS.items():
+        names = [
+            name for name in installed if name == library or name.startswith(f"{library}-cuda")
+        ]
+        told = installed[names[0]] if names else f"not installed (extra {extra})"
+        rows.append((library, told))
+    for name, told in rows:
+        click.echo(f"{name:12} {told}")

@@ -1,0 +1,87 @@
+"""The command `run`."""
+
+from __future__ import annotations
+
+import io
+
+import click
+
+
+@click.command()
+@click.argument("file")
+@click.option(
+    "--feed",
+    multiple=True,
+    metavar="NAME=ARRAY",
+    help="Give a variable the array in FILE.npy or FILE.npz:KEY.",
+)
+@click.option("--fetch", multiple=True, required=True, metavar="NAME", help="Variable to read.")
+@click.option("--out", metavar="OUT", help="Write .npy (one variable) or .npz instead of text.")
+@click.option(
+    "--range", "span", metavar="A:B", help="Run exactly the operators A to B (exclusive)."
+)
+@click.option("--train-phase", is_flag=True, help="Run in training phase (dropout and the like).")
+@click.option("--seed", type=int, help="Of random operators.")
+@click.option("--device", default="", metavar="DEVICE", help="cpu (default), gpu or gpu:N.")
+def run(
+    file: str,
+    feed: tuple[str, ...],
+    fetch: tuple[str, ...],
+    out: str | None,
+    span: str | None,
+    train_phase: bool,
+    seed: int | None,
+    device: str,
+) -> None:
+    """Run the net in FILE and print variables, or write them to a file.
+
+    Without --range the forward operators that the fetched variables depend on are run.
+    """
+    from ...framework.base.context import OpContext
+    from ...framework.passes.prune import prune
+    from ...framework.runtime.net import Net
+    from ..builder.feeding import Feeder
+    from .files import pairs, read_array, read_net, variable
+
+    begin, end = _range(span)
+    arrays = {name: read_array(path) for name, path in pairs(feed, "--feed").items()}
+    net, scope = read_net(file, device)
+    for name in (*arrays, *fetch):
+        variable(net.desc, name)
+    if span is None and net.desc.type == net.desc.PLAIN:
+        net = Net.create(prune(net.desc, fetch))
+    known = {var.name for var in net.desc.vars}
+    used = {name: array for name, array in arrays.items() if name in known}
+    Feeder(net, scope)(used, lambda: "--feed")
+    net.run(scope, OpContext(train=train_phase, seed=seed, keep=fetch), begin, end)
+    values = {name: scope.numpy(name) for name in fetch}
+    if out is None:
+        for name, value in values.items():
+            click.echo(f"{name} {value.dtype}{list(value.shape)}")
+            click.echo(str(value))
+    else:
+        _write(out, values)
+
+
+def _range(span: str | None) -> tuple[int, int]:
+    if span is None:
+        return -1, -1
+    begin, colon, end = span.partition(":")
+    if not colon or not all(part == "" or part.isdecimal() for part in (begin, end)):
+        raise click.UsageError(f"--range {span}: want A:B, A: or :B")
+    return int(begin or -1), int(end or -1)
+
+
+def _write(out: str, values: dict) -> None:
+    import numpy as np
+
+    from ...framework.base.atomic import write_atomically
+
+    buffer = io.BytesIO()
+    if out.endswith(".npz"):
+        np.savez(buffer, **values)
+    elif len(values) == 1:
+        np.save(buffer, next(iter(values.values())), allow_pickle=False)
+    else:
+        raise click.UsageError(f"--out {out}: several variables need an .npz file")
+    write_atomically(out, buffer.getvalue())

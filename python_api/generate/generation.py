@@ -1,0 +1,315 @@
+"""Generation of token sequences by a net that scores the next token: sampling and beam search.
+
+    net, scope = opscope.load("char_rnn.pb")
+    generator = opscope.Generator(net, scope, ids="ids", scores="scores")
+    (tokens,) = generator.sample([prompt], 500, temperature=0.7)
+    best = generator.beam([prompt], 50, width=5, end=END)[0][0]
+
+The net is one that reads whole sequences of tokens, as it was trained: it is cut down to one step
+(stepping.py), and its states live in a scope of the generator's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.errors import AttributeTypeError, ShapeError
+from ...framework.base.scope import Scope
+from .stepping import Stepper
+
+Prompts = Sequence[Sequence[int] | np.ndarray]
+Chooser = Callable[[np.ndarray], np.ndarray]
+"""Scores [rows, tokens] -> the token chosen in each row."""
+
+
+@dataclass(frozen=True, order=True)
+class Hypothesis:
+    """A result of a beam search.
+
+    Attributes:
+        score: `log_prob` over the length penalty; results are ordered by it.
+        log_prob: natural logarithm of the probability of all generated tokens, the end among them.
+        tokens: without prompt and end.
+        ended: whether the end token was generated.
+    """
+
+    score: float
+    log_prob: float
+    tokens: tuple[int, ...]
+    ended: bool
+
+
+class Generator:
+    """Generates with a net; see `Stepper` for the arguments and for what the net must be like.
+
+    A net may read other inputs, such as the source of a translation: the methods take them as
+    `feed`, with one row or one sequence for each prompt.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        scope: Scope | None = None,
+        *,
+        ids: str = "ids",
+        scores: str = "scores",
+        device: Any = None,
+    ) -> None:
+        self.stepper = Stepper(net, scope, ids=ids, scores=scores, device=device)
+
+    def greedy(
+        self,
+        prompts: Prompts,
+        steps: int,
+        *,
+        end: int | None = None,
+        feed: Mapping[str, Any] | None = None,
+    ) -> list[np.ndarray]:
+        """The most probable token at each step.
+
+        Args:
+            prompts: the first tokens of each sequence, at least one; of any lengths.
+            steps: most tokens to generate for each.
+            end: token that ends a sequence.
+            feed: other inputs of the net.
+
+        Returns:
+            The generated tokens of each sequence, without prompt and end.
+
+        Raises:
+            ShapeError: no prompts, or an empty one. AttributeTypeError: an argument out of bounds.
+        """
+        return self._generate(prompts, steps, end, feed, lambda scores: scores.argmax(axis=1))
+
+    def sample(
+        self,
+        prompts: Prompts,
+        steps: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        end: int | None = None,
+        feed: Mapping[str, Any] | None = None,
+        seed: int | np.random.Generator | None = None,
+    ) -> list[np.ndarray]:
+        """Tokens drawn by their probabilities; see `greedy` for the other arguments.
+
+        Args:
+            temperature: scores are divided by it; below 1 makes probable tokens more probable.
+            top_k: only the so many most probable ones are drawn; 0 = all.
+            seed: a number, or a generator of random numbers to go on with.
+        """
+        if not 0 < temperature < np.inf or top_k < 0:
+            raise AttributeTypeError(
+                f"sample: wants temperature > 0 and top_k >= 0, not {temperature} and {top_k}"
+            )
+        rng = np.random.default_rng(seed)
+
+        def choose(scores: np.ndarray) -> np.ndarray:
+            scores = scores.astype(np.float64) / temperature
+            if 0 < top_k < scores.shape[1]:
+                bound = np.partition(scores, -top_k, axis=1)[:, -top_k, None]
+                scores = np.where(scores < bound, -np.inf, scores)
+            summed = np.exp(log_softmax(scores)).cumsum(axis=1)
+            drawn = rng.random((len(scores), 1)) * summed[:, -1:]
+            return np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
+
+        return self._generate(prompts, steps, end, feed, choose)
+
+    def _generate(
+        self,
+        prompts: Prompts,
+        steps: int,
+        end: int | None,
+        feed: Mapping[str, Any] | None,
+        choose: Chooser,
+    ) -> list[np.ndarray]:
+        given = _check_prompts(prompts, steps)
+        stepper, count = self.stepper, len(given)
+        stepper.start(count, feed=feed)
+        lengths = np.array([len(prompt) for prompt in given])
+        made: list[list[int]] = [[] for _ in given]
+        running = np.ones(count, bool)
+        tokens = np.array([prompt[0] for prompt in given])
+        for time in range(int(lengths.max()) + steps - 1):
+            scores = stepper.run(tokens)
+            chosen = choose(scores)
+            for row in np.flatnonzero(running):
+                if time + 1 < lengths[row]:
+                    tokens[row] = given[row][time + 1]
+                    continue
+                token = int(chosen[row])
+                if token == end:
+                    running[row] = False
+                    continue
+                tokens[row] = token
+                made[row].append(token)
+                running[row] = len(made[row]) < steps
+            if not running.any():
+                break
+            stepper.advance()
+        return [np.array(tokens, np.int64) for tokens in made]
+
+    def beam(
+        self,
+        prompts: Prompts,
+        steps: int,
+        *,
+        width: int = 4,
+        end: int | None = None,
+        length_penalty: float = 0.0,
+        feed: Mapping[str, Any] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Beam search: the best of what `width` hypotheses at a time lead to.
+
+        A sequence is searched until nothing better than its `width` best ended hypotheses can
+        come, or for `steps` tokens; hypotheses that have not ended then count as well.
+
+        Args:
+            prompts: the first tokens of each sequence, at least one; of any lengths.
+            steps: most tokens to generate, the end among them.
+            width: hypotheses of each sequence.
+            end: token that ends a hypothesis.
+            length_penalty: alpha >= 0; scores are log P / ((5 + length) / 6)^alpha, so that larger
+                ones favour long results. Lengths count the end.
+
+        Returns:
+            For each prompt up to `width` hypotheses, best first.
+
+        Source: Y. Wu et al., Google's neural machine translation system (the length penalty).
+        """
+        if width < 1 or length_penalty < 0:
+            raise AttributeTypeError(
+                f"beam: wants width >= 1 and length_penalty >= 0, not {width} and {length_penalty}"
+            )
+        given = _check_prompts(prompts, steps)
+        stepper = self.stepper
+        stepper.start(len(given), width, feed)
+        beams = [_Beam(prompt, width, steps, end, length_penalty) for prompt in given]
+        for _ in range(max(len(prompt) for prompt in given) + steps - 1):
+            scores = stepper.run(np.concatenate([beam.tokens for beam in beams]))
+            log_probs = log_softmax(scores.astype(np.float64)).reshape(len(beams), width, -1)
+            parents = [
+                n * width + beam.extend(own)
+                for n, (beam, own) in enumerate(zip(beams, log_probs, strict=True))
+            ]
+            if all(beam.done for beam in beams):
+                break
+            stepper.advance(np.concatenate(parents))
+        return [beam.results() for beam in beams]
+
+
+class _Beam:
+    """The hypotheses of one sequence; rows that hold none have the probability 0.
+
+    Attributes:
+        tokens: [width], what each row reads next. done: whether the search is over.
+    """
+
+    def __init__(
+        self, prompt: np.ndarray, width: int, steps: int, end: int | None, alpha: float
+    ) -> None:
+        self._prompt = list(prompt)
+        self._width, self._steps, self._end, self._alpha = width, steps, end, alpha
+        self.tokens = np.full(width, self._prompt.pop(0))
+        self.done = False
+        self._live: list[tuple[int, ...]] = [()] * width
+        self._log_probs = np.full(width, -np.inf)
+        self._log_probs[0] = 0.0  # all rows are alike in the beginning
+        self._length = 0
+        self._ended: list[Hypothesis] = []
+
+    def extend(self, log_probs: np.ndarray) -> np.ndarray:
+        """Take the next token everywhere.
+
+        Args:
+            log_probs: [width, tokens].
+
+        Returns:
+            For each new row the row that it goes on from.
+        """
+        same = np.arange(self._width)
+        if self.done:
+            return same
+        if self._prompt:
+            self.tokens = np.full(self._width, self._prompt.pop(0))
+            return same
+        self._length += 1
+        total = self._log_probs[:, None] + log_probs
+        parents, tokens = self._best(total)
+        rows: list[tuple[int, int]] = []
+        for parent, token in zip(parents.tolist(), tokens.tolist(), strict=True):
+            if not np.isfinite(total[parent, token]):
+                break
+            if token == self._end:
+                self._end_one(total[parent, token], self._live[parent])
+            elif len(rows) < self._width:
+                rows.append((parent, token))
+        log_probs = np.full(self._width, -np.inf)
+        log_probs[: len(rows)] = [total[row] for row in rows]
+        live = [(*self._live[parent], token) for parent, token in rows]
+        missing = self._width - len(rows)
+        self._live = live + [()] * missing
+        self._log_probs = log_probs
+        sources = np.array([parent for parent, _ in rows] + [0] * missing, np.int64)
+        self.tokens = np.array([token for _, token in rows] + [int(self.tokens[0])] * missing)
+        self._finish()
+        return sources
+
+    def _best(self, total: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Parents and tokens of the best extensions: enough, whichever of them end."""
+        wanted = min(2 * self._width, total.size)
+        flat = total.ravel()
+        found = np.argpartition(-flat, wanted - 1)[:wanted]
+        found = found[np.lexsort((found, -flat[found]))]
+        parents, tokens = np.divmod(found, total.shape[1])
+        return parents, tokens
+
+    def _penalty(self, length: int) -> float:
+        return ((5 + length) / 6) ** self._alpha
+
+    def _end_one(self, log_prob: float, tokens: tuple[int, ...], ended: bool = True) -> None:
+        score = float(log_prob) / self._penalty(self._length)
+        self._ended.append(Hypothesis(score, float(log_prob), tokens, ended))
+        self._ended.sort(key=lambda one: -one.score)
+        del self._ended[self._width :]
+
+    def _finish(self) -> None:
+        """Whether nothing that lives can still be better: probabilities only fall."""
+        if self._length == self._steps:
+            for log_prob, tokens in zip(self._log_probs, self._live, strict=True):
+                if np.isfinite(log_prob):
+                    self._end_one(log_prob, tokens, ended=False)
+            self.done = True
+            return
+        best = self._log_probs.max() / self._penalty(self._steps)
+        full = len(self._ended) == self._width
+        self.done = not np.isfinite(best) or (full and best <= self._ended[-1].score)
+
+    def results(self) -> list[Hypothesis]:
+        return self._ended
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    """Natural logarithms of probabilities, along the last axis."""
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def _check_prompts(prompts: Prompts, steps: int) -> list[np.ndarray]:
+    if steps < 1:
+        raise AttributeTypeError(f"generation of {steps} tokens: want at least 1")
+    given = [np.asarray(prompt) for prompt in prompts]
+    if not given:
+        raise ShapeError("generation wants prompts, one for each sequence")
+    for number, prompt in enumerate(given):
+        if prompt.ndim != 1 or not len(prompt) or prompt.dtype.kind not in "iu":
+            raise ShapeError(
+                f"prompt {number} must be a list of at least one token number, not"
+                f" {prompt.dtype}{list(prompt.shape)}"
+            )
+    return [prompt.astype(np.int64) for prompt in given]

@@ -1,0 +1,247 @@
+"""CNTK networks as NetBuilder code: `opscope cntk to-python`.
+
+The code is made from the operators that a network is lowered to, so it computes what
+`cntk.runtime` computes. Samples are rows: the result of a node [d1 x ... x dk x *] is
+[rows, dk, ..., d1], and column vectors [d x 1] lose the one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...cntk.lower import Lowered, Sparse, lower
+from ...cntk.network.initialize import initial_value, initialize, is_random, spread
+from ...cntk.network.network import Network
+from ...cntk.network.nodes.given import kind_of_values
+from ...cntk.network.nodes.node import Node
+from ...framework.base.atomic import PathLike, atomic_file
+from ...framework.files.tensor_file import write_tensors
+from ...framework.ir.desc import NetDesc, clone, input_names, make_op, output_names, var_shape
+from ...framework.ir.names import COPY_OP
+from ...framework.passes.prune import prune
+from ...proto import net_pb2 as pb
+from .net_to_python import Style, Writer
+from .python_text import call, layout, prose, string
+from .trim_columns import trim_columns
+
+_AUTO = re.compile(r"^(.*?)\.?(\w+Args\[\d+\].*|unnamed\d+|AutoName\d+)$")
+_TEMPORARY = re.compile(r"@INNER@\d+$")
+_LIST = "arrayOfFunctions"  # of `Sequential` in BrainScript: its layers are model_0, model_1, ...
+_LITERAL = 8  # numbers that a vector may have to be written into the code
+
+
+@dataclass(frozen=True)
+class PythonCode:
+    """Code that builds a network.
+
+    Attributes:
+        text: a module with `build()`, and with `load(scope)` where values lie in a file.
+        values: what that file is to hold: parameters and statistics by name; else empty.
+        outputs: the variable in the net that is built of each result of the network, by node.
+    """
+
+    text: str
+    values: dict[str, np.ndarray]
+    outputs: dict[str, str]
+
+
+def to_python(network: Network, source: str = "", params: str = "") -> PythonCode:
+    """NetBuilder code that builds a network.
+
+    Args:
+        network: validated.
+        source: what the code tells where it comes from.
+        params: the name of the file with the parameters' values, which the code then loads.
+
+    Raises:
+        UnknownOperatorError: nothing is known of how to run a node.
+    """
+    roots = [
+        node
+        for node in network.roots
+        if not (node.kind.precompute or node.is_parameter or node.is_input)
+        and node.operation != "DynamicAxis"
+    ]
+    lowered = lower(network, roots)
+    desc, outputs = _with_outputs(lowered, roots)
+    desc = trim_columns(prune(desc, outputs.values()))
+    given = {node.name for node in network.nodes.values() if node.value is not None}
+    if params:
+        initialize(network)
+    style = _style(network, lowered, desc, given, bool(params))
+    writer = Writer(desc, outputs.values(), style)
+    body = writer.write()
+    text = _module(network, source, params, writer.functions, body, outputs)
+    return PythonCode(text, _values(network, desc) if params else {}, outputs)
+
+
+def write_values(code: PythonCode, path: PathLike) -> None:
+    """Write the values of a network's parameters as a safetensors file."""
+    with atomic_file(path) as file:
+        write_tensors(file, code.values, {})
+
+
+def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[NetDesc, dict[str, str]]:
+    """The net with each root as a variable of its name."""
+    desc, outputs = clone(lowered.desc), {}
+    made = {name for op in desc.ops for name in output_names(op)}
+    for node in roots:
+        name = lowered.values[node]
+        if name not in made:  # an input or a statistic as it is
+            desc.ops.append(make_op(COPY_OP, {"x": name}, {"out": node.name}))
+            desc.vars.append(pb.VarDesc(name=node.name))
+            name = node.name
+        outputs[node.name] = name
+    return desc, outputs
+
+
+# -- names and values ------------------------------------------------------------------------------
+
+
+def _style(
+    network: Network, lowered: Lowered, desc: NetDesc, given: set[str], in_file: bool
+) -> Style:
+    multiplied = {list(input_names(op))[1] for op in _all_ops(desc) if op.type == "matmul"}
+    shapes = {var.name: var_shape(var) for var in desc.vars}
+    levels, notes = {}, {}
+    for node, sparse in lowered.inputs.items():
+        if node.axis in lowered.sequences:
+            levels[Sparse.of(node.name).counts if sparse else node.name] = 1
+        if sparse:
+            notes[Sparse.of(node.name).values] = (
+                f"{node.name}: the numbers that are not 0, their places, how many each sample has"
+            )
+    for node in network.nodes.values():
+        if path := _unread_file(node):
+            notes[node.name] = f"its values are in {os.path.basename(path)}"
+    for node in lowered.conditions:
+        levels[node.name] = 1
+        notes[node.name] = f"positions in their sequences where {node.inputs[0].name} is not 0"
+
+    def stem(name: str) -> tuple[str, bool]:
+        own = _TEMPORARY.sub("", name)
+        auto = _AUTO.match(own)
+        node = network.nodes.get(own)
+        if auto is None:
+            return own.replace(_LIST, ""), own == name
+        holder = auto[1].replace(_LIST, "") or "net"
+        if own == name and node is not None and node.is_parameter:
+            kind = "W" if name in multiplied else "c" if node.learning_rate == 0 else "b"
+            return f"{holder}_{kind}", True
+        return holder, False
+
+    def init(name: str) -> dict[str, Any]:
+        if name in lowered.states:
+            _, dtype, value = lowered.states[name]
+            return {"init": value, "dtype": dtype}
+        return {"init": _initial(network.nodes[name], shapes[name], name in given, in_file)}
+
+    return Style(stem, init, levels, notes)
+
+
+def _unread_file(node: Node) -> str:
+    """The file that a parameter's values are in, where they have not been read from it."""
+    if node.is_parameter and node.value is None and kind_of_values(node) == "fromFile":
+        return node.attributes["initFromFilePath"]
+    return ""
+
+
+def _all_ops(desc: NetDesc) -> Iterator[Any]:
+    for op in desc.ops:
+        yield op
+        if op.type == "recurrent":
+            yield from _all_ops(op.attrs["net"].net.steps[0].net)
+
+
+def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> Any:
+    """How a parameter is filled at first, as NetBuilder takes it; `given`: by a model."""
+    if node.is_parameter and not given and is_random(node):
+        uniform, width = spread(node, np.float32)
+        width = float(f"{width:.7g}")  # it was rounded to single precision: 0.3, not 0.30000001192
+        bounds = {"low": -width, "high": width} if uniform else {"std": width}
+        return ("uniform" if uniform else "normal"), bounds
+    value = node.value
+    if value is None and node.is_parameter and not _unread_file(node):
+        value = initial_value(node, np.dtype(np.float32))
+    if value is None or not value.size:  # a statistic or a file that is not there
+        return 0.0
+    first = float(value.flat[0])
+    if (value == first).all():
+        return first
+    if value.size <= _LITERAL and len(shape) == 1:
+        return np.ascontiguousarray(value.transpose()).reshape(shape)
+    return 0.0 if in_file or len(shape) < 2 else "xavier"
+
+
+def _values(network: Network, desc: NetDesc) -> dict[str, np.ndarray]:
+    """The values of the parameters and statistics of a net, in its shapes."""
+    values = {}
+    for var in desc.vars:
+        node = network.nodes.get(var.name)
+        if node is not None and node.value is not None and node.value.size:
+            array = np.ascontiguousarray(np.asarray(node.value).transpose())
+            values[var.name] = array.reshape(var_shape(var))
+    return values
+
+
+# -- the module ------------------------------------------------------------------------------------
+
+
+def _module(
+    network: Network,
+    source: str,
+    params: str,
+    functions: set[str],
+    body: list[str],
+    outputs: dict[str, str],
+) -> str:
+    origin = f" of {prose(source)}" if source else ""
+    named = [prose(name) for name in outputs.values()]
+    lines = [f'"""The network{origin} as NetBuilder code."""', ""]
+    imports = []
+    if "np" in functions:
+        imports.append("import numpy as np")
+    if params:
+        imports.append("from safetensors.numpy import load_file")
+    if imports:
+        lines += [*imports, ""]
+    taken = "NetBuilder, Scope" if params else "NetBuilder"
+    lines.append(f"from opscope import {taken}")
+    if "lookup" in functions:
+        lines.append("from opscope.framework.ir.registry import lookup")
+    lines += ["", "", "def build() -> NetBuilder:", *_told(named)]
+    precision = {"dtype": string("float64")} if network.precision == "double" else {}
+    made = call("NetBuilder", *([string(network.name)] if network.name else []), **precision)
+    lines += layout("b = ", made, "    ")
+    lines += ["", *body]
+    while not lines[-1]:
+        lines.pop()
+    if lines[-1].startswith("        "):  # a `with` block
+        lines.append("")
+    lines.append("    return b")
+    if params:
+        path = os.path.basename(params)
+        lines += ["", "", f"def load(scope: Scope, path: str = {string(path).text}) -> None:"]
+        lines.append('    """Put the values of parameters and statistics into a scope."""')
+        lines.append("    for name, value in load_file(path).items():")
+        lines.append("        scope.var(name).set(value)")
+    return "\n".join(lines) + "\n"
+
+
+def _told(names: list[str]) -> list[str]:
+    """The docstring that names the results."""
+    line = f'    """Results: {", ".join(names)}."""'
+    if len(line) <= 100:
+        return [line]
+    lines = ['    """Results:', ""]
+    lines += [f"    {name}" for name in names]
+    return [*lines, '    """']
+
+
+__all__ = ["PythonCode", "to_python", "write_values"]

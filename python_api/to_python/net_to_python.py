@@ -1,0 +1,428 @@
+"""NetBuilder code that builds a given net: its operators as expressions, loops as `with` blocks.
+
+A value that one operator alone reads, and that has no name of its own, stands where it is read;
+others become variables. A product with a parameter, a bias and an activation become one `b.fc`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...framework.ir.desc import (
+    INPUT,
+    PARAMETER,
+    STATE,
+    NetDesc,
+    OpDesc,
+    decode_attr,
+    input_names,
+    output_names,
+    slot_map,
+    var_dtype,
+    var_shape,
+)
+from ...framework.ir.names import COPY_OP
+from ...framework.ir.registry import REQUIRED, OperatorDef, lookup
+from ..builder.methods import OpMethods
+from ..builder.net_builder import NetBuilder
+from .python_text import (
+    INDENT,
+    Expr,
+    Group,
+    Infix,
+    Names,
+    Text,
+    call,
+    flat,
+    layout,
+    literal,
+    prose,
+    string,
+)
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
+_ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
+_WITH_WEIGHTS = frozenset({"embedding", "conv1d", "conv2d", "conv3d", "sequence_conv"})
+_INLINE = 48  # columns that an expression inside another may have
+_RESERVED = ("b", "np", "step", "l", "I", "O", "lookup", "build", "load", "load_file")
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a net does not tell of its code.
+
+    Attributes:
+        stem: of a variable's name -> what its Python name is made from, and whether it was given by
+            a person, so that it should be kept.
+        init: of a parameter or state -> the arguments that `b.parameter` or `b.state` takes behind
+            the shape.
+        levels: of sequences that inputs hold.
+        notes: variable -> a comment above its declaration.
+    """
+
+    stem: Callable[[str], tuple[str, bool]] = lambda name: (name, True)
+    init: Callable[[str], Mapping[str, Any]] = lambda name: {}
+    levels: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A fully connected layer that several operators make up."""
+
+    x: str
+    w: str
+    bias: str
+    activation: str
+
+
+class Writer:
+    """Writes the lines of a function that builds a net.
+
+    Args:
+        desc: forward operators.
+        keep: variables that keep their names in the net that is built.
+        style: see there.
+    """
+
+    def __init__(self, desc: NetDesc, keep: Iterable[str], style: Style | None = None) -> None:
+        self.desc, self.keep, self.style = desc, frozenset(keep), style or Style()
+        self.lines: list[str] = []
+        self.functions: set[str] = set()  # names that have to be imported
+        kinds = {var_dtype(var) for var in desc.vars if var.kind == PARAMETER}
+        self._single = np.dtype(np.float64) not in kinds
+        self._vars = {var.name: var for var in desc.vars}
+        self._names = Names((*_RESERVED, "NetBuilder", "Scope"))
+        self._python: dict[str, str] = {}
+        self._pending: dict[str, Expr] = {}
+
+    def write(self, indent: str = INDENT) -> list[str]:
+        """All statements behind the one that makes the builder `b`."""
+        first = {name: -k for k, name in enumerate(reversed(list(_reads(self.desc.ops))))}
+        for kinds in ((INPUT,), (PARAMETER, STATE)):
+            found = [var for var in self.desc.vars if var.kind in kinds]
+            for var in sorted(found, key=lambda var: first.get(var.name, 0)):
+                self._declare(var, indent)
+            if found:
+                self.lines.append("")
+        self._block(self.desc.ops, indent)
+        return self.lines
+
+    # -- variables -----------------------------------------------------------------------------
+
+    def _declare(self, var: Any, indent: str) -> None:
+        note = self.style.notes.get(var.name)
+        if note:
+            self.lines.append(f"{indent}# {prose(note)}")
+        dtype, kind = var_dtype(var), var.kind
+        own = {}
+        if kind == INPUT:
+            if dtype.kind != "f":
+                own["dtype"] = dtype
+            if self.style.levels.get(var.name):
+                own["levels"] = self.style.levels[var.name]
+        else:
+            own = dict(self.style.init(var.name))
+            if kind == PARAMETER and var.stop_gradient:
+                own["trainable"] = False
+            if kind == PARAMETER and var.HasField("lr_factor") and var.lr_factor != 1:
+                own["lr_factor"] = var.lr_factor
+        function = {INPUT: "input", PARAMETER: "parameter"}.get(kind, "state")
+        items = [string(var.name), literal(list(var_shape(var) or ()))]
+        first = own.pop("init", None)
+        if first is not None:
+            items.append(self._literal(first))
+        named = {key: self._literal(value) for key, value in own.items()}
+        self._assign(self._name(var.name), call(f"b.{function}", *items, **named), indent)
+
+    def _literal(self, value: Any) -> Expr:
+        made = literal(value, self._single)
+        if flat(made).startswith("np."):
+            self.functions.add("np")
+        return made
+
+    def _name(self, var: str, suffix: str = "") -> str:
+        """The Python name of a variable."""
+        if var not in self._python:
+            self._python[var] = self._names.new(self.style.stem(var)[0] + suffix)
+        return self._python[var]
+
+    def _read(self, var: str) -> Expr:
+        """A variable as it stands in an expression."""
+        found = self._pending.pop(var, None)
+        return found if found is not None else Text(self._name(var))
+
+    def _assign(self, target: str, expr: Expr, indent: str) -> None:
+        self.lines += layout(f"{target} = " if target else "", expr, indent)
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def _block(self, ops: Sequence[OpDesc], indent: str, read: Counter | None = None) -> None:
+        """Write operators; `read` counts what reads their variables besides them."""
+        uses = Counter(read or ())
+        for op in ops:
+            for name in input_names(op):
+                uses[name] += 2 if op.type == "recurrent" else 1
+        uses.update(name for name in self.keep)
+        layers, absorbed = self._layers(ops, uses)
+        for number, op in enumerate(ops):
+            if number in absorbed:
+                continue
+            if op.type == "recurrent":
+                self._recurrent(op, indent)
+                continue
+            outputs = slot_map(op.outputs)
+            entry = lookup(op.type)
+            made = [name for slot in entry.outputs for name in outputs.get(slot.name, ())]
+            writes = {
+                slot: names[0]
+                for slot, names in outputs.items()
+                if self._vars.get(names[0]) is not None
+                and self._vars[names[0]].kind in (PARAMETER, STATE)
+            }
+            layer = layers.get(number)
+            kept = made[0] if read is None and made[0] in self.keep and not writes else ""
+            expr = self._layer(layer, kept) if layer else self._expr(entry, op, kept, writes)
+            shown = [
+                name if uses[name] else "_"
+                for slot in entry.outputs
+                if not slot.intermediate and slot.name not in writes
+                for name in outputs.get(slot.name, ("_",))
+            ]
+            alone = len(shown) == 1 and uses[shown[0]] == 1 and not kept and not writes
+            if alone and self._can_inline(shown[0], expr, layer):
+                self._pending[shown[0]] = expr
+                continue
+            if len(shown) == 1 and kept and uses[kept] == 1:  # a result that nobody reads
+                shown = []
+            targets = [name if name == "_" else self._name_of_result(name, op) for name in shown]
+            self._assign(", ".join(targets), expr, indent)
+
+    def _name_of_result(self, name: str, op: OpDesc) -> str:
+        _, given = self.style.stem(name)
+        return self._name(name, "" if given else f"_{op.type.rpartition('.')[2]}")
+
+    def _can_inline(self, name: str, expr: Expr, layer: _Layer | None) -> bool:
+        _, given = self.style.stem(name)
+        return not given and layer is None and len(flat(expr)) <= _INLINE
+
+    def _layers(self, ops: Sequence[OpDesc], uses: Counter) -> tuple[dict[int, _Layer], set[int]]:
+        """Operators that end a fully connected layer, and those that are part of one."""
+        writer = {name: number for number, op in enumerate(ops) for name in output_names(op)}
+        found: dict[int, _Layer] = {}
+        absorbed: set[int] = set()
+        for number, op in enumerate(ops):
+            reads = list(input_names(op))
+            if op.type == "add":
+                for linear, bias in (reads, reads[::-1]):
+                    at = writer.get(linear, number)
+                    if at == number or not self._is_product(ops[at]) or not self._is(bias, 1):
+                        continue
+                    if uses[linear] == 1 and linear not in self.keep:
+                        x, w = input_names(ops[at])
+                        if self._vars[w].dims[1] == self._vars[bias].dims[0]:
+                            found[number] = _Layer(x, w, bias, "")
+                            absorbed.add(at)
+                            break
+            elif op.type in _ACTIVATIONS:
+                at = writer.get(reads[0], number)
+                if at in found and not found[at].activation and uses[reads[0]] == 1:
+                    if reads[0] not in self.keep:
+                        part = found.pop(at)
+                        found[number] = _Layer(part.x, part.w, part.bias, op.type)
+                        absorbed.add(at)
+        return found, absorbed
+
+    def _is_product(self, op: OpDesc) -> bool:
+        """Whether an operator multiplies something by a parameter, a matrix."""
+        if op.type != "matmul" or any(_given(lookup(op.type), op)):
+            return False
+        return self._is(list(input_names(op))[1], 2)
+
+    def _is(self, name: str, rank: int) -> bool:
+        var = self._vars.get(name)
+        return var is not None and var.kind == PARAMETER and len(var.dims) == rank
+
+    def _layer(self, layer: _Layer, name: str) -> Expr:
+        own = {"w": self._read(layer.w), "b": self._read(layer.bias)}
+        if layer.activation:
+            own["activation"] = string(layer.activation)
+        if name:
+            own["name"] = string(name)
+        return call("b.fc", self._read(layer.x), **own)
+
+    def _expr(self, entry: OperatorDef, op: OpDesc, name: str, writes: Mapping[str, str]) -> Expr:
+        reads = slot_map(op.inputs)
+        attrs = {key: self._literal(value) for key, value in _given(entry, op)}
+        items: dict[str, Expr] = {}
+        for slot in entry.inputs:
+            found = [self._read(var) for var in reads.get(slot.name, ())]
+            if slot.duplicable and found:
+                items[slot.name] = Group("[", tuple(("", item) for item in found), "]")
+            elif found:
+                items[slot.name] = found[0]
+        if writes:
+            return self._append(entry, items, attrs, writes)
+        if op.type == "scale" and not name:
+            scaled = _scaled(entry, op, items["x"], self._single)
+            if scaled is not None:
+                return scaled
+        if name:
+            attrs["name"] = string(name)
+        made = self._call(entry, items, attrs)
+        if op.type in _INFIX and not attrs:
+            left, right = items.values()
+            return Infix(left, _INFIX[op.type], right, made)
+        return made
+
+    def _call(self, entry: OperatorDef, items: dict[str, Expr], attrs: dict[str, Expr]) -> Group:
+        """`b.relu(x)`, or `b.add_op("cntk.log", x)` where NetBuilder has no method of the name."""
+        first, rest = [], dict(items)
+        weights = entry.type in _WITH_WEIGHTS
+        for slot in entry.inputs:
+            if slot.name not in rest or (weights and first):
+                break
+            first.append(rest.pop(slot.name))
+        if entry.type.isidentifier() and (weights or not _is_taken(entry.type)):
+            return call(f"b.{entry.type}", *first, **rest, **attrs)
+        return call("b.add_op", string(entry.type), *first, **rest, **attrs)
+
+    def _append(
+        self,
+        entry: OperatorDef,
+        items: Mapping[str, Expr],
+        attrs: Mapping[str, Expr],
+        writes: Mapping[str, str],
+    ) -> Expr:
+        """An operator that also writes variables that are there already."""
+        self.functions.add("lookup")
+        inputs = tuple(("", items.get(slot.name, Text("None"))) for slot in entry.inputs)
+        given = Group("{", tuple((f'"{key}": ', value) for key, value in attrs.items()), "}")
+        outputs = {slot: string(name) for slot, name in writes.items()}
+        held = Group("{", tuple((f'"{key}": ', value) for key, value in outputs.items()), "}")
+        operator = call("lookup", string(entry.type))
+        return call("b.append", operator, Group("(", inputs), given, outputs=held)
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    def _recurrent(self, op: OpDesc, indent: str) -> None:
+        desc = op.attrs["net"].net
+        step, inner = desc.steps[0], indent + INDENT
+        options = {"reverse": Text("True")} if step.reverse else {}
+        opened = flat(call("b.recurrent", string(desc.name), **options))
+        if self.lines and self.lines[-1] and not self.lines[-1].endswith(":"):
+            self.lines.append("")
+        self.lines.append(f"{indent}with {opened} as step:")
+        outside = self._python
+        self._python = dict(outside)
+        for link in step.static_links:
+            self._python[link.inner] = self._name(link.outer)
+        for link in step.in_links:
+            outer = outside.get(link.outer) or self._name(link.outer)
+            self._python[link.inner] = self._names.new(f"{outer}_t")
+            self._assign(self._python[link.inner], call("step.input", Text(outer)), inner)
+        shapes = {var.name: var_shape(var) for var in step.net.vars}
+        for memory in step.memories:
+            shape = (shapes.get(memory.previous) or ())[1:]
+            first = shape[0] if len(shape) == 1 else list(shape)
+            own: dict[str, Any] = {}
+            if memory.boot:
+                own["boot"] = Text(outside[memory.boot])
+            elif memory.boot_value:
+                own["value"] = self._literal(memory.boot_value)
+            if memory.delay > 1:
+                own["delay"] = literal(memory.delay)
+            made = call("step.memory", literal(first), **own)
+            if not self.style.stem(memory.previous)[1]:
+                name = f"{self.style.stem(memory.state)[0]}_before"
+                self._python[memory.previous] = self._names.new(name)
+            self._assign(self._name(memory.previous), made, inner)
+        read = Counter({memory.state: 2 for memory in step.memories})
+        read.update(link.inner for link in (*step.out_links, *step.sum_links) for _ in range(2))
+        ops = []
+        for each in step.net.ops:  # copies are made by the block itself
+            if each.type == COPY_OP:
+                source, copy = next(input_names(each)), next(output_names(each))
+                self._python[copy] = self._name(source)
+            else:
+                ops.append(each)
+        self._block(ops, inner, read)
+        for memory in step.memories:
+            pair = Text(self._name(memory.previous)), Text(self._name(memory.state))
+            self._assign("", call("step.update", *pair), inner)
+        results = {}
+        for number, link in enumerate(step.out_links):
+            value = Text(self._name(link.inner))
+            name = {} if not number and link.outer == desc.name else {"name": string(link.outer)}
+            results[link.outer] = self._result(outside, link.outer, value.text)
+            self._assign(results[link.outer], call("step.output", value, **name), inner)
+        for link in step.sum_links:
+            value, results[link.outer] = Text(self._name(link.inner)), self._names.new(link.outer)
+            made = call("step.total", value, name=string(link.outer))
+            self._assign(results[link.outer], made, inner)
+        for memory in step.memories:
+            if memory.final:
+                results[memory.final] = self._names.new(memory.final)
+                value = Text(self._name(memory.previous))
+                made = call("step.final", value, name=string(memory.final))
+                self._assign(results[memory.final], made, inner)
+        self._python = {**outside, **results}
+        self.lines.append("")
+
+    def _result(self, outside: Mapping[str, str], outer: str, inner: str) -> str:
+        """The name of a loop's result: that of its rows inside, which nobody needs any more."""
+        taken = inner in outside.values()
+        return self._names.new(self.style.stem(outer)[0]) if taken else inner
+
+
+def _reads(ops: Iterable[OpDesc]) -> Iterator[str]:
+    """What operators read, in their order; of a loop in the order of its step."""
+    for op in ops:
+        if op.type == "recurrent":
+            yield from _reads(op.attrs["net"].net.steps[0].net.ops)
+        yield from input_names(op)
+
+
+def _given(entry: OperatorDef, op: OpDesc) -> list[tuple[str, Any]]:
+    """The attributes of an operator that differ from their defaults, in the order of its class."""
+    found = []
+    for spec in entry.attrs:
+        if spec.name in op.attrs:
+            value = decode_attr(op.attrs[spec.name])
+            default = spec.default
+            if isinstance(value, tuple) and isinstance(default, (list, tuple)):
+                default = tuple(default)
+            if default is REQUIRED or type(value) is not type(default) or value != default:
+                found.append((spec.name, value))
+    return found
+
+
+def _is_taken(name: str) -> bool:
+    """Whether NetBuilder has something else of an operator's name."""
+    return any(
+        name in vars(base)
+        for base in NetBuilder.__mro__
+        if base is not OpMethods and base is not object
+    )
+
+
+def _scaled(entry: OperatorDef, op: OpDesc, x: Expr, single: bool) -> Expr | None:
+    """scale * x + bias as one infix operator with a number, where it is no more than that."""
+    values = {spec.name: spec.default for spec in entry.attrs} | dict(_given(entry, op))
+    scale, bias = float(values["scale"]), float(values["bias"])
+    made = call("b.scale", x, scale=literal(scale, single), bias=literal(bias, single))
+    if not bias:
+        return Infix(literal(scale, single), "*", x, made)
+    if scale == 1:
+        return Infix(x, "+", literal(bias, single), made)
+    if scale == -1:
+        return Infix(literal(bias, single), "-", x, made)
+    return None
+
+
+__all__ = ["Style", "Writer"]

@@ -1,0 +1,219 @@
+"""A pass for nets from CNTK: column vectors [d x 1] lose the one, idle `reshape`s go.
+
+NDL's biases are such columns, and what they are added to then carries the one from operator to
+operator, between pairs of `reshape`. Elements stay the same, in the same order.
+"""
+
+from __future__ import annotations
+
+from ...framework.ir.desc import (
+    INPUT,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    NetDesc,
+    OpDesc,
+    clone,
+    decode_attr,
+    input_names,
+    make_op,
+    output_names,
+    rename_vars,
+    var_shape,
+)
+from ...framework.ir.names import inner_name
+from ...framework.runtime.plain_net import PlainNet
+
+_ELEMENTWISE = frozenset(
+    {"abs", "add", "div", "exp", "mul", "neg", "relu", "scale", "sigmoid", "square", "sub", "tanh"}
+)
+
+
+def trim_columns(desc: NetDesc) -> NetDesc:
+    """The net without the ones of column vectors; results that are columns lose theirs, too."""
+    whole: set[str] = set()
+    while True:
+        trim = _Trim(desc, whole)
+        if not trim.needed_whole:
+            return trim.net
+        whole |= trim.needed_whole
+
+
+class _Trim:
+    """One try: all parameters and memories that are columns are trimmed, but for those of `whole`;
+    `needed_whole` are those that must be among them in the next try."""
+
+    def __init__(self, desc: NetDesc, whole: set[str]) -> None:
+        self.needed_whole: set[str] = set()
+        self.net = clone(desc)
+        self._blocked = whole
+        self._shapes = _shapes(desc)
+        self._kept = {var.name for var in desc.vars if var.kind == OUTPUT}
+        self._columns: set[str] = set()  # parameters [1, d] that are [d] now
+        self._short: dict[str, str] = {}  # [rows, 1, d] -> the variable [rows, d] of its elements
+        self._same: dict[str, str] = {}  # a variable that is gone -> what stands for it
+        self._ops: list[OpDesc] = []
+        for var in self.net.vars:
+            if var.kind in (PARAMETER, STATE) and len(var.dims) == 2 and var.dims[0] == 1:
+                if var.name not in whole:
+                    self._columns.add(var.name)
+                    del var.dims[0]
+        for op in desc.ops:
+            self._take(op)
+        del self.net.ops[:]
+        self.net.ops.extend(self._ops)
+
+    def _take(self, op: OpDesc) -> None:
+        if op.type == "recurrent":
+            self._take_loop(op)
+            return
+        reads = list(input_names(op))
+        out = next(output_names(op), "")
+        column = self._is_column(out)
+        if op.type == "reshape":
+            if self._drop_reshape(reads[0], out, tuple(decode_attr(op.attrs["shape"]))):
+                return
+        elif op.type in _ELEMENTWISE and column and any(name in self._short for name in reads):
+            if all(name in self._short or self._is_row(name) for name in reads):
+                self._append(op, {name: self._short.get(name, name) for name in reads})
+                self._short[out] = out
+                return
+        self.needed_whole |= self._columns & set(reads)
+        self._append(op, {name: self._now(name) for name in reads})
+
+    def _take_loop(self, op: OpDesc) -> None:
+        """A loop: what is a column outside is one inside, and the other way round."""
+        made, outside = clone(op), self._ops
+        step = made.attrs["net"].net.steps[0]
+        short, same = self._short, self._same
+        inner_short, inner_same = dict(short), dict(same)
+        for link in step.in_links:
+            trimmed = link.outer in short
+            link.outer = short.get(link.outer) or self._now(link.outer)
+            inner_same.pop(link.inner, None)
+            inner_short.pop(link.inner, None)
+            if trimmed:
+                inner_short[link.inner] = link.inner
+        for link in step.static_links:
+            link.outer = self._now(link.outer)
+        trimmed_memories = set()
+        for memory in step.memories:
+            if memory.boot:
+                memory.boot = self._now(memory.boot)
+            elif self._is_column(memory.previous) and memory.previous not in self._blocked:
+                inner_short[memory.previous] = memory.previous
+                trimmed_memories.add(memory.previous)
+        self._ops, self._short, self._same = [], inner_short, inner_same
+        for each in step.net.ops:
+            self._take(each)
+        for memory in step.memories:
+            state = memory.state
+            if memory.previous in trimmed_memories and state not in self._short:
+                self.needed_whole.add(memory.previous)
+            trim = memory.previous in trimmed_memories
+            memory.state = self._short.get(state, state) if trim else self._now(state)
+        results = {}
+        for link in (*step.out_links, *step.sum_links):
+            if link.inner in self._short:
+                link.inner = self._short[link.inner]
+                results[link.outer] = link.outer
+            else:
+                link.inner = self._now(link.inner)
+        del step.net.ops[:]
+        step.net.ops.extend(self._ops)
+        for var in step.net.vars:
+            if var.name in trimmed_memories:
+                del var.dims[1]
+        self._ops, self._short, self._same = outside, {**short, **results}, same
+        links = {
+            "x": [link.outer for link in step.in_links],
+            "static": [link.outer for link in step.static_links],
+            "boot": [memory.boot for memory in step.memories if memory.boot],
+        }
+        for slot in made.inputs:
+            slot.vars[:] = links[slot.name]
+        self._ops.append(made)
+
+    def _append(self, op: OpDesc, reads: dict[str, str]) -> None:
+        """Append an operator that reads other variables than before."""
+        made = rename_vars(op, reads)
+        del made.outputs[:]
+        made.outputs.extend(op.outputs)
+        self._ops.append(made)
+
+    def _is_column(self, name: str) -> bool:
+        shape = self._shapes.get(name) or ()
+        return len(shape) == 3 and shape[:2] == (-1, 1)
+
+    def _is_row(self, name: str) -> bool:
+        """Whether a value broadcasts with rows [rows, d] as it does with [rows, 1, d]."""
+        shape = self._shapes.get(name)
+        return name in self._columns or (shape is not None and len(shape) < 2 and -1 not in shape)
+
+    def _drop_reshape(self, x: str, out: str, wanted: tuple[int, ...]) -> bool:
+        """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
+        shape, short = self._shapes[x] or (), self._short.get(x)
+        column, source = False, self._same.get(x, x)
+        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._shapes[out][2]):
+            column = True
+        elif short is not None and wanted == (0, shape[2]):
+            source = short
+        elif short is not None and self._shapes[out] == shape:
+            column, source = True, short
+        elif x in self._columns and wanted == shape[-1:] and out not in self._kept:
+            source = x
+        elif short is not None or wanted[:1] != (0,) or self._shapes[out] != shape:
+            return False
+        if out in self._kept:  # the result's name goes to the operator that makes it
+            made = any(source in output_names(op) for op in self._ops)
+            if source in self._kept or not made:
+                return False
+            self._rename(source, out)
+            source = out
+        (self._short if column else self._same)[out] = source
+        return True
+
+    def _rename(self, name: str, out: str) -> None:
+        for number, op in enumerate(self._ops):
+            self._ops[number] = rename_vars(op, {name: out})
+        self._same = {key: out if held == name else held for key, held in self._same.items()}
+        self._same[name] = out
+        self._short = {key: out if held == name else held for key, held in self._short.items()}
+
+    def _now(self, name: str) -> str:
+        """What an operator reads that looks at a variable's dimensions."""
+        if name in self._same:
+            return self._same[name]
+        short = self._short.get(name)
+        if short is None:
+            return name
+        whole = inner_name(name, "0")
+        if not any(whole in output_names(op) for op in self._ops):
+            shape = (0, 1, self._shapes[name][2])
+            self._ops.append(make_op("reshape", {"x": short}, {"out": whole}, {"shape": shape}))
+        return whole
+
+
+def _shapes(desc: NetDesc) -> dict[str, tuple[int, ...] | None]:
+    """The shapes of all variables, as far as they are known; also of those inside loops, whose
+    names are no others' in nets from CNTK."""
+    net, inside = PlainNet(NetDesc(name=desc.name)), {}
+    for var in desc.vars:
+        if var.kind in (INPUT, PARAMETER, STATE):
+            net.add_var(clone(var))
+    for op in desc.ops:
+        net.add_op(clone(op))
+        if op.type == "recurrent":
+            step = op.attrs["net"].net.steps[0]
+            inner = clone(step.net)
+            known = {var.name for var in inner.vars}
+            for link in (*step.in_links, *step.static_links):
+                if link.inner not in known:
+                    outer = clone(net.vars[link.outer])
+                    outer.name, outer.kind = link.inner, INPUT
+                    inner.vars.append(outer)
+            inside |= _shapes(inner)
+    return inside | {name: var_shape(var) for name, var in net.vars.items()}
+
+
+__all__ = ["trim_columns"]

@@ -1,0 +1,98 @@
+"""What a training leaves behind: one row of numbers for each epoch, as CSV and as curves."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...framework.base.atomic import PathLike, write_atomically
+from ...framework.base.errors import VariableError, nearest
+
+EVAL_PREFIX = "eval_"
+"""Before the names of what is measured on held-out data."""
+
+
+@dataclass
+class History:
+    """The course of a training.
+
+    Attributes:
+        rows: one mapping for each epoch that was finished: `epoch` (from 1), the loss and the
+            metrics by their names, the same on held-out data with the prefix `eval_`, `seconds`.
+        interrupted: ended by Ctrl-C. stopped_early: ended by the early stop.
+        best_epoch: the epoch whose parameters the scope holds, where there was an early stop.
+    """
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    interrupted: bool = False
+    stopped_early: bool = False
+    best_epoch: int = 0
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, in the order in which they came up."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def __getitem__(self, column: str) -> list[float]:
+        """A column, epoch by epoch.
+
+        Raises:
+            VariableError: there is none of this name.
+        """
+        if column not in self.columns:
+            hint = nearest(column, self.columns)
+            raise VariableError(f"the history has no column {column!r}{hint}")
+        return [row.get(column, float("nan")) for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def last(self) -> Mapping[str, float]:
+        """The latest epoch's row; empty before the first is over."""
+        return self.rows[-1] if self.rows else {}
+
+    def to_csv(self, path: PathLike) -> None:
+        """Write all rows with a header line.
+
+        Raises:
+            SaveError: the file cannot be written.
+        """
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_atomically(path, text.getvalue().encode())
+
+    def plot(self, path: PathLike) -> None:
+        """Draw the curves as a PNG; see `plot.plot_history`."""
+        from .plot import plot_history
+
+        plot_history(self, path)
+
+
+class Averages:
+    """Means of named numbers over minibatches, weighted by their rows."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.sums = dict.fromkeys(names, 0.0)
+        self.rows = 0
+
+    def add(self, values: Mapping[str, float], rows: int) -> None:
+        for name, value in values.items():
+            self.sums[name] += value * rows
+        self.rows += rows
+
+    def means(self) -> dict[str, float]:
+        return {name: total / max(self.rows, 1) for name, total in self.sums.items()}
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to go on from here, as plain numbers."""
+        return {"sums": self.sums, "rows": self.rows}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.sums = {name: float(state["sums"][name]) for name in self.sums}
+        self.rows = int(state["rows"])

@@ -1,0 +1,423 @@
+"""`train`: the loop over epochs and minibatches, with everything around it.
+
+history = train(b, Minibatches(arrays, 32), epochs=20, scope=scope, loss=cost,
+                evaluate=Minibatches(held_out, 256, shuffle=False), metrics=["accuracy"],
+                log_csv="run.csv", plot="run.png", checkpoint="run", resume=True)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.atomic import PathLike, check_writable
+from ...framework.base.context import Hook, OpContext
+from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError, nearest
+from ...framework.base.scope import Scope, default_scope
+from ...framework.files.saved import desc_of, persistent_values
+from ...framework.ir.desc import OPTIMIZE, NetDesc
+from ...framework.runtime.initialize import initialize
+from ...framework.runtime.net import Net
+from ..builder.feeding import Feeder, not_finite
+from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
+from .history import EVAL_PREFIX, Averages, History
+from .progress import CtrlC, Progress
+
+Batches = Iterable[Mapping[Any, Any]]
+Data = Batches | Callable[[int], Batches]
+
+
+@dataclasses.dataclass(frozen=True)
+class EarlyStop:
+    """Ends a training that no longer gets better, and brings back its best parameters.
+
+    Attributes:
+        patience: epochs without a better value until the end.
+        metric: column of the history; "" means the loss, on held-out data where there are any.
+        mode: "min" or "max": which values are better.
+        min_delta: by how much a value must be better to count.
+    """
+
+    patience: int = 5
+    metric: str = ""
+    mode: str = "min"
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.patience < 1 or self.mode not in ("min", "max") or not self.min_delta >= 0:
+            raise OpscopeError(
+                f"early stop: want patience >= 1, mode min or max, min_delta >= 0, not {self}"
+            )
+
+    def is_better(self, value: float, best: float | None) -> bool:
+        if best is None or np.isnan(best):
+            return not np.isnan(value)
+        gain = best - value if self.mode == "min" else value - best
+        return gain > self.min_delta
+
+
+def train(
+    net: Any,
+    data: Data,
+    *,
+    epochs: int,
+    scope: Scope | None = None,
+    evaluate: Data | None = None,
+    loss: Any = "loss",
+    metrics: Sequence[Any] = (),
+    log_csv: PathLike | None = None,
+    plot: PathLike | None = None,
+    checkpoint: PathLike | None = None,
+    checkpoint_every: int = 1,
+    checkpoint_batches: int = 0,
+    resume: bool = False,
+    early_stop: EarlyStop | tuple[Any, ...] | None = None,
+    progress: bool = True,
+    seed: int | None = None,
+    hooks: Sequence[Hook] = (),
+    context: OpContext | None = None,
+) -> History:
+    """Train a net that holds its optimizer's operators.
+
+    Parameters and states without a value are initialised first. Ctrl-C lets the minibatch under way
+    finish, writes the checkpoint and returns; a second Ctrl-C ends at once. A resumed training goes
+    on bit for bit where the data are the same (on a GPU, where an operator draws random numbers,
+    from the ends of epochs only).
+
+    Args:
+        net: a NetBuilder, a Net or a NetDesc.
+        data: minibatches, each a mapping of input names to arrays. Either something that can be
+            iterated over once an epoch (a list, a `Minibatches`), or a function of the epoch's
+            number from 0, so that an order can depend on it and a resumed training repeats it.
+        epochs: number of epochs in all, those before a resume among them.
+        scope: holds parameters and states; None: the process's default scope.
+        evaluate: held-out data in the same form, run forward in test phase after each epoch.
+        loss: the variable (handle or name) that is minimised: a single number.
+        metrics: further variables to report. All are averaged over minibatches by rows.
+        log_csv: file with a line for each epoch, rewritten after each.
+        plot: PNG of the curves, drawn at the end; needs the extra `plot`.
+        checkpoint: prefix of the checkpoint's name, see `checkpoint.py`.
+        checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
+        checkpoint_batches: also every so many minibatches; 0: only between epochs.
+        resume: go on from the checkpoint; without one, start afresh.
+        early_stop: an `EarlyStop`, or a tuple of its fields (patience, metric, mode).
+        progress: a bar with the time left, if stderr is a terminal, and a line for each epoch.
+        seed: of initial values, dropout and the like; used where no `context` is given.
+        hooks: see `Hook`; they watch the training runs.
+        context: device, random state and further hooks.
+
+    Returns:
+        The history, with the rows of before a resume.
+
+    Raises:
+        NotFiniteError: the loss, or a number in the data, is NaN or infinite; the last checkpoint
+            stays as it is. Bad numbers in the data are found before they reach a parameter.
+        VariableError: unknown names; minibatches that feed other variables than those before.
+        FormatError: the checkpoint is damaged or of another net.
+        SaveError: a file cannot be written.
+        OpscopeError: no optimizer in the net, no data, arguments that contradict each other.
+    """
+    options = _Options(
+        epochs, checkpoint, checkpoint_every, checkpoint_batches, resume, log_csv, plot
+    )
+    if isinstance(early_stop, tuple):
+        early_stop = EarlyStop(*early_stop)
+    base = context or OpContext(seed=seed)
+    trainer = _Trainer(net, scope or default_scope(), str(loss), list(map(str, metrics)), base)
+    trainer.use(evaluate, early_stop, hooks, options)
+    return trainer.train(data, progress)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+    """Arguments of `train` that need no net to be checked."""
+
+    epochs: int
+    checkpoint: PathLike | None
+    checkpoint_every: int
+    checkpoint_batches: int
+    resume: bool
+    log_csv: PathLike | None
+    plot: PathLike | None
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.checkpoint_every < 1 or self.checkpoint_batches < 0:
+            raise OpscopeError(
+                f"train: want epochs >= 1 and checkpoint_every >= 1, checkpoint_batches >= 0, not"
+                f" {self.epochs}, {self.checkpoint_every} and {self.checkpoint_batches}"
+            )
+        if self.resume and self.checkpoint is None:
+            raise OpscopeError("train: resume=True needs checkpoint=PREFIX to go on from")
+        if self.checkpoint is not None:
+            check_writable(checkpoint_path(self.checkpoint))
+        if self.log_csv is not None:
+            check_writable(self.log_csv)
+        if self.plot is not None:
+            from .plot import require_matplotlib
+
+            require_matplotlib()
+            check_writable(self.plot)
+
+
+class _Interrupted(Exception):
+    """Ctrl-C was seen between two minibatches."""
+
+
+class _Trainer:
+    """One call of `train`: where it stands and what it has measured."""
+
+    def __init__(
+        self, net: Any, scope: Scope, loss: str, metrics: list[str], base: OpContext
+    ) -> None:
+        self.desc: NetDesc = desc_of(net)
+        built = getattr(net, "net", net)
+        self.net: Net = built if isinstance(built, Net) else Net.create(self.desc)
+        self.scope = scope
+        self.loss = loss
+        self.names = list(dict.fromkeys([loss, *metrics]))
+        known = {var.name for var in self.desc.vars}
+        for name in self.names:
+            if name not in known:
+                raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
+        if not any(op.role == OPTIMIZE for op in self.desc.ops):
+            raise OpscopeError(
+                f"net {self.desc.name!r} holds no optimizer: add_optimization(...) before train"
+            )
+        self.base = base
+        self.history = History()
+        self.averages = Averages(self.names)
+        self.epoch = self.batch = 0
+        self.finished = False
+        self.best: dict[str, np.ndarray] = {}
+        self.best_value: float | None = None
+        self.seconds = 0.0
+
+    def use(
+        self,
+        evaluate: Data | None,
+        early_stop: EarlyStop | None,
+        hooks: Sequence[Hook],
+        options: _Options,
+    ) -> None:
+        self.evaluate_data = evaluate
+        self.hooks = [*self.base.hooks, *hooks]
+        self.options = options
+        columns = [*self.names]
+        if evaluate is not None:
+            columns += [EVAL_PREFIX + name for name in self.names]
+        if early_stop is not None and not early_stop.metric:
+            held_out = EVAL_PREFIX if evaluate is not None else ""
+            early_stop = dataclasses.replace(early_stop, metric=held_out + self.loss)
+        if early_stop is not None and early_stop.metric not in columns:
+            hint = nearest(early_stop.metric, columns)
+            raise VariableError(f"early stop: no column {early_stop.metric!r} to watch{hint}")
+        self.early_stop = early_stop
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def train(self, data: Data, progress: bool) -> History:
+        options = self.options
+        resumed = options.resume and os.path.exists(checkpoint_path(options.checkpoint))
+        if resumed:
+            self._resume()
+        initialize(self.desc, self.scope, self.base)
+        feeder = Feeder(self.net, self.scope)
+        _check_reiterable(data, options.epochs)
+        with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
+            try:
+                while self.epoch < options.epochs and not self.finished:
+                    self._one_epoch(data, feeder, bar, ctrl_c)
+            except _Interrupted:
+                self.history.interrupted = True
+                self._write_checkpoint()
+        if self.best and not self.history.interrupted:
+            self._restore_best()
+        if options.plot is not None and self.history.rows:
+            self.history.plot(options.plot)
+        return self.history
+
+    def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
+        started = time.perf_counter()
+        context = self._train_context()
+        before = self.seconds
+        bar.start_epoch(self.epoch, _length(data), self.batch)
+        every = self.options.checkpoint_batches
+        batches = itertools.islice(_batches(data, self.epoch), self.batch, None)
+        for batch in batches:
+            self._one_batch(batch, feeder, context)
+            self.seconds = before + time.perf_counter() - started
+            bar.step(self.averages)
+            if ctrl_c.pressed:
+                raise _Interrupted
+            if every and self.batch % every == 0:
+                self._write_checkpoint()
+        if not self.averages.rows:
+            raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
+        row = {"epoch": self.epoch + 1, **self.averages.means()}
+        if self.evaluate_data is not None:
+            means = self._evaluate(feeder, ctrl_c)
+            row |= {EVAL_PREFIX + name: value for name, value in means.items()}
+        row["seconds"] = round(before + time.perf_counter() - started, 6)
+        self._end_epoch(row, bar)
+        if ctrl_c.pressed and not self.finished and self.epoch < self.options.epochs:
+            raise _Interrupted
+
+    def _one_batch(self, batch: Mapping[Any, Any], feeder: Feeder, context: OpContext) -> None:
+        rows = feeder(batch, self._position)
+        context.renew()
+        self.net.run(self.scope, context)
+        values = {name: self._number(name) for name in self.names}
+        if not np.isfinite(values[self.loss]):
+            raise NotFiniteError(self._why_not_finite(values[self.loss]))
+        self.averages.add(values, rows)
+        self.batch += 1
+
+    def _end_epoch(self, row: dict[str, float], bar: Progress) -> None:
+        self.history.rows.append(row)
+        self.averages = Averages(self.names)
+        self.epoch, self.batch, self.seconds = self.epoch + 1, 0, 0.0
+        self._watch_early_stop(row)
+        bar.end_epoch(row)
+        options = self.options
+        last = self.finished or self.epoch == options.epochs
+        if last or self.epoch % options.checkpoint_every == 0:
+            self._write_checkpoint()
+        if options.log_csv is not None:
+            self.history.to_csv(options.log_csv)
+
+    def _evaluate(self, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
+        """Means over the held-out data: forward only, in test phase."""
+        context = OpContext(
+            self.base.device, train=False, seed=0, keep=self.names, stream=self.base.stream
+        )
+        averages = Averages(self.names)
+        end = self.net.last_forward_op + 1
+        for batch in _batches(self.evaluate_data, self.epoch):
+            rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
+            self.net.run(self.scope, context, 0, end)
+            averages.add({name: self._number(name) for name in self.names}, rows)
+            if ctrl_c.pressed:
+                raise _Interrupted
+        if not averages.rows:
+            raise OpscopeError("the held-out data hold no minibatch")
+        return averages.means()
+
+    def _train_context(self) -> OpContext:
+        """For one epoch."""
+        context = self.base.derive(train=True, keep=self.names)
+        context.hooks = self.hooks
+        return context
+
+    def _number(self, name: str) -> float:
+        variable = self.scope.find(name)
+        array = variable.array if variable is not None else None
+        if array is None or array.size != 1:
+            held = "no value" if array is None else f"an array of shape {array.shape}"
+            raise VariableError(f"{name!r} holds {held}; a loss or metric is a single number")
+        return float(array.item())
+
+    def _position(self) -> str:
+        return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
+
+    def _why_not_finite(self, value: float) -> str:
+        held = persistent_values(self.desc, self.scope)
+        bad = [
+            name for name, array in held.items() if array.dtype.kind == "f" and not_finite(array)
+        ]
+        why = f"{self._position()}: the loss {self.loss!r} is {value}"
+        if bad:
+            why += f"; no longer finite: {', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
+        path = self.options.checkpoint and checkpoint_path(self.options.checkpoint)
+        if path and os.path.exists(path):
+            why += f"; the last good checkpoint is {path}"
+        return why
+
+    # -- the best epoch ------------------------------------------------------------------------
+
+    def _watch_early_stop(self, row: Mapping[str, float]) -> None:
+        stop = self.early_stop
+        if stop is None:
+            return
+        if stop.is_better(row[stop.metric], self.best_value):
+            self.best_value = row[stop.metric]
+            self.history.best_epoch = self.epoch
+            values = persistent_values(self.desc, self.scope)
+            self.best = {name: np.array(array) for name, array in values.items()}
+        elif self.epoch - self.history.best_epoch >= stop.patience:
+            self.finished = self.history.stopped_early = True
+
+    def _restore_best(self) -> None:
+        for name, array in self.best.items():
+            self.scope.get(name).set(array)
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def _write_checkpoint(self) -> None:
+        if self.options.checkpoint is None:
+            return
+        state = {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "finished": self.finished,
+            "seconds": self.seconds,
+            "averages": self.averages.state(),
+            "random": self.base.random_state(),
+            "rows": self.history.rows,
+            "best_epoch": self.history.best_epoch,
+            "best_value": self.best_value,
+        }
+        write_checkpoint(self.options.checkpoint, self.desc, self.scope, state, self.best)
+
+    def _resume(self) -> None:
+        path = checkpoint_path(self.options.checkpoint)
+        found = read_checkpoint(path)
+        check_same_net(found.desc, self.desc, path)
+        try:
+            state = found.state
+            averages = Averages(self.names)
+            averages.restore(state["averages"])
+            epoch, batch = int(state["epoch"]), int(state["batch"])
+            self.seconds = float(state["seconds"])
+            self.history.rows = list(state["rows"])
+            if self.early_stop is not None:
+                self.history.best_epoch = int(state["best_epoch"])
+                self.best_value = state["best_value"]
+                self.finished = bool(state["finished"])
+            random = state["random"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise OpscopeError(
+                f"{path}: does not hold what this training reports ({error!r}); were loss or"
+                " metrics changed?"
+            ) from None
+        self.base.set_random_state(random)
+        self.averages, self.epoch, self.batch = averages, epoch, batch
+        self.history.stopped_early = self.finished
+        self.best = found.best if self.early_stop is not None else {}
+        for name, array in found.values.items():
+            (self.scope.find(name) or self.scope.var(name)).set(array)
+
+
+def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
+    return iter(data(epoch) if callable(data) else data)
+
+
+def _length(data: Data) -> int | None:
+    return len(data) if hasattr(data, "__len__") else None
+
+
+def _check_reiterable(data: Data, epochs: int) -> None:
+    """An iterator is used up after one epoch."""
+    if epochs > 1 and not callable(data) and iter(data) is data:
+        raise OpscopeError(
+            "the data can be gone through only once; give a list, a Minibatches, or a function"
+            " of the epoch's number that returns minibatches"
+        )
+
+
+__all__ = ["EarlyStop", "History", "train"]
