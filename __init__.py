@@ -3,9 +3,36 @@
 Names are looked up on first use (PEP 562), so that `import opscope` costs milliseconds.
 """
 
+import os
 from importlib import import_module
 
 __version__ = "0.1.0"
+
+
+def _require_generated_modules(folder: str) -> None:
+    """Refuse a source tree whose protos have not been compiled, as a fresh clone is.
+
+    Python takes such a tree for the package where it runs in the folder above it. Without this it
+    would import, and fail at the first use of a net.
+
+    Raises:
+        ImportError: a `.proto` file of this folder has no generated module.
+    """
+    names = set(os.listdir(folder))
+    for name in sorted(names):
+        stem, extension = os.path.splitext(name)
+        if extension == ".proto" and not names & {f"{stem}_pb2.py", f"{stem}_pb2.pyc"}:
+            root = os.path.dirname(folder)
+            raise ImportError(
+                f"{root} is a source tree of opscope that has not been built: proto/{stem}_pb2.py"
+                " is missing. Run `python build.py proto` or `pip install .` there, or import an"
+                " installed opscope from another folder."
+            )
+
+
+_PROTO = os.path.join(os.path.dirname(__file__), "proto")
+if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source trees
+    _require_generated_modules(_PROTO)
 
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),

@@ -1,4 +1,4 @@
-"""The two things pyproject.toml cannot say: compile the protos first, keep build.py out."""
+"""The two things pyproject.toml cannot say: compile the protos first, keep scripts out."""
 
 import shutil
 import sys
@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # an isolated build does not look here by itself
 
-from build import compile_protos  # noqa: E402
+from devtools.protos import compile_protos  # noqa: E402
 
 
 class BuildProto(Command):

@@ -15,7 +15,6 @@ _HOMES = {
     "compile_segments": ".inference.pipeline",
     "CachingCompiler": ".cache.computations",
     "compile_computation": ".inference.pipeline",
-    "compile_forward": ".inference.pipeline",
     "prepare_for_test": ".network.collapse",
     "xconfig_to_config": ".xconfig",
     **dict.fromkeys(("apply_edits", "parse_edits"), ".network.edits"),

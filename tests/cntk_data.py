@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(
-    os.environ.get("OPSCOPE_CNTK_CASES")
-    or Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "cntk_cases"
-)
+from reference_folders import CNTK as FOLDER
 
 
 def need(*parts: str) -> Path:

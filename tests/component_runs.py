@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opscope.nnet3.compute.lowering import OUT, X, backward_steps
 from opscope.proto import net_pb2 as pb
 
 
@@ -19,6 +20,13 @@ def _made(append, names, options):
     made = []
     append(made, *[name and name.encode() for name in names], prefix=b"c1", **options)
     return list(pb.NetDesc.FromString(b"".join(made)).ops)
+
+
+def backprop_reads(ops):
+    """Whether the backward operators read the values of `x` and of `out`."""
+    recipe = ops.recipe(None, -1)
+    steps = backward_steps(recipe, recipe.parameters, True)
+    return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
 
 
 def arrays(ops):

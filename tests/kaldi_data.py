@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +10,7 @@ import pytest
 
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.tables.tables import read_table
-
-FOLDER = Path(
-    os.environ.get("OPSCOPE_KALDI_DATA")
-    or Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "kaldi"
-)
+from reference_folders import KALDI as FOLDER
 
 
 def need(*parts: str) -> Path:

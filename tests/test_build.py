@@ -22,11 +22,16 @@ def load_build():
     spec = importlib.util.spec_from_file_location("opscope_build_script", ROOT / "build.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(ROOT))  # as for a script that is run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT))
     return module
 
 
 build = load_build()
+environments = sys.modules["devtools.environment"]
 
 
 @pytest.fixture
@@ -45,9 +50,10 @@ def tree(tmp_path):
 def pip_calls(tree, monkeypatch):
     """The pip commands of an Environment whose tree is `tree`; nothing is installed."""
     calls = []
-    monkeypatch.setattr(build, "ROOT", tree)
-    monkeypatch.setattr(build, "install_key", lambda root=tree, key=build.install_key: key(root))
-    monkeypatch.setattr(build, "generated_exist", lambda: True)
+    key = environments.install_key
+    monkeypatch.setattr(environments, "ROOT", tree)
+    monkeypatch.setattr(environments, "install_key", lambda root=tree: key(root))
+    monkeypatch.setattr(environments, "generated_exist", lambda: True)
     monkeypatch.setattr(build.Environment, "create", lambda self: None)
     monkeypatch.setattr(
         build.Environment, "pip", lambda self, *arguments, what: calls.append(arguments)
@@ -57,21 +63,21 @@ def pip_calls(tree, monkeypatch):
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "proto/net.proto"])
 def test_install_key_follows_each_file(tree, name):
-    before = build.install_key(tree)
-    assert build.install_key(tree) == before
+    before = environments.install_key(tree)
+    assert environments.install_key(tree) == before
     with (tree / name).open("a") as file:
         file.write("# more\n")
-    assert build.install_key(tree) != before
+    assert environments.install_key(tree) != before
 
 
 def test_install_key_follows_new_protos_python_and_place(tree, monkeypatch):
-    keys = {build.install_key(tree)}
+    keys = {environments.install_key(tree)}
     shutil.copytree(tree, tree.with_name("elsewhere"))
-    keys.add(build.install_key(tree.with_name("elsewhere")))
+    keys.add(environments.install_key(tree.with_name("elsewhere")))
     (tree / "proto" / "more.proto").write_text("")
-    keys.add(build.install_key(tree))
+    keys.add(environments.install_key(tree))
     monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
-    keys.add(build.install_key(tree))
+    keys.add(environments.install_key(tree))
     assert len(keys) == 4
 
 
@@ -97,7 +103,7 @@ def test_prepare_installs_again_after_a_change(tree, pip_calls, monkeypatch):
     (tree / "setup.py").write_text("setup(1)\n")
     environment.prepare("test")
     assert len(pip_calls) == 2
-    monkeypatch.setattr(build, "generated_exist", lambda: False)
+    monkeypatch.setattr(environments, "generated_exist", lambda: False)
     environment.prepare("test")
     assert len(pip_calls) == 3
 
@@ -108,7 +114,7 @@ def test_a_damaged_stamp_counts_for_nothing(tree, pip_calls, content):
     environment.stamp.write_text(content)
     environment.prepare("test")
     assert len(pip_calls) == 1
-    assert environment.installed(build.install_key(tree)) == {"test"}
+    assert environment.installed(environments.install_key(tree)) == {"test"}
 
 
 def test_a_failed_install_leaves_no_stamp(tree, pip_calls, monkeypatch):
@@ -136,7 +142,7 @@ def test_torch_that_cannot_be_installed_is_said_and_skipped(tree, monkeypatch, c
         raise build.StepError(f"{what} failed")
 
     monkeypatch.setattr(build.Environment, "pip", fail)
-    monkeypatch.setattr(build, "TORCH", "0.0.1")
+    monkeypatch.setattr(environments, "TORCH", "0.0.1")
     environment = build.Environment(tree / ".venv")
     environment.python = Path(sys.executable)
     environment.install_torch()
@@ -212,20 +218,29 @@ def test_help_lists_every_command():
     done = subprocess.run(
         [sys.executable, ROOT / "build.py", "--help"], capture_output=True, text=True, check=True
     )
-    for name in ("demo", "test", "proto", "bench", "lint", "wheel", "docs"):
+    for command in build.COMMANDS:
+        name = command.__name__
         assert re.search(rf"^    {name} ", done.stdout, re.MULTILINE), name
 
 
-def test_build_script_needs_only_the_standard_library():
-    tree = ast.parse((ROOT / "build.py").read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+RUN_BY_THE_ENVIRONMENT = "deadcode.py"
+BEFORE_ANY_INSTALL = [
+    ROOT / "build.py",
+    *(path for path in (ROOT / "devtools").glob("*.py") if path.name != RUN_BY_THE_ENVIRONMENT),
+]
+
+
+@pytest.mark.parametrize("path", BEFORE_ANY_INSTALL, ids=lambda path: path.name)
+def test_the_build_script_needs_only_the_standard_library(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
             names = [node.module]
         else:
             continue
-        assert all(name.split(".")[0] in sys.stdlib_module_names for name in names)
+        known = sys.stdlib_module_names | {"devtools"}
+        assert all(name.split(".")[0] in known for name in names)
 
 
 def test_every_package_is_listed():
@@ -298,3 +313,50 @@ def load_version() -> str:
     """The version written in the root `__init__.py`, the only place that states it."""
     text = (ROOT / "__init__.py").read_text(encoding="utf-8")
     return re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)[1]
+
+
+def test_check_runs_every_part_and_names_those_that_failed(monkeypatch, capsys):
+    ran = []
+
+    def part(name, fails):
+        def step(arguments):
+            ran.append(name)
+            if fails:
+                raise build.StepError(f"{name} failed with exit code 1")
+
+        step.__name__ = name
+        monkeypatch.setattr(build, name, step)
+
+    monkeypatch.setattr(build.Environment, "prepare", lambda self, *extras: None)
+    for name in ("lint", "types", "deadcode", "docs", "quick"):
+        part(name, name in ("types", "docs"))
+    assert build.main(["check"]) == 1
+    assert ran == ["lint", "types", "deadcode", "docs", "quick"]
+    text = capsys.readouterr()
+    assert "types failed with exit code 1; docs failed with exit code 1" in text.err
+    assert "build.py: quick took 0 s" in text.out
+    part("types", False)
+    part("docs", False)
+    assert build.main(["check"]) == 0
+    assert "all checks passed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_python_m_build_is_the_package_of_that_name(installed, tmp_path):
+    """`python -m build` in the repository finds build.py first, which hands over."""
+    if installed:
+        (tmp_path / "build").mkdir()
+        (tmp_path / "build" / "__init__.py").write_text("")
+        (tmp_path / "build" / "__main__.py").write_text("import sys; print('PyPA', sys.argv[1:])")
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "build", "--sdist"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    if installed:
+        assert (done.returncode, done.stdout) == (0, "PyPA ['--sdist']\n")
+    else:
+        assert done.returncode == 1
+        assert "pip install build" in done.stderr

@@ -1,116 +1,85 @@
-"""The import direction of the house, read from the source of every module and tried at run time.
+"""The tree against the tables of `house.py`: import direction, rooms, circles, sizes and names.
 
 proto <- framework <- operators <- {nnet3, cntk} <- python_api
 """
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+import house
+from house import DOORS, FLOORS
+from import_graph import against_the_order, circles, graph, imports, package_of
+
+pytestmark = pytest.mark.quick
+
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = {"proto": 0, "framework": 1, "operators": 2, "nnet3": 3, "cntk": 3, "python_api": 4}
-MAX_LINES = 600
-
-# The registry registers the operators on the first look-up of one, by the package's name alone: the
-# one place that reaches upwards, and it imports nothing from there.
-DOORS = {("framework/ir/registry.py", "operators")}
-
-
-def package_files() -> list[Path]:
-    """The hand-written modules of the package."""
-    inside = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
-    return [ROOT / "__init__.py", *sorted(p for p in inside if not p.stem.endswith("_pb2"))]
+OTHERS = ("benchmarks", "devtools", "docs", "examples", "tests")
 
 
 def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-every_file = pytest.mark.parametrize("path", package_files(), ids=shown)
+def package_files() -> list[Path]:
+    """The hand-written modules of the package."""
+    inside = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+    own = [ROOT / "__init__.py", ROOT / "__main__.py"]
+    return [*own, *sorted(p for p in inside if not p.stem.endswith("_pb2"))]
 
 
-def resolve(home: tuple[str, ...], level: int, dotted: str) -> tuple[str, ...]:
-    """The path below the root of a relative import; `home` is the importing package's."""
-    if level > len(home) + 1:
-        return ("(outside the package)",)
-    names = tuple(name for name in dotted.split(".") if name)
-    return home[: len(home) - level + 1] + names
+def all_files() -> list[Path]:
+    """All hand-written modules of the repository."""
+    beside = [path for folder in OTHERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [ROOT / "build.py", ROOT / "setup.py", *package_files(), *beside]
 
 
-def imports(tree: ast.AST, home: tuple[str, ...]) -> Iterator[tuple[int, str, str]]:
-    """The (line, kind, layer) of what a module imports from this package, inside functions too.
+def folders() -> list[str]:
+    """The folders of the package that hold modules, as paths below the root."""
+    return sorted({shown(path.parent) for path in package_files()} - {"."})
 
-    `kind` is "relative", "absolute" or "dynamic" (by `import_module` with a constant name).
-    """
-    constants = {
-        target.id: node.value.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "opscope":
-                    yield node.lineno, "absolute", alias.name
-        elif isinstance(node, ast.ImportFrom):
-            if node.level == 0:
-                if node.module.split(".")[0] == "opscope":
-                    yield node.lineno, "absolute", node.module
-                continue
-            base = resolve(home, node.level, node.module or "")
-            for alias in node.names:
-                # `from .. import framework` names its layer only here.
-                yield node.lineno, "relative", (*base, alias.name)[0]
-        elif isinstance(node, ast.Call) and node.args:
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else None
-            called = node.func.id if isinstance(node.func, ast.Name) else called
-            if called not in ("import_module", "__import__"):
-                continue
-            first = node.args[0]
-            name = first.value if isinstance(first, ast.Constant) else None
-            name = constants.get(first.id) if isinstance(first, ast.Name) else name
-            if not isinstance(name, str):
-                continue
-            if name.startswith("."):
-                dots = len(name) - len(name.lstrip("."))
-                yield node.lineno, "dynamic", (*resolve(home, dots, name.lstrip(".")), "")[0]
-            elif name.split(".")[0] == "opscope":
-                yield node.lineno, "absolute", name
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of each module of the package."""
+    return {shown(path): path.read_text(encoding="utf-8") for path in package_files()}
+
+
+@cache
+def edges(types: bool = True) -> dict[str, set[str]]:
+    """What each module of the package imports, start-up of the command line left out."""
+    return graph(sources(), house.START_UP, types)
+
+
+# -- import direction
 
 
 def violations(source: str, relative: str) -> list[str]:
     """What the module at this path below the root imports against the rules."""
-    home = tuple(relative.split("/")[:-1])
-    layer = home[0] if home else None
+    home = package_of(relative)
+    floor = home[0] if home else None
     found = []
-    for line, kind, target in imports(ast.parse(source), home):
-        where = f"{relative}:{line}"
+    for line, kind, path, _ in imports(ast.parse(source), home):
+        where, target = f"{relative}:{line}", path[0]
         if kind == "absolute":
             found.append(f"{where}: imports {target} absolutely, inside it is relative")
-        elif layer is None or target in (layer, "__version__") or (relative, target) in DOORS:
+        elif floor is None or target in (floor, "__version__") or (relative, target) in DOORS:
             continue
-        elif target not in LAYERS:
-            found.append(f"{where}: imports {target!r} from the root, which is no layer")
-        elif LAYERS[target] >= LAYERS[layer]:
-            found.append(f"{where}: {layer} imports {target}, against the import direction")
+        elif target not in FLOORS:
+            found.append(f"{where}: imports {target!r} from the root, which is no floor")
+        elif FLOORS[target] >= FLOORS[floor]:
+            found.append(f"{where}: {floor} imports {target}, against the import direction")
     return found
 
 
-@every_file
-def test_imports_run_one_way(path):
-    assert violations(path.read_text(encoding="utf-8"), shown(path)) == []
-
-
-@every_file
-def test_files_stay_short(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MAX_LINES, f"{shown(path)} has {lines} lines: split it"
+def test_imports_run_one_way():
+    found = [violations(source, relative) for relative, source in sources().items()]
+    assert sum(found, []) == []
 
 
 @pytest.mark.parametrize(
@@ -127,9 +96,9 @@ def test_files_stay_short(path):
         ("cntk/a.py", "from ..python_api import io", "cntk imports python_api"),
         ("operators/a.py", "import opscope.framework.net", "absolutely"),
         ("operators/a.py", "from opscope.framework import net", "absolutely"),
-        ("operators/a.py", "from ..build import compile_protos", "no layer"),
+        ("operators/a.py", "from ..build import compile_protos", "no floor"),
         ("operators/a.py", "from ... import numpy", "outside the package"),
-        ("operators/a.py", "from .. import load", "no layer"),
+        ("operators/a.py", "from .. import load", "no floor"),
     ],
 )
 def test_violations_are_found(relative, source, message):
@@ -152,6 +121,224 @@ def test_allowed_imports_pass(relative, source):
     assert violations(source, relative) == []
 
 
+# -- rooms
+
+
+def rooms_of(floor: str) -> set[str]:
+    """The folders of a floor, and the modules beside them."""
+    return {
+        path.stem if path.suffix == ".py" else path.name
+        for path in (ROOT / floor).iterdir()
+        if (path.suffix == ".py" or any(path.glob("*.py")))
+        and path.name != "__init__.py"
+        and not path.stem.endswith("_pb2")
+    }
+
+
+def test_the_table_holds_every_floor():
+    assert set(house.ROOMS) | house.UNORDERED_FLOORS == set(FLOORS)
+    assert not set(house.ROOMS) & house.UNORDERED_FLOORS
+
+
+@pytest.mark.parametrize("floor", house.ROOMS)
+def test_the_table_holds_every_room(floor):
+    assert len(set(house.ROOMS[floor])) == len(house.ROOMS[floor])
+    assert set(house.ROOMS[floor]) == rooms_of(floor)
+
+
+def test_rooms_import_what_stands_before_them():
+    assert against_the_order(edges(), house.ROOMS) == []
+
+
+@pytest.mark.parametrize(
+    ("types", "most"),
+    [(False, house.MODULES_IN_CIRCLES), (True, house.MODULES_IN_CIRCLES_OF_TYPES)],
+)
+def test_modules_do_not_import_in_circles(types, most):
+    found = circles(edges(types))
+    count = sum(map(len, found))
+    text = "\n".join(" ".join(circle) for circle in found)
+    assert count <= most, f"{count} modules in circles:\n{text}"
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_every_folder_says_what_lives_there(folder):
+    source = (ROOT / folder / "__init__.py").read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(source)), f"{folder}/__init__.py has no docstring"
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_folders_stay_small(folder):
+    if folder in house.KINDS:
+        return
+    modules = [path for path in (ROOT / folder).glob("*.py") if path.name != "__init__.py"]
+    count = sum(not path.stem.endswith("_pb2") for path in modules)
+    most = house.CROWDED.get(folder, house.MOST_MODULES)
+    assert count <= most, f"{folder} holds {count} modules: make rooms"
+
+
+def test_the_tables_name_what_is_there():
+    assert house.KINDS | set(house.CROWDED) <= set(folders())
+    assert not house.KINDS & set(house.CROWDED)
+    assert set(house.LONG_FILES) <= {shown(path) for path in all_files()}
+    assert set(house.DESCRIBED_FLOORS) <= set(FLOORS)
+    for start in house.START_UP:
+        assert any(name.startswith(start) for name in sources()), f"nothing begins with {start}"
+
+
+def rows_of_rooms(page: str) -> list[str]:
+    """The rooms that a page names at the beginning of a row of a table, as `floor/room`."""
+    return re.findall(r"^\| *`(\w+/[\w/]*\w)/?` *\|", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("floor", house.DESCRIBED_FLOORS)
+def test_the_architecture_names_every_room_once(floor):
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = [room for room in rows_of_rooms(page) if room.partition("/")[0] == floor]
+    there = [path.parent for path in (ROOT / floor).glob("*/__init__.py")]
+    assert sorted(named) == sorted(shown(path) for path in there)
+
+
+# -- files
+
+
+def test_files_stay_short():
+    lengths = {shown(path): len(path.read_bytes().splitlines()) for path in all_files()}
+    most = {path: house.LONG_FILES.get(path, house.MOST_LINES) for path in lengths}
+    assert {path: lines for path, lines in lengths.items() if lines > most[path]} == {}
+
+
+def unnamed_functions(source: str) -> list[int]:
+    """The lines of functions that are called `_`."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return sorted(node.lineno for node in nodes if node.name == "_")
+
+
+def test_functions_have_names():
+    found = [
+        f"{path}:{line}" for path, text in sources().items() for line in unnamed_functions(text)
+    ]
+    text = "\n".join(found[:20])
+    assert len(found) <= house.UNNAMED_FUNCTIONS, f"{len(found)} functions are called _:\n{text}"
+
+
+# -- the checkers, on made-up sources
+
+
+def test_imports_are_found_with_their_place():
+    source = """\
+from .a import b
+def f():
+    from ..c import d
+lambda: import_module('.e', p)
+if typing.TYPE_CHECKING:
+    from .g import h
+"""
+    assert [tuple(entry) for entry in imports(ast.parse(source), ("x", "y"))] == [
+        (1, "relative", ("x", "y", "a", "b"), "loading"),
+        (3, "relative", ("x", "c", "d"), "call"),
+        (4, "dynamic", ("x", "y", "e"), "call"),
+        (6, "relative", ("x", "y", "g", "h"), "never"),
+    ]
+
+
+def test_the_graph_knows_modules_names_and_packages():
+    found = graph(
+        {
+            "f/__init__.py": "from .a import thing",
+            "f/a.py": "from . import b\nfrom .c import thing",
+            "f/b.py": "from .. import g\nfrom ..g import name\nfrom ..g.h import other",
+            "f/c/__init__.py": "from ..a import thing\nfrom .d import thing",
+            "f/c/d.py": "import numpy",
+            "g/__init__.py": "",
+            "g/h.py": "from . import thing",
+        }
+    )
+    assert found == {
+        "f": {"f/a"},
+        "f/a": {"f/b", "f/c"},
+        "f/b": {"g", "g/h"},
+        "f/c": {"f/a", "f/c/d"},
+        "f/c/d": set(),
+        "g": set(),
+        "g/h": {"g"},
+    }
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "from .a import b",
+        "def f():\n    from .a import b",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import b",
+        "def f():\n    import_module('.a', __package__)",
+        "class C:\n    def f(self):\n        from . import a",
+    ],
+)
+def test_circles_are_found_lazy_ones_and_those_of_types_included(inner):
+    found = graph({"f/a.py": "from .b import c", "f/b.py": inner, "f/z.py": "from .a import b"})
+    assert circles(found) == [["f/a", "f/b"]]
+
+
+def test_circles_of_types_can_be_told_apart():
+    typed = "if TYPE_CHECKING:\n    from .a import b"
+    assert circles(graph({"f/a.py": "from .b import c", "f/b.py": typed}, types=False)) == []
+
+
+def test_circles_may_be_long_and_several():
+    ring = {f"n{i}": {f"n{(i + 1) % 5}"} for i in range(5)}
+    assert circles(ring | {"x": {"y", "n0"}, "y": {"x"}, "z": {"x"}}) == [sorted(ring), ["x", "y"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_start_up_imports_make_no_circle():
+    pair = {"p/cli_a.py": "def f():\n    from .b import c", "p/b.py": "from .cli_a import f"}
+    assert circles(graph(pair)) == [["p/b", "p/cli_a"]]
+    assert circles(graph(pair, ("p/cli",))) == []
+    at_once = pair | {"p/cli_a.py": "from .b import c"}
+    assert circles(graph(at_once, ("p/cli",))) == [["p/b", "p/cli_a"]]
+
+
+ORDER = {"f": ("base", "ir", "run")}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "message"),
+    [
+        ("f/base/a", "f/ir/b", "f/base/a imports f/ir/b: ir stands after base"),
+        ("f/ir", "f/run", "f/ir imports f/run: run stands after ir"),
+        ("f/ir/a", "f", "f/ir/a imports f: '' is not among the rooms of f"),
+        ("f/ir/a", "f/new/b", "f/ir/a imports f/new/b: 'new' is not among the rooms of f"),
+        ("f/new/a", "f/ir/b", "f/new/a: 'new' is not among the rooms of f"),
+    ],
+)
+def test_imports_against_the_order_of_rooms_are_found(name, other, message):
+    assert against_the_order({name: {other}}, ORDER) == [message]
+
+
+def test_imports_along_the_order_of_rooms_pass():
+    allowed = {
+        "f/run/a": {"f/base/x", "f/ir", "f/run/b"},
+        "f/ir/a": {"g/high/x"},  # the import direction of floors judges that
+        "f": {"f/run/a"},
+        "g/low/x": {"g/high/x"},  # a floor without an order
+    }
+    assert against_the_order(allowed, ORDER) == []
+
+
+def test_rows_of_rooms_are_found():
+    page = "| `f/base/` | errors |\n| `f/ir` | ops |\n| `f/` | no room |\ntext `f/run/`\n"
+    assert rows_of_rooms(page) == ["f/base", "f/ir"]
+
+
+def test_unnamed_functions_are_found():
+    assert unnamed_functions("def _():\n    def f():\n        def _(): pass\n_ = 1\n") == [1, 3]
+
+
+# -- at run time
+
+
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh process holds after running `code`."""
     code += "\nimport sys; print('\\n' + ' '.join(sys.modules))"
@@ -167,13 +354,13 @@ def test_import_opscope_loads_nothing_heavy():
 
 
 def test_framework_loads_no_operator():
+    paths = sorted((ROOT / "framework").rglob("[!_]*.py"))
     modules = [
-        ".".join(("opscope", *path.relative_to(ROOT).with_suffix("").parts))
-        for path in sorted((ROOT / "framework").rglob("[!_]*.py"))
+        ".".join(("opscope", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths
     ]
     loaded = loaded_by("import " + ", ".join(modules))
     assert set(modules) <= loaded
-    above = tuple(f"opscope.{layer}" for layer, rank in LAYERS.items() if rank > 1)
+    above = tuple(f"opscope.{floor}" for floor, height in FLOORS.items() if height > 1)
     assert [name for name in loaded if name.startswith(above)] == []
 
 

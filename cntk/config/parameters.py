@@ -92,10 +92,6 @@ class ConfigParameters:
         text = value if isinstance(value, Text) else Source("<inserted>", value).whole()
         self._insert(Text(name, text.origin, text.shift), text)
 
-    def insert_line(self, line: str) -> None:
-        """Insert `name=value`."""
-        self._insert_record(Source("<inserted>", line).whole())
-
     # -- looking up
 
     def names(self) -> list[str]:

@@ -40,7 +40,8 @@ GROUP = "opscope.deserializers"
 _HTK_FEATURES = "HTKFeatureDeserializer"
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
 
-_OWN = {  # type: module of this package and the function that makes the deserializer of a config
+# Reader type: module of this package, and the function that makes the deserializer of a config.
+_OWN = {
     "CNTKBinaryFormatDeserializer": ("binary.format", "binary_source"),
     "CNTKTextFormatDeserializer": ("text.reader", "text_source"),
     _HTK_FEATURES: ("composite", "htk_features"),

@@ -67,7 +67,3 @@ def carry_name(previous: str) -> str:
 def linked_grad_name(inner: str, link: int) -> str:
     """In the gradient of a step net: what arrives through an out-link."""
     return f"{inner}@LINK@{link}"
-
-
-def is_grad(name: str) -> bool:
-    return GRAD_SUFFIX in name

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
-from .desc import FORWARD, format_location, slot_map
+from .desc import format_location, slot_map
 from .names import EMPTY
 from .registry import REQUIRED, OperatorDef, lookup
 
@@ -107,10 +107,6 @@ class Operator:
             for name in names
             if name != EMPTY
         ]
-
-    @property
-    def is_forward(self) -> bool:
-        return self.role == FORWARD
 
     def __repr__(self) -> str:
         return f"<{self.title()}>"

@@ -56,7 +56,7 @@ class Numerator:
         segment = np.searchsorted(begins, arcs.source, side="right") - 1
         step = times[arcs.source] - times[begins][segment]
         self._begins, self._states, self._segments = begins, states, len(begins)
-        self._row, self._pdf, self._score = arcs.row, arcs.pdf, arcs.score
+        self._score = arcs.score
         self._source, self._target, self._segment = arcs.source, target, segment
         self._forward = _layers(step, arcs.source, target)
         self._backward = _layers(step, target, arcs.source)[::-1]

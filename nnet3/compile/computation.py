@@ -150,12 +150,6 @@ class Computation:
         self.matrices.append(MatrixInfo(rows, cols, contiguous))
         return len(self.submatrices) - 1
 
-    def new_columns(self, base: int, offset: int, cols: int) -> int:
-        """A new sub-matrix of columns of sub-matrix `base`."""
-        b = self.submatrices[base]
-        self.submatrices.append(SubMatrix(b.matrix, b.row, b.rows, b.col + offset, cols))
-        return len(self.submatrices) - 1
-
     def new_part(self, base: int, row: int, rows: int) -> int:
         """A new sub-matrix of rows of sub-matrix `base`; `base` itself where these are all."""
         b = self.submatrices[base]

@@ -68,7 +68,6 @@ class StatisticsPoolingComponent(Component):
         *optional(bool, output_stddevs=False),
         *optional(float, variance_floor=1e-10),
     )
-    require_direct_input = False  # files do not hold it; see `Nnet.require_direct_input`
 
     @property
     def properties(self) -> Properties:

@@ -245,12 +245,6 @@ class ComponentOps:
         name = self._name
         return {name + own_field(kind + field): array for field, array in arrays.items()}
 
-    def backprop_reads(self, indexes: Any = None, rows: int = -1) -> tuple[bool, bool]:
-        """Whether the backward operators read the values of `x` and of `out`."""
-        recipe = self.recipe(indexes, rows)
-        steps = backward_steps(recipe, recipe.parameters, True)
-        return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
-
     def keeps_temporaries(self, indexes: Any = None, rows: int = -1) -> bool:
         """Whether the backward operators read what the forward ones leave besides `out`."""
         recipe = self.recipe(indexes, rows)

@@ -11,7 +11,6 @@ from ..compile.compiler import Compiler
 from ..compile.computation import Computation
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
-from ..lower.forward import lower_forward
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from ..optimize import optimize as run_passes
@@ -71,16 +70,3 @@ def compile_segments(
         options = optimize if isinstance(optimize, OptimizeOptions) else None
         computation = run_passes(computation, options)
     return lower_computation(computation)
-
-
-def compile_forward(nnet: Nnet, request: ComputationRequest) -> pb.NetDesc:
-    """The forward part of a request as a list that the generic backward pass differentiates.
-
-    Example:
-        net = PlainNet(compile_forward(nnet, simple_request(nnet, frames=20)))
-        net.add_backward_ops({"output.output": "output_deriv.output"})
-
-    Raises:
-        OpscopeError: as `compile_computation`.
-    """
-    return lower_forward(compile_computation(nnet, request))

@@ -10,7 +10,7 @@ Nodes are named; `nodes` maps the names to numbers where numbers are wanted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -365,23 +365,6 @@ class Descriptor:
         for part in self.parts:
             ok = part.combine(present, used, every) & ok
         return ok
-
-    def is_computable(
-        self,
-        t: np.ndarray,
-        x: np.ndarray,
-        nodes: Mapping[str, int],
-        exists: Callable[[Place], np.ndarray],
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """(which indexes are computable [N], for each leaf which indexes use it [N]).
-
-        `exists` tells for a place (node numbers, t, x) which of its rows are there.
-        """
-        used: list[Mask] = []
-        places = self.get_dependencies(t, x, nodes)
-        ok = self.combine((exists(place) for place in places), used)
-        ok = np.broadcast_to(np.asarray(ok, bool), np.shape(t))
-        return ok, [mask & ok for mask in used]
 
     def renamed(self, names: Mapping[str, str]) -> Descriptor:
         """A copy that reads `names[node]` where it read `node`."""

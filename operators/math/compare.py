@@ -32,7 +32,7 @@ def _is_finite(s: ShapeArgs) -> None:
     s.set("out", (s["x"], bool))
 
 
-# type: what it says of x and y (one ufunc of that name does it).
+# operator type: what it says of x and y (one ufunc of that name does it).
 _COMPARISONS = {
     "equal": "out = x == y",
     "not_equal": "out = x != y",

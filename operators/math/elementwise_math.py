@@ -96,7 +96,7 @@ def absolute_grad_kernel(k: Any) -> Call:
     )
 
 
-# type: what it is, scalar expression, array function.
+# operator type: what it is, scalar expression, array function.
 _STEPS = {
     "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x", "sign"),
     "floor": ("Largest whole number not above x.", "floor(x)", "floor"),

@@ -65,7 +65,7 @@ class TestSections:
     def test_insert(self):
         config = ConfigParameters("s=[a=1]")
         config.insert("s", "[b=2]")
-        config.insert_line("t = u")
+        config.insert("t", "u")
         assert config.section("s").names() == ["a", "b"]
         assert config.string("T") == "u"
 

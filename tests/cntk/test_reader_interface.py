@@ -72,7 +72,6 @@ def test_a_writer_from_elsewhere(monkeypatch):
     assert "Keep" in writer_types()
     with create_writer(ConfigParameters('writerType = "Keep" ; node = "z"')) as writer:
         writer.save_data({"z": Samples(np.array([0, 1]), np.ones((1, 2)))})
-        writer.save_mapping("z", {0: "a"})
     assert len(writer.kept) == 1
 
 

@@ -77,7 +77,7 @@ def test_sentences_of_one_length_come_together(tmp_path):
             for batch in batches:
                 lines = batch.sequences[:, 1].tolist()
                 assert len({lengths[line] for line in lines}) == 1 and len(lines) <= 3
-                assert not batch.layouts["labels"].has_gaps
+                assert batch.layouts["labels"].samples == batch.layouts["labels"].columns
             orders.append([line for b in batches for line in b.sequences[:, 1].tolist()])
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(7))  # two words are too few
     assert orders[0] != orders[1]

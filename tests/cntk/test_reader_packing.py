@@ -114,7 +114,7 @@ def test_layouts_hold_every_sample_once(lengths):
     layout = packed(np.array(lengths))
     assert layout.samples == sum(lengths) == len(set(layout.column.tolist()))
     assert layout.steps == max(lengths) and layout.column.max() < layout.columns
-    assert layout.is_sample.sum() == layout.samples
+    assert np.unique(layout.column).size == layout.samples
     for number in range(len(lengths)):
         columns = layout.column[layout.sequence == number]
         assert np.all(np.diff(columns) == layout.parallel)
@@ -125,7 +125,7 @@ def test_layouts_hold_every_sample_once(lengths):
 def test_sequences_go_into_the_first_slot_with_room():
     layout = packed(np.array([3, 5, 2, 4, 1]))
     assert layout.slot.tolist() == [0, 1, 0, 2, 2] and layout.begin.tolist() == [0, 0, 3, 0, 4]
-    assert layout.has_gaps is False and layout.columns == 15
+    assert layout.samples == layout.columns == 15
 
 
 def test_epochs_cut_the_data_where_sequences_begin():

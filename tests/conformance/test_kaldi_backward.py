@@ -7,6 +7,7 @@ are unrolled when a request is compiled.
 import numpy as np
 import pytest
 
+from forward_lowering import lower_forward
 from kaldi_data import FOLDER, difference, need, read_archive
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import PARAMETER
@@ -14,7 +15,6 @@ from opscope.framework.passes.verify.verifier import verify
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation, compile_request
-from opscope.nnet3.lower.forward import lower_forward
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.run.computer import NnetComputer
 

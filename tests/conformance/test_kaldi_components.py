@@ -7,7 +7,7 @@ beside the repository) and skips where that is missing.
 import numpy as np
 import pytest
 
-from component_runs import arrays, backprop, propagate
+from component_runs import arrays, backprop, backprop_reads, propagate
 from kaldi_data import FOLDER, difference, need, read_archive
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var
@@ -108,6 +108,6 @@ def errors_with_gaps(component, io):
 def test_backprop_reads_no_more_than_in_kaldi(name):
     """A compiler lets go of what Kaldi's properties say is not needed."""
     component = Component.read_new(Reader(need("components", name) / "component.bin"))
-    reads_input, reads_output = ComponentOps(component, name).backprop_reads()
+    reads_input, reads_output = backprop_reads(ComponentOps(component, name))
     assert not reads_input or component.properties & Properties.BACKPROP_NEEDS_INPUT
     assert not reads_output or component.properties & Properties.BACKPROP_NEEDS_OUTPUT

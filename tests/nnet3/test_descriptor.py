@@ -118,6 +118,18 @@ def test_map_to_input():
     assert places("Switch(a, Offset(b, 1))") == [[7, 7, 4, 4], [-2, 0, 0, 4], [0, 1, 0, 2]]
 
 
+def is_computable(descriptor, t, x, nodes, exists):
+    """Which indexes are computable [N], and for each leaf which indexes use it [N].
+
+    `exists` tells for a place (node numbers, t, x) which of its rows are there.
+    """
+    used = []
+    places = descriptor.get_dependencies(t, x, nodes)
+    ok = descriptor.combine((exists(place) for place in places), used)
+    ok = np.broadcast_to(np.asarray(ok, bool), np.shape(t))
+    return ok, [mask & ok for mask in used]
+
+
 def test_is_computable():
     t, x = np.arange(4), np.zeros(4, int)
     descriptor = parse_descriptor("Sum(Failover(a, b), IfDefined(Offset(a, 1)))")
@@ -127,7 +139,7 @@ def test_is_computable():
         node, when, _ = place
         return np.array([int(at) in there[node] for at in when])
 
-    ok, used = descriptor.is_computable(t, x, {"a": 0, "b": 1}, exists)
+    ok, used = is_computable(descriptor, t, x, {"a": 0, "b": 1}, exists)
     assert ok.tolist() == [True, True, True, False]
     assert used[0].tolist() == [True, False, True, False]
     assert used[1].tolist() == [False, True, False, False]

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from forward_lowering import lower_forward
 from opscope import nnet3
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.passes.verify.verifier import verify
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.compile.computation import Command, SubMatrix
-from opscope.nnet3.lower.forward import lower_forward
 
 NET = """\
 input-node name=input dim=3
@@ -43,7 +43,7 @@ def test_values_and_gradients(nnet):
     for name, matrix in (("input", x), ("output", deriv)):
         computer.accept_input(name, matrix)
         computer.run()
-    net = PlainNet(nnet3.compile_forward(nnet, request))
+    net = PlainNet(lower_forward(nnet3.compile_computation(nnet, request)))
     assert not any(var.HasField("view") for var in net.desc.vars)
     names = ["input.input", "affine/linear_params", "affine/bias_params"]
     gradients = net.add_backward_ops({"output.output": "output_deriv.output"}, wrt=names)

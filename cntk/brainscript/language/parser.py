@@ -202,8 +202,8 @@ class _Parser:
             index = self.expression()
             self.expect("]")
             return Index(token.source, token.at, left, index)
-        arguments, named, at = self.arguments(token.text)
-        return Apply(left.source, left.at, left, arguments, named, at, token.text == "{")
+        arguments, named, _ = self.arguments(token.text)
+        return Apply(left.source, left.at, left, arguments, named, token.text == "{")
 
     def record_follows(self) -> bool:
         """Whether the `[` at hand opens a record: `[]` or `[ name =`."""

@@ -117,7 +117,6 @@ class Apply(Expression):
     function: Expression
     arguments: tuple[Expression, ...]
     named: tuple[Member, ...]
-    arguments_at: int = field(default=0, compare=False, repr=False)
     braces: bool = field(default=False, compare=False)
 
 

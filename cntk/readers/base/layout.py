@@ -42,11 +42,6 @@ class Layout:
         """Columns that hold a sample."""
         return len(self.column)
 
-    @property
-    def has_gaps(self) -> bool:
-        """Whether there are columns without a sample."""
-        return self.samples < self.columns
-
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Sequence and step of each sample here, sequence after sequence."""
@@ -66,13 +61,6 @@ class Layout:
     def sequence(self) -> np.ndarray:
         """The sequence of each sample, int64, [samples]."""
         return self._steps[0]
-
-    @cached_property
-    def is_sample(self) -> np.ndarray:
-        """Which columns hold a sample, bool, [columns]."""
-        mask = np.zeros(self.columns, bool)
-        mask[self.column] = True
-        return mask
 
     def spread(self, rows: np.ndarray) -> np.ndarray:
         """Samples, [samples, ...], in their columns, [columns, ...]; gaps hold zeros."""

@@ -55,9 +55,6 @@ class DataWriter(ABC):
             SaveError: a file cannot be written.
         """
 
-    def save_mapping(self, name: str, mapping: Mapping[int, str]) -> None:  # noqa: B027
-        """Take the labels of a node by their numbers; most writers have no use for them."""
-
     def close(self) -> None:  # noqa: B027  many writers have nothing to finish
         """Finish what was begun."""
 

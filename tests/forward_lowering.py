@@ -1,9 +1,10 @@
-"""The forward part of a computation as operators without views, each variable written once.
+"""Lowers the forward part of a computation to operators without views, for comparisons.
 
-Such a list is what the generic backward pass differentiates: `PlainNet.add_backward_ops` appends
-gradients to it, a loss may follow, and it is trained like any other net. Every write to columns of
-a matrix makes a new variable; a matrix is remembered as columns of variables, which a reader cuts
-and joins (`slice`, `concat`). Inputs, outputs and parameters are called as in `lower_commands`.
+Each variable is written once, so the generic backward pass differentiates the list:
+`PlainNet.add_backward_ops` appends the gradients. The tests compare these gradients with those of
+the compiled backward part. Every write to columns of a matrix makes a new variable; a matrix is
+remembered as columns of variables, which a reader cuts and joins (`slice`, `concat`). Inputs,
+outputs and parameters have the same names as in `lower_commands`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...framework.base.errors import OpscopeError
-from ...proto import net_pb2 as pb
-from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
-from .commands import Lowering, int_tensor
+from opscope.framework.base.errors import OpscopeError
+from opscope.nnet3.compile.computation import Command, Computation, SubMatrix, numbered_sources
+from opscope.nnet3.lower.commands import Lowering, int_tensor
+from opscope.proto import net_pb2 as pb
 
 
 def lower_forward(computation: Computation, name: str = "forward") -> pb.NetDesc:

@@ -1,0 +1,90 @@
+"""The house in tables: its floors, the rooms of each floor in order, and the limits of files.
+
+`test_layering.py` holds the tree to these tables. A floor is a folder of the repository, a room a
+folder of a floor; a module that lies beside the rooms of a floor counts as a room of its own.
+"""
+
+from __future__ import annotations
+
+FLOORS = {"proto": 0, "framework": 1, "operators": 2, "nnet3": 3, "cntk": 3, "python_api": 4}
+"""Each floor and its height: a module imports from lower floors and from its own."""
+
+ROOMS: dict[str, tuple[str, ...]] = {
+    "proto": (),
+    "cntk": (
+        "text",
+        "mersenne",
+        "layout",
+        "lattices",
+        "config",
+        "network",
+        "operators",
+        "lower",
+        "readers",
+        "carry",
+        "models",
+        "ndl",
+        "brainscript",
+        "mel",
+        "build",
+        "runtime",
+        "formatting",
+        "tracing",
+        "sgd",
+        "check",
+        "actions",
+    ),
+}
+"""The rooms of each floor: a room imports only from those that stand before it."""
+
+UNORDERED_FLOORS = {"framework", "operators", "nnet3", "python_api"}
+"""Floors whose rooms have no order yet."""
+
+DOORS = {("framework/ir/registry.py", "operators")}
+"""The one place that reaches upwards: the registry registers the operators on the first look-up of
+one, by the package's name alone, and imports nothing from there."""
+
+START_UP = ("python_api/cli",)
+"""How the paths of modules begin whose functions may import anything: the command line, which loads
+only what a command needs. Such imports count neither for the order of rooms nor for circles."""
+
+KINDS = {
+    "operators",
+    "nnet3/components",
+    "nnet3/compute",
+    "cntk/lower",
+    "cntk/network/kinds",
+    "cntk/operators",
+    "cntk/readers",
+}
+"""Tables of kinds, a module each kind: these folders may hold any number of modules."""
+
+MOST_MODULES = 15
+"""How many modules any other folder may hold, `__init__.py` not counted."""
+
+CROWDED = {
+    "framework": 61,
+    "nnet3": 63,
+    "python_api": 54,
+    "cntk/brainscript": 18,
+    "cntk/network": 18,
+}
+"""Folders that hold more for now, and how many at most."""
+
+MOST_LINES = 500
+"""How long a file may be."""
+
+LONG_FILES = {"framework/loops/recurrent/fast.py": 506}
+"""Files that are longer for now, and how long at most."""
+
+MODULES_IN_CIRCLES = 15
+"""How many modules may import each other in a circle at run time, inside functions included."""
+
+MODULES_IN_CIRCLES_OF_TYPES = 50
+"""The same with what is imported for type checkers only, under `if TYPE_CHECKING`."""
+
+UNNAMED_FUNCTIONS = 631
+"""How many functions may be called `_`."""
+
+DESCRIBED_FLOORS: tuple[str, ...] = ()
+"""Floors whose rooms docs/architecture.md names, each once, in a row that begins with its path."""
