@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
-    "NetBuilder": ".python_api.builder.net_builder",
+    "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",
