@@ -37,7 +37,7 @@ if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source 
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
-    "NetBuilder": ".python_api.builder.net_builder",
+    "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),
     "Minibatches": ".python_api.train.minibatches",
     "Generator": ".python_api.generate.generation",

@@ -38,7 +38,7 @@ def _programs(markdown: str) -> str:
 
 def _operators(markdown: str) -> str:
     from opscope.framework.ir.registry import lookup
-    from opscope.python_api.builder.methods import describe, method_types
+    from opscope.python_api.builder.operator_methods import describe, method_types
 
     sections = [markdown]
     for name in method_types():

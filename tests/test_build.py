@@ -303,7 +303,8 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     sources = {path.relative_to(clean_copy).as_posix() for path in files}
     layers = ("proto/", "framework/", "operators/", "nnet3/", "cntk/", "python_api/")
     expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
-    expected |= {"opscope/__init__.py", "opscope/__main__.py", "opscope/proto/net_pb2.pyi"}
+    expected |= {"opscope/__init__.py", "opscope/__init__.pyi", "opscope/__main__.py"}
+    expected |= {"opscope/py.typed", "opscope/proto/net_pb2.pyi"}
     assert "opscope/proto/net_pb2.py" in expected
     assert {name for name in names if name.startswith("opscope/")} == expected
     assert any(name.endswith("licenses/LICENSE") for name in names)

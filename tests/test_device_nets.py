@@ -23,7 +23,7 @@ from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
-from opscope.python_api.builder.net_builder import NetBuilder
+from opscope.python_api.builder import NetBuilder
 from opscope.python_api.generate.generation import Generator
 from rnn_nets import gradients, packed, simple
 from small_nets import classifier, data

@@ -1,0 +1,21 @@
+"""NetBuilder: networks written in Python, operator by operator or layer by layer.
+
+Gives NetBuilder and Var, its handles of variables; methods.py says how to add a layer. May import
+proto and framework; operators come from the registry.
+"""
+
+# Importing these registers their functions as methods of NetBuilder.
+from . import (  # noqa: F401
+    attention,
+    cells,
+    gradients,
+    layers,
+    loops,
+    recurrent,
+    recurrent_layers,
+    running,
+    trees,
+)
+from .net_builder import NetBuilder, Var
+
+__all__ = ["NetBuilder", "Var"]

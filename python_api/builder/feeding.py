@@ -12,6 +12,7 @@ from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
 from ...framework.base.shape import Levels
 from ...framework.ir.desc import INPUT, VarDesc, var_dtype, var_shape
+from ...framework.ir.infer import fits
 from ...framework.runtime.net import Net
 
 
@@ -114,6 +115,39 @@ class Feeder:
             raise VariableError(
                 f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {told}"
             )
+
+
+def feed_inputs(
+    declared: Callable[[str], VarDesc], scope: Scope, values: Mapping[Any, Any]
+) -> None:
+    """Set variables of a scope, cast to their declared dtypes.
+
+    Args:
+        declared: the declaration of a variable, by name.
+        values: variable (a name or handle) -> array, `Sequences`, or a list of arrays where the
+            declaration says that the variable holds sequences.
+
+    Raises:
+        VariableError: `declared` knows no such variable.
+        ShapeError: wrong shape, or a dtype that cannot be cast without changing its kind.
+    """
+    for key, value in values.items():
+        name = str(key)
+        var = declared(name)
+        wanted, shape = var_dtype(var), var_shape(var)
+        levels: Levels = ()
+        if var.sequence_levels or isinstance(value, Sequences):
+            value, levels = rows_and_offsets(value, var, "input")
+        array = value if hasattr(value, "dtype") else np.asarray(value)
+        if wanted is not None and array.dtype != wanted:
+            if not _can_cast(array.dtype, wanted):
+                raise ShapeError(f"input {name!r} wants {wanted} and was given {array.dtype}")
+            array = array.astype(wanted)
+        if shape is not None and not fits(array.shape, shape):
+            raise ShapeError(
+                f"input {name!r} wants {list(shape)} (-1 = any) and was given {list(array.shape)}"
+            )
+        (scope.find(name) or scope.var(name)).set(array, levels)
 
 
 def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:

@@ -1,87 +1,425 @@
-"""Written by `python -m opscope.python_api.builder.methods`; do not edit."""
+"""Written by `python -m opscope.python_api.stubs`; do not edit."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
+import numpy as np
+
+from ...framework.base.context import OpContext
+from ...framework.base.scope import Scope
 from ...framework.ir.registry import OperatorDef
-from .variable import Var
+from ...framework.runtime.plain_net import PlainNet
+from ...proto.net_pb2 import NetDesc
+from .cells import LSTMState
+from .net_builder import Var
+from .recurrent import StepBlock
 
-def method_types() -> list[str]: ...
-def make_method(entry: OperatorDef) -> Callable[..., Any]: ...
-def describe(entry: OperatorDef) -> str: ...
-def stub_text(types: Sequence[str] | None = ...) -> str: ...
+_F = TypeVar("_F", bound=Callable[..., Any])
 
-class OpMethods:
-    add_op: Callable[..., Any]
+BUILDER_METHODS: dict[str, Callable[..., Any]]
+
+def builder_method(
+    function: _F,
+) -> _F:
+    """Make a function of (builder, further arguments) a method of NetBuilder."""
+
+def layer(
+    parameter: str,
+) -> Callable[[_F], _F]:
+    """Register the layer of the operator that has the function's name."""
+
+class BuilderMethods:
+    def layer_for(
+        self,
+        entry: OperatorDef,
+        positional: int,
+        given: dict[str, Any],
+    ) -> Callable[..., Any] | None:
+        """The layer that `add_op` should call; None where there is none or parameters are given."""
+    def attention(
+        self,
+        query: Var | str,
+        memory: Var | str,
+        *,
+        keys: Var | str | None = None,
+        kind: str = "dot",
+        size: int = 0,
+        scale: float = 1.0,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> tuple[Var, Var]:
+        """Attention of each query over its own sequence of the memory."""
+    def rnn_cell(
+        self,
+        x: Var | str,
+        h: Var | str,
+        *,
+        activation: str = "tanh",
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> Var:
+        """One step of a simple RNN: h' = activation(x w_x + h w_h + b)."""
+    def lstm_cell(
+        self,
+        x: Var | str,
+        h: Var | str,
+        c: Var | str,
+        *,
+        peepholes: bool = False,
+        projection: int = 0,
+        forget_bias: float = 0.0,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> LSTMState:
+        """One step of an LSTM."""
+    def gru_cell(
+        self,
+        x: Var | str,
+        h: Var | str,
+        *,
+        reset_after: bool = True,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> Var:
+        """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product."""
+    def backward_from(
+        self,
+        cost: Var | str,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> None:
+        """Ask for gradients of `cost` (of the sum of all costs named so)."""
+    def add_optimization(
+        self,
+        learning_rate: float = 0.01,
+        type: str = "sgd",
+        *,
+        schedule: str = "",
+        schedule_attrs: Mapping[str, Any] | None = None,
+        clip_value: float = 0.0,
+        clip_norm: float = 0.0,
+        parameters: Sequence[Var | str] | None = None,
+        **attrs: Any,
+    ) -> None:
+        """Append an optimizer; see `OptimizerAttrs` for the arguments."""
+    def gradient(
+        self,
+        var: Var | str,
+    ) -> str:
+        """Name of the variable that holds the gradient with respect to `var`."""
+    def fc(
+        self,
+        x: Var | str | Sequence[Var | str],
+        size: int | None = None,
+        activation: str = "",
+        *,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "xavier",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> Var:
+        """Fully connected layer: out = activation(x w + b), as Paddle's composite `fc`."""
+    def conv1d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Convolution over [N, C, L]; see `conv2d`."""
+    def conv2d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Convolution over [N, C, H, W] with its parameters."""
+    def conv3d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Convolution over [N, C, D, H, W]; see `conv2d`."""
+    def conv_transpose1d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Transposed convolution over [N, C, L]; see `conv2d`."""
+    def conv_transpose2d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Transposed convolution over [N, C, H, W]; see `conv2d`."""
+    def conv_transpose3d(
+        self,
+        x: Any,
+        filters: int | None = None,
+        kernel: Any = None,
+        activation: str = "",
+        **o: Any,
+    ) -> Var:
+        """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
+    def sequence_conv(
+        self,
+        x: Any,
+        size: int | None = None,
+        *,
+        left: int = 0,
+        right: int = 0,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "xavier",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b."""
+    def embedding(
+        self,
+        ids: Any,
+        size: Sequence[int] | None = None,
+        *,
+        w: Any = None,
+        init: Any = "normal",
+        lr_factor: float | None = None,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Rows of a table: out[...] = w[ids[...]]."""
+    def batch_norm(
+        self,
+        x: Any,
+        *,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+    def layer_norm(
+        self,
+        x: Any,
+        *,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Layer normalisation over the last dimension, with scale and bias."""
+    def rms_norm(
+        self,
+        x: Any,
+        *,
+        name: str = "",
+        **attrs: Any,
+    ) -> Var:
+        """Root-mean-square normalisation over the last dimension, with scale."""
+    def recurrent_net(
+        self,
+        desc: NetDesc,
+    ) -> tuple[Var, ...]:
+        """Append a recurrent net over the outer names of its links."""
+    def recursive_net(
+        self,
+        desc: NetDesc,
+    ) -> tuple[Var, ...]:
+        """Append a recursive net over the outer names of its links."""
+    def recurrent(
+        self,
+        name: str = "",
+        *,
+        reverse: bool = False,
+    ) -> StepBlock:
+        """A recurrent net whose step is written in a `with` block; see `StepBlock`."""
+    def carried(
+        self,
+        shape: Sequence[int],
+        *,
+        keep: Var | str | None = None,
+        name: str = "",
+    ) -> tuple[Var, Var]:
+        """A state that goes from one minibatch to the next: truncated back-propagation."""
+    def carry(
+        self,
+        held: Var | str,
+        value: Var | str,
+    ) -> None:
+        """Let a state variable hold `value` in the next run."""
+    def simple_rnn(
+        self,
+        x: Var | str,
+        size: int,
+        *,
+        activation: str = "tanh",
+        **options: Any,
+    ) -> tuple[Var, list[Any]]:
+        """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
+    def gru(
+        self,
+        x: Var | str,
+        size: int,
+        *,
+        reset_after: bool = True,
+        **options: Any,
+    ) -> tuple[Var, list[Any]]:
+        """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
+    def lstm(
+        self,
+        x: Var | str,
+        size: int,
+        *,
+        peepholes: bool = False,
+        projection: int = 0,
+        forget_bias: float = 0.0,
+        **options: Any,
+    ) -> tuple[Var, list[Any]]:
+        """Layers of an LSTM over sequences; see `lstm_cell`."""
+    def initialize(
+        self,
+        scope: Scope | None = None,
+        context: OpContext | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+    def run(
+        self,
+        scope: Scope | None = None,
+        *,
+        feed: Mapping[str, Any] | None = None,
+        fetch: Iterable[Var | str] = ...,
+        need_backward: bool = True,
+        context: OpContext | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Run the net once."""
+    def bound_net(
+        self,
+        names: frozenset[str],
+        need_backward: bool,
+    ) -> PlainNet:
+        """The net that `run` runs: the whole one, or the part that `names` need."""
+    def feed(
+        self,
+        scope: Scope,
+        values: Mapping[Any, Any],
+    ) -> None:
+        """Give input variables their values, cast to the declared dtypes."""
+    def tree_lstm(
+        self,
+        x: Var | str,
+        parents: Var | str,
+        size: int,
+        *,
+        arity: int = 0,
+        positions: Var | str | None = None,
+        init: Any = "xavier",
+        forget_bias: float = 1.0,
+        lr_factor: float | None = None,
+        name: str = "",
+    ) -> tuple[Var, Var]:
+        """Tree-LSTM over the nodes of trees, from the leaves up."""
     def abs(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Absolute value: out = |x|. The gradient at 0 is 0."""
     def accuracy(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        k: int = ...,
-        ignore_index: int = ...,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        k: int = 1,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Share of samples whose label is among the k highest scores. x [..., C], label [...].
+        Of equal scores the lower class counts as the higher one; samples whose score is NaN are
+        wrong; those whose label is `ignore_index` do not count. Without samples it is 0."""
     def add(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sum: out = x + y. Shapes broadcast as in NumPy."""
     def affine(
         self,
         x: Var | str,
         w: Var | str,
-        b: Var | str | None = ...,
+        b: Var | str | None = None,
         *,
-        num_flatten_dims: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        num_flatten_dims: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Fully connected layer: out = x w + b. The axes of x before `num_flatten_dims` are
+        rows, the others are flattened to K columns; by default only the last axis is columns. x
+        [..., K], w [K, N], b [N] -> out [..., N]."""
     def arange(
         self,
         *,
-        start: float = ...,
+        start: float = 0.0,
         stop: float,
-        step: float = ...,
+        step: float = 1.0,
         dtype: Any = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """start, start + step, ... up to but without stop."""
     def argmax(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Position of the largest entry along an axis, the first of equal ones."""
     def argmin(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Position of the smallest entry along an axis, the first of equal ones."""
     def assign(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Copy: out = x, of any dtype."""
     def auc(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Area under the ROC curve: the probability that a sample of label 1 has a higher score
+        than one of label 0, ties counting half. x [N] or [N, 1]. Without samples of both kinds
+        it is 0.5."""
     def avg_pool1d(
         self,
         x: Var | str,
@@ -89,10 +427,14 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        count_include_pad: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
+        axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. What hangs over the padding at the end never counts."""
     def avg_pool2d(
         self,
         x: Var | str,
@@ -100,10 +442,14 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        count_include_pad: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
+        axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. What hangs over the padding at the end never counts."""
     def avg_pool3d(
         self,
         x: Var | str,
@@ -111,629 +457,617 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        count_include_pad: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def batch_norm(
-        self,
-        x: Var | str,
-        scale: Var | str,
-        bias: Var | str,
-        mean: Var | str,
-        variance: Var | str,
-        *,
-        momentum: float = ...,
-        epsilon: float = ...,
-        use_global_stats: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
+        axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. What hangs over the padding at the end never counts."""
     def bernoulli_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        p: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        p: float = 0.5,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """1 with probability p, else 0."""
     def cast(
         self,
         x: Var | str,
         *,
         dtype: Any,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Conversion to another dtype: fractions are cut off towards zero, and any number but 0
+        becomes True. The gradient is converted back."""
     def ceil(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Smallest whole number not below x."""
     def clip(
         self,
         x: Var | str,
         *,
         minimum: float = ...,
         maximum: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Limits: out = min(max(x, minimum), maximum); NaN stays. The gradient is 1 from minimum
+        to maximum, both included, and 0 outside."""
     def concat(
         self,
         x: Sequence[Var | str],
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Arrays one after the other along an axis; all other dimensions agree."""
     def constant(
         self,
         *,
         value: Any,
-        name: str = ...,
-    ) -> Var: ...
-    def conv1d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        padding_algorithm: str = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def conv2d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        padding_algorithm: str = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def conv3d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        padding_algorithm: str = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def conv_transpose1d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        output_padding: Sequence[int] = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def conv_transpose2d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        output_padding: Sequence[int] = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def conv_transpose3d(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
-        output_padding: Sequence[int] = ...,
-        dilation: Sequence[int] = ...,
-        groups: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """A given small array, held by the operator itself."""
     def cos(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Cosine of x in radians."""
     def cross_entropy(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        soft_label: bool = ...,
-        ignore_index: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        soft_label: bool = False,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of probabilities: out = -log(x[label]), with `soft_label` out =
+        -sum(label * log(x)). x [..., C] -> out [...]. A probability below the smallest normal
+        number counts as that number, so the loss stays finite."""
     def cumsum(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        exclusive: bool = ...,
-        reverse: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64."""
     def div(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Quotient: out = x / y. Shapes broadcast as in NumPy."""
     def dropout(
         self,
         x: Var | str,
         *,
-        p: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        p: float = 0.5,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """While training, sets elements to 0 with probability p and divides the others by 1 - p,
+        so that the expected value stays; while testing, out = x."""
     def edit_distance(
         self,
         x: Var | str,
         label: Var | str,
-        x_length: Var | str | None = ...,
-        label_length: Var | str | None = ...,
+        x_length: Var | str | None = None,
+        label_length: Var | str | None = None,
         *,
-        normalized: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        normalized: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Levenshtein distance of each row of x from the same row of label: the least number of
+        insertions, deletions and substitutions. x [N, S] and label [N, T] are integers, padded;
+        x_length and label_length [N] say how many of a row count (default: all). out [N];
+        `normalized` divides by the length of the label, or by 1 where that is 0."""
     def elu(
         self,
         x: Var | str,
         *,
-        alpha: float = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def embedding(
-        self,
-        ids: Var | str,
-        w: Var | str,
-        *,
-        sparse: bool = ...,
-        padding_idx: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        alpha: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Exponential linear unit: out = x where x > 0, else alpha * (exp(x) - 1)."""
     def equal(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x == y."""
     def erf(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Error function: out = 2 / sqrt(pi) * (integral of exp(-t * t) for t from 0 to x)."""
     def exp(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Exponential: out = e ** x."""
     def expand(
         self,
         x: Var | str,
         *,
         shape: Sequence[int],
-        name: str = ...,
-    ) -> Var: ...
-    def fc(
-        self,
-        x: Sequence[Var | str],
-        w: Sequence[Var | str],
-        b: Var | str | None = ...,
-        *,
-        activation: str = ...,
-        num_flatten_dims: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """x broadcast to a shape, as NumPy's broadcast_to; new axes come in front."""
     def fill_constant(
         self,
         *,
         shape: Sequence[int] = ...,
         dtype: Any = ...,
-        value: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        value: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """An array of one value."""
     def fill_like(
         self,
         x: Var | str,
         *,
-        value: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        value: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """An array of one value, with shape and dtype of x."""
     def flatten(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = 1,
+        name: str = "",
+    ) -> Var:
+        """x as a matrix: the axes before `axis` become rows, the others columns."""
     def floor(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Largest whole number not above x."""
     def gather(
         self,
         x: Var | str,
         ids: Var | str,
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
     def gaussian_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        mean: float = ...,
-        std: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        mean: float = 0.0,
+        std: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Numbers drawn from a normal distribution."""
     def gelu(
         self,
         x: Var | str,
         *,
-        approximate: str = ...,
-        name: str = ...,
-    ) -> Var: ...
+        approximate: str = "none",
+        name: str = "",
+    ) -> Var:
+        """Gaussian error linear unit: out = x * P(a standard normal number is below x). Stands
+        for `gelu_erf` (exact) or `gelu_tanh` (an approximation within 5e-4)."""
     def gelu_erf(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Gaussian error linear unit: out = x / 2 * (1 + erf(x / sqrt(2)))."""
     def gelu_tanh(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Gaussian error linear unit, approximately: out = x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
+        0.044715 * x ** 3)))."""
     def global_avg_pool(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Mean over all spatial axes, which become 1: out[n, c] = mean of x[n, c, ...]."""
     def global_max_pool(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Maximum over all spatial axes, which become 1: out[n, c] = max of x[n, c, ...]. Of
+        equal inputs the first one gets the gradient."""
     def global_norm_scale(
         self,
         x: Sequence[Var | str],
         *,
         clip_norm: float,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Factor that brings the Euclidean norm of all x together down to `clip_norm`: scale =
+        min(1, clip_norm / norm), []. It is float64 where an x is, else float32."""
     def greater(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x > y."""
     def greater_equal(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x >= y."""
     def group_norm(
         self,
         x: Var | str,
-        scale: Var | str | None = ...,
-        bias: Var | str | None = ...,
+        scale: Var | str | None = None,
+        bias: Var | str | None = None,
         *,
         groups: int,
-        epsilon: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        epsilon: float = 1e-05,
+        name: str = "",
+    ) -> Var:
+        """Group normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
+        scale + bias with mean and (biased) variance over each sample's groups of C / groups
+        channels; scale and bias are [C]."""
     def hard_sigmoid(
         self,
         x: Var | str,
         *,
-        alpha: float = ...,
-        beta: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        alpha: float = 0.2,
+        beta: float = 0.5,
+        name: str = "",
+    ) -> Var:
+        """Sigmoid in three straight pieces: out = min(max(alpha * x + beta, 0), 1)."""
     def hardmax(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """One at the largest element along `axis` (the first of several), zero elsewhere."""
     def he_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        fan_in: int = ...,
-        uniform: bool = ...,
-        slope: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        fan_in: int = 0,
+        uniform: bool = True,
+        slope: float = 0.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """He's initial weights for rectified units: mean 0, variance 2 / ((1 + slope^2) fan_in).
+        A matrix is [fan_in, fan_out]; a convolution's filters are [channels out, channels in,
+        ...], whose fans count the filter's places too."""
     def hinge_loss(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Hinge loss of a score x for a label of 0 or 1: out = max(0, 1 - (2 label - 1) x). x,
+        label and out have one shape."""
     def huber_loss(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        delta: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        delta: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Huber loss of d = x - y: out = d^2 / 2 where |d| <= delta, else delta (|d| - delta /
+        2). x, y and out have one shape."""
     def increment(
         self,
         x: Var | str,
         *,
-        value: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        value: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
     def instance_norm(
         self,
         x: Var | str,
-        scale: Var | str | None = ...,
-        bias: Var | str | None = ...,
+        scale: Var | str | None = None,
+        bias: Var | str | None = None,
         *,
-        epsilon: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        epsilon: float = 1e-05,
+        name: str = "",
+    ) -> Var:
+        """Instance normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
+        scale + bias, with mean and (biased) variance over the spatial axes of each sample's
+        channel; scale and bias are [C]."""
     def isfinite(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Whether an element is neither NaN nor infinite."""
     def kl_div(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Pointwise Kullback-Leibler divergence of the distribution `label` from
+        log-probabilities x: out = label (log(label) - x); sum it over the classes. x, label and
+        out have one shape."""
     def l1_loss(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
-    def layer_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = ...,
-        bias: Var | str | None = ...,
-        *,
-        begin_norm_axis: int = ...,
-        epsilon: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Absolute error: out = |x - y|; the derivative where x = y is 0. x, y and out have one
+        shape."""
     def leaky_relu(
         self,
         x: Var | str,
         *,
-        alpha: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        alpha: float = 0.01,
+        name: str = "",
+    ) -> Var:
+        """Leaky rectifier: out = x where x > 0, else alpha * x."""
     def less(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x < y."""
     def less_equal(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x <= y."""
     def log(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Natural logarithm; NaN below 0."""
     def log_softmax(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Logarithm of softmax: out = x - log(sum(exp(x))) along `axis`, in a form that is
+        stable."""
     def logical_and(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Logic of elements: out = x and y."""
     def logical_not(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Logic of elements: out = not x."""
     def logical_or(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Logic of elements: out = x or y."""
     def logical_xor(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Logic of elements: out = x or y, but not both."""
     def logsumexp(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """out = log(sum(exp(x))) over axes, shifted by the maximum so that nothing overflows."""
     def lr_constant(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        learning_rate: float = 0.01,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate; t = step - 1."""
     def lr_cosine(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         total_steps: int,
-        end_learning_rate: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        end_learning_rate: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = end_learning_rate + (learning_rate - end_learning_rate)
+        (1 + cos(pi min(t / total_steps, 1))) / 2; t = step - 1."""
     def lr_exponential_decay(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         decay_steps: int,
-        decay_rate: float = ...,
-        staircase: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        decay_rate: float = 0.96,
+        staircase: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate decay_rate^(t / decay_steps); t = step -
+        1."""
     def lr_inverse_time_decay(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         decay_steps: int,
-        decay_rate: float = ...,
-        staircase: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        decay_rate: float = 1.0,
+        staircase: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate / (1 + decay_rate t / decay_steps); t =
+        step - 1."""
     def lr_linear_warmup(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         warmup_steps: int,
-        start_factor: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        start_factor: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate (start_factor + (1 - start_factor)
+        min(step / warmup_steps, 1)); t = step - 1."""
     def lr_noam(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         d_model: int,
         warmup_steps: int,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate d_model^-0.5 min(step^-0.5, step
+        warmup_steps^-1.5); t = step - 1."""
     def lr_piecewise(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         boundaries: Sequence[int],
         factors: Sequence[float],
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate factors[i], i being how many boundaries
+        are at most t; t = step - 1."""
     def lr_polynomial_decay(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         decay_steps: int,
-        end_learning_rate: float = ...,
-        power: float = ...,
-        cycle: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        end_learning_rate: float = 0.0,
+        power: float = 1.0,
+        cycle: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = (learning_rate - end_learning_rate) (1 - min(t /
+        decay_steps, 1))^power + end_learning_rate; with `cycle` decay_steps is multiplied by the
+        rounds begun; t = step - 1."""
     def lr_step_decay(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         step_size: int,
-        gamma: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        gamma: float = 0.1,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out = learning_rate gamma^floor(t / step_size); t = step - 1."""
     def lr_warmup_cosine(
         self,
         step: Var | str,
         *,
-        learning_rate: float = ...,
+        learning_rate: float = 0.01,
         warmup_steps: int,
         total_steps: int,
-        end_learning_rate: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        end_learning_rate: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """Learning-rate schedule: out rises linearly over warmup_steps, as `lr_linear_warmup`,
+        and then falls to end_learning_rate at total_steps, as `lr_cosine`; t = step - 1."""
     def lrn(
         self,
         x: Var | str,
         *,
-        size: int = ...,
-        alpha: float = ...,
-        beta: float = ...,
-        k: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        size: int = 5,
+        alpha: float = 0.0001,
+        beta: float = 0.75,
+        k: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Local response normalisation of [N, C, ...]: out = x / base**beta, where base = k +
+        alpha / size * (sum of x**2 over `size` neighbouring channels; size // 2 of them before)."""
     def masked_mean(
         self,
         x: Var | str,
         mask: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Weighted mean of a padded batch: out [] = sum(mask x) / sum(mask), where mask [S, T]
+        is that of `sequence_mask`, or any weights, and goes for all that x [S, T, ...] holds
+        there. Where mask is 0 x does not count, even if it is NaN. A mask of zeros gives 0."""
     def matmul(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        transpose_x: bool = ...,
-        transpose_y: bool = ...,
-        alpha: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        transpose_x: bool = False,
+        transpose_y: bool = False,
+        alpha: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Matrix product: out = alpha * op(x) op(y), where op transposes the last two axes if
+        told to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that
+        axis is left out of the result, and the transposes do not touch it. More axes in front
+        are batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."""
     def max_pool1d(
         self,
         x: Var | str,
@@ -741,9 +1075,13 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
+        An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. Of equal inputs the first one, row by row, gets the gradient."""
     def max_pool2d(
         self,
         x: Var | str,
@@ -751,9 +1089,13 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
+        An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. Of equal inputs the first one, row by row, gets the gradient."""
     def max_pool3d(
         self,
         x: Var | str,
@@ -761,377 +1103,430 @@ class OpMethods:
         kernel: Sequence[int],
         stride: Sequence[int] = ...,
         padding: Sequence[int] = ...,
-        ceil_mode: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ceil_mode: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
+        An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
+        `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
+        end. Of equal inputs the first one, row by row, gets the gradient."""
     def maximum(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
+        x. Shapes broadcast as in NumPy."""
     def mean(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
         rows: Var | str,
         *,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Sparse rows, each number at most once: values of equal rows are summed at the first of
+        them; the others become zeros with row -1. Shapes stay."""
     def minimum(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to
+        x. Shapes broadcast as in NumPy."""
     def mul(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
     def neg(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
-    def net(
-        self,
-        inputs: Sequence[Var | str] | None = ...,
-        parameters: Sequence[Var | str] | None = ...,
-        *,
-        net: Any,
-        input_names: Sequence[str] = ...,
-        output_names: Sequence[str],
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        name: str = "",
+    ) -> Var:
+        """Negation: out = -x."""
     def nll_loss(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        ignore_index: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """Negative log-likelihood of log-probabilities (of `log_softmax`, say): out = -x[label];
+        zero for samples whose label is `ignore_index`. x [..., C], label [...] -> out [...]."""
     def not_equal(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Comparison of elements: out = x != y."""
     def one_hot(
         self,
         ids: Var | str,
         *,
         depth: int,
         dtype: Any = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """1 at each id and 0 elsewhere along a new last axis."""
     def orthogonal_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        gain: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        gain: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """A random matrix with orthonormal rows or columns, whichever are fewer, times gain.
+        With more than two dimensions, the first is the rows and the others together the columns."""
     def pad(
         self,
         x: Var | str,
         *,
         paddings: Sequence[int],
-        value: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        value: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """x with a border of one value."""
     def pow(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
+        = 0. Shapes broadcast as in NumPy."""
     def reciprocal(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
-    def recurrent(
-        self,
-        x: Sequence[Var | str],
-        static: Sequence[Var | str] | None = ...,
-        boot: Sequence[Var | str] | None = ...,
-        *,
-        net: Any,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        name: str = "",
+    ) -> Var:
+        """out = 1 / x."""
     def recursive(
         self,
         parent: Var | str,
-        position: Var | str | None = ...,
-        x: Sequence[Var | str] | None = ...,
-        static: Sequence[Var | str] | None = ...,
-        boot: Sequence[Var | str] | None = ...,
+        position: Var | str | None = None,
+        x: Sequence[Var | str] | None = None,
+        static: Sequence[Var | str] | None = None,
+        boot: Sequence[Var | str] | None = None,
         *,
         net: Any,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """A node net run once for each node of a forest, children before parents; all nodes of
+        one height run side by side. `net` is a RECURSIVE NetDesc: its links and memories say, in
+        this order, which inner variable each variable of a slot stands for. With arity k a node
+        reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it
+        reads sums over any number of children, of their states or of what a child net makes of
+        each child and its parent, and a leaf reads boot values."""
     def reduce_max(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Maximum over axes. Equal maxima share the gradient equally."""
     def reduce_mean(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean over axes."""
     def reduce_min(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Minimum over axes. Equal minima share the gradient equally."""
     def reduce_prod(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Product over axes. Integers and booleans are multiplied as int64. The gradient is
+        right for zeros too."""
     def reduce_sum(
         self,
         x: Var | str,
         *,
         axes: Sequence[int] = ...,
-        keepdims: bool = ...,
-        name: str = ...,
-    ) -> Var: ...
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Sum over axes. Integers and booleans are summed as int64."""
     def relu(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Rectified linear unit: out = max(x, 0)."""
     def reshape(
         self,
         x: Var | str,
         *,
         shape: Sequence[int],
-        name: str = ...,
-    ) -> Var: ...
-    def rms_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = ...,
-        *,
-        begin_norm_axis: int = ...,
-        epsilon: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """The elements of x, in row-major order, in another shape."""
     def round(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Nearest whole number; the even one of two."""
     def rows_to_dense(
         self,
         x: Var | str,
         rows: Var | str,
         like: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """The whole table that sparse rows stand for: zeros, then out[rows[i]] += x[i]; row -1
+        is passed over."""
     def rsqrt(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Reciprocal square root: out = 1 / sqrt(x)."""
     def scale(
         self,
         x: Var | str,
         *,
-        scale: float = ...,
-        bias: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        scale: float = 1.0,
+        bias: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """Linear map by constants: out = scale * x + bias."""
     def scatter_add(
         self,
         x: Var | str,
         ids: Var | str,
         updates: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """x with rows added: out = x, then out[ids[i]] += updates[i] for every i."""
     def sequence_concat(
         self,
         x: Sequence[Var | str],
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sequences joined end to end: sequence i of out is that of the first x, then that of
+        the second, and so on. Each x is [N_j, ...]; out is [sum of N_j, ...]. All hold as many
+        sequences; of two levels the innermost are joined and the outer ones must be equal. To
+        put features side by side use `concat`."""
     def sequence_context(
         self,
         x: Var | str,
         *,
-        left: int = ...,
-        right: int = ...,
-        padding: str = ...,
-        name: str = ...,
-    ) -> Var: ...
-    def sequence_conv(
-        self,
-        x: Var | str,
-        w: Var | str,
-        b: Var | str | None = ...,
-        *,
-        left: int = ...,
-        right: int = ...,
-        padding: str = ...,
-        name: str = ...,
-    ) -> Var: ...
+        left: int = 0,
+        right: int = 0,
+        padding: str = "zero",
+        name: str = "",
+    ) -> Var:
+        """Splicing: every row beside those around it in its sequence: out[t] = (x[t - left],
+        ..., x[t + right]), [N, D] -> [N, (left + right + 1) D]. Of several levels the innermost
+        counts."""
     def sequence_error(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        ignore_index: int = ...,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Share of the sequences in which any row is wrong: the highest score in its row of x is
+        not at its label. Rows whose label is `ignore_index` are never wrong, nor is an empty
+        sequence. Without sequences it is 0. (The error of rows is 1 - `accuracy`.)"""
     def sequence_expand(
         self,
         x: Var | str,
         like: Var | str,
         *,
-        level: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        level: int = -1,
+        name: str = "",
+    ) -> Var:
+        """One row of x for each sequence of `like`, repeated over its rows: x [S, ...] -> out
+        [N, ...] with the offsets of like [N, ...]. Its sequences are those of `level`: -1, the
+        innermost; 0, the outermost. Empty sequences give nothing."""
     def sequence_length(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Number of rows of each of the S sequences x [N, ...]: out [S], int64."""
     def sequence_mask(
         self,
         x: Var | str,
         *,
-        steps: int = ...,
+        steps: int = -1,
         dtype: Any = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Where a padded batch of the sequences x [N, ...] holds rows: out [S, T] is 1 there and
+        0 in the gaps. T is `steps`, or the length of the longest."""
     def sequence_mean(
         self,
         x: Var | str,
         *,
-        per: str = ...,
-        name: str = ...,
-    ) -> Var: ...
+        per: str = "row",
+        name: str = "",
+    ) -> Var:
+        """Mean of costs x [N] over a batch of S sequences: out []. per=row: of all rows, sum(x)
+        / N; per=sequence: of the sums of the sequences, sum(x) / S; per=balanced: of the means
+        of the sequences, so that long and short ones weigh the same. An empty sequence counts as
+        0 in the latter two. Stands for `sequence_pool` and `mean`."""
     def sequence_pad(
         self,
         x: Var | str,
         *,
-        steps: int = ...,
-        value: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        steps: int = -1,
+        value: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """S sequences x [N, ...] as a padded batch out [S, T, ...]. T is `steps`, or the length
+        of the longest. Of several levels the innermost is padded, and out carries the others.
+        Their lengths and mask come from `sequence_length` and `sequence_mask`."""
     def sequence_pool(
         self,
         x: Var | str,
         *,
-        pool_type: str = ...,
-        name: str = ...,
-    ) -> Var: ...
+        pool_type: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """One row for each of S sequences: x [N, ...] -> out [S, ...]. Types: the first or last
+        row; or of every element the maximum, the sum, the mean, or the sum over the square root
+        of the length. Of several levels the innermost is pooled, and out carries the others. An
+        empty sequence gives zeros. Of equal maxima the first row gets the gradient."""
     def sequence_reverse(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Every sequence last row first; x and out are [N, ...]. Of several levels the innermost
+        is reversed."""
     def sequence_shift(
         self,
         x: Var | str,
-        boundary: Var | str | None = ...,
+        boundary: Var | str | None = None,
         *,
-        by: int = ...,
-        fill: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        by: int = 1,
+        fill: float = 0.0,
+        name: str = "",
+    ) -> Var:
+        """Rows moved in time: out[t] = x[t - by] within each sequence, x and out [N, ...]. by >
+        0 delays (CNTK's PastValue), by < 0 advances (FutureValue). Rows whose source lies
+        outside their sequence are `fill`, or those of `boundary`: [1, ...] for all, or [S, ...],
+        one for each sequence."""
     def sequence_slice(
         self,
         x: Var | str,
-        offset: Var | str | None = ...,
-        like: Var | str | None = ...,
+        offset: Var | str | None = None,
+        like: Var | str | None = None,
         *,
-        start: int = ...,
-        length: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        start: int = 0,
+        length: int = -1,
+        name: str = "",
+    ) -> Var:
+        """A part of every sequence of x [N, ...]. With attributes alone it is that of a Python
+        slice, x[start : start + length], and may be shorter or empty where the sequence is. With
+        `offset` [S] it begins at row offset[i] of sequence i, has `length` rows or, where `like`
+        is given, as many as sequence i of like, and must lie within the sequence. (Lengths are
+        offsets, known before a run; where a part begins may be data.)"""
     def sequence_softmax(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Softmax over the rows of each sequence: out[t] = exp(x[t]) / sum of exp(x) over the
+        sequence of row t, each column for itself. x and out are [N, ...]; the maximum is taken
+        off first. Of several levels the innermost counts."""
     def sequence_unpad(
         self,
         x: Var | str,
         like: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """The rows of a padded batch x [S, T, ...] without its gaps: out [N, ...] with the
+        offsets of `like` [N, ...], whose sequences are at most T long."""
     def sigmoid(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Logistic function: out = 1 / (1 + exp(-x))."""
     def sigmoid_cross_entropy(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of independent classes, from logits x and labels (or probabilities) in
+        [0, 1]: out = max(x, 0) - x label + log(1 + exp(-|x|)). x, label and out have one shape."""
     def sign(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sign: out = 1, 0 or -1; NaN of NaN."""
     def silu(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sigmoid linear unit (swish): out = x / (1 + exp(-x))."""
     def sin(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sine of x in radians."""
     def slice(
         self,
         x: Var | str,
@@ -1140,163 +1535,192 @@ class OpMethods:
         starts: Sequence[int],
         ends: Sequence[int] = ...,
         steps: Sequence[int] = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """A range along each of some axes, as x[start:end:step] in Python, negative steps too."""
     def smooth_l1_loss(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        beta: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        beta: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Smooth L1 loss of d = x - y: out = d^2 / (2 beta) where |d| < beta, else |d| - beta /
+        2. x, y and out have one shape."""
     def softmax(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Softmax: out = exp(x) / sum(exp(x)) along `axis`; the maximum is taken off first."""
     def softmax_cross_entropy(
         self,
         x: Var | str,
         label: Var | str,
         *,
-        soft_label: bool = ...,
-        ignore_index: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        soft_label: bool = False,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of logits, in one stable step: out = log(sum(exp(x))) - x[label], with
+        `soft_label` out = -sum(label * log_softmax(x)). x [..., C] -> out [...]. Samples whose
+        label is `ignore_index` have loss and gradient zero."""
     def softplus(
         self,
         x: Var | str,
         *,
-        beta: float = ...,
-        name: str = ...,
-    ) -> Var: ...
+        beta: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Smooth rectifier: out = log(1 + exp(beta * x)) / beta."""
     def sort(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
-        descending: bool = ...,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        axis: int = -1,
+        descending: bool = False,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """x in order along an axis, and where each entry was. Equal entries keep their order."""
     def split(
         self,
         x: Var | str,
         *,
-        axis: int = ...,
+        axis: int = 0,
         sections: Sequence[int] = ...,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """x cut along an axis into as many parts as there are outputs."""
     def sqrt(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Square root; NaN below 0."""
     def square(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Square: out = x * x."""
     def squared_error(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Squared error: out = (x - y)^2; `mean` of it is the mean squared error. x, y and out
+        have one shape."""
     def squeeze(
         self,
         x: Var | str,
         *,
         axes: Sequence[int],
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """x without axes of size 1."""
     def stack(
         self,
         x: Sequence[Var | str],
         *,
-        axis: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        axis: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Arrays of one shape, side by side along a new axis."""
     def sub(
         self,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Difference: out = x - y. Shapes broadcast as in NumPy."""
     def sum(
         self,
         x: Sequence[Var | str],
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
     def tanh(
         self,
         x: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic tangent."""
     def tile(
         self,
         x: Var | str,
         *,
         repeats: Sequence[int],
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i]."""
     def top_k(
         self,
         x: Var | str,
         *,
         k: int,
-        axis: int = ...,
-        name: str = ...,
-    ) -> tuple[Var, ...]: ...
+        axis: int = -1,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """The k largest entries along an axis, largest first, and where they are. Of equal
+        entries the first counts as larger."""
     def transpose(
         self,
         x: Var | str,
         *,
         perm: Sequence[int] = ...,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
     def uniform_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        low: float = ...,
-        high: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        low: float = -1.0,
+        high: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Numbers drawn evenly from [low, high)."""
     def unsqueeze(
         self,
         x: Var | str,
         *,
         axes: Sequence[int],
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """x with new axes of size 1."""
     def where(
         self,
         condition: Var | str,
         x: Var | str,
         y: Var | str,
         *,
-        name: str = ...,
-    ) -> Var: ...
+        name: str = "",
+    ) -> Var:
+        """Selection: out = x where condition holds, else y. Shapes broadcast as in NumPy."""
     def xavier_random(
         self,
         *,
         shape: Sequence[int],
         dtype: Any = ...,
-        fan_in: int = ...,
-        fan_out: int = ...,
-        uniform: bool = ...,
-        gain: float = ...,
-        seed: int = ...,
-        name: str = ...,
-    ) -> Var: ...
+        fan_in: int = 0,
+        fan_out: int = 0,
+        uniform: bool = True,
+        gain: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Glorot's initial weights: mean 0, variance 2 gain^2 / (fan_in + fan_out). A matrix is
+        [fan_in, fan_out]; a convolution's filters are [channels out, channels in, ...], whose
+        fans count the filter's places too."""

@@ -11,8 +11,8 @@
     loss = b.run(scope, feed={"image": x, "label": y}, fetch=[cost])[cost.name]
 
 Names, source lines and shapes are known while building: a wrong shape fails on the line that wrote
-it. Every registered operator is a method (methods.py); layers.py holds those that also make
-their parameters.
+it. Every registered operator is a method, and so is every layer: a function in one of the modules
+beside this one that takes the builder and makes the parameters of its operators (methods.py).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
 from ...framework.base.errors import (
     AttributeTypeError,
-    GradientError,
     SlotError,
     VariableError,
+    format_shape,
     nearest,
 )
 from ...framework.ir.desc import (
@@ -39,33 +40,114 @@ from ...framework.ir.desc import (
     STATE,
     NetDesc,
     OpDesc,
+    VarDesc,
     caller_location,
     clone,
-    encode_attr,
     make_op,
     make_var,
     var_dtype,
     var_shape,
 )
 from ...framework.ir.registry import OperatorDef, lookup
-from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from .initializers import initializer
-from .layers import Layers
-from .methods import OpMethods
-from .recurrent import Recurrent
-from .running import Running
-from .trees import Trees
-from .variable import Var
+from .methods import BuilderMethods
+from .objective import Objective
+from .op_arguments import encoded_attrs, output_names, pop_count, split_arguments, where
+from .run_cache import RunCache
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
-_PARTS, _SECTIONS = "num", "sections"
-"""How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
+
+class Var:
+    """A variable of a NetBuilder: its name, and what is known of its shape and dtype.
+
+    The usual infix operators append operators: `x @ w + b`, `-x`, `2 * x`.
+    """
+
+    __slots__ = ("builder", "name")
+
+    def __init__(self, builder: NetBuilder, name: str) -> None:
+        self.builder = builder
+        self.name = name
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """-1 for unknown dimensions; None where even the rank is unknown."""
+        return self.builder.shape_of(self.name)
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        return self.builder.dtype_of(self.name)
+
+    def _binary(self, op_type: str, other: Any, swapped: bool = False) -> Var:
+        if not isinstance(other, Var):
+            if op_type in _WITH_NUMBER and isinstance(other, (int, float)):
+                scale, bias = _WITH_NUMBER[op_type](float(other), swapped)
+                if scale is not None:
+                    return self.builder.add_op("scale", self, scale=scale, bias=bias)
+            other = self.builder.add_op(
+                "fill_constant", shape=[], dtype=str(self.dtype or "float32"), value=float(other)
+            )
+        pair = (other, self) if swapped else (self, other)
+        return self.builder.add_op(op_type, *pair)
+
+    def __add__(self, other: Any) -> Var:
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> Var:
+        return self._binary("add", other, True)
+
+    def __sub__(self, other: Any) -> Var:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Any) -> Var:
+        return self._binary("sub", other, True)
+
+    def __mul__(self, other: Any) -> Var:
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: Any) -> Var:
+        return self._binary("mul", other, True)
+
+    def __truediv__(self, other: Any) -> Var:
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Any) -> Var:
+        return self._binary("div", other, True)
+
+    def __pow__(self, other: Any) -> Var:
+        return self._binary("pow", other)
+
+    def __matmul__(self, other: Var) -> Var:
+        return self.builder.add_op("matmul", self, other)
+
+    def __neg__(self) -> Var:
+        return self.builder.add_op("neg", self)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<Var {self.name}: {self.dtype or '?'}{format_shape(self.shape)}>"
 
 
-class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
+# op(x, number) as scale * x + bias, with (number, swapped) -> (scale, bias); None: no such form.
+_WITH_NUMBER = {
+    "add": lambda c, swapped: (1.0, c),
+    "sub": lambda c, swapped: (-1.0, c) if swapped else (1.0, -c),
+    "mul": lambda c, swapped: (c, 0.0),
+    "div": lambda c, swapped: (None, 0.0) if swapped or c == 0 else (1.0 / c, 0.0),
+}
+
+
+def as_var(builder: NetBuilder, x: Var | str) -> Var:
+    """A handle as it is; a name as a handle, which operators check."""
+    return x if isinstance(x, Var) else Var(builder, x)
+
+
+class NetBuilder(BuilderMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
@@ -73,16 +155,12 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
         dtype: of parameters and of inputs that name none.
     """
 
-    def __init__(self, name: str = "", dtype: str = "float32") -> None:
+    def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
         self.dtype = np.dtype(dtype)
-        self._forward = PlainNet(NetDesc(name=name))
-        self._counters: dict[str, itertools.count] = {}
-        self._costs: list[str] = []
-        self._wrt: list[str] | None = None
-        self._optimizations: list[OptimizerAttrs] = []
-        self._gradients: dict[str, str] = {}
-        self._context = OpContext()
-        self._changed()
+        self.run_context = OpContext()  # of runs that are given none
+        self.objective = Objective()
+        self._counters: dict[str, itertools.count[int]] = {}
+        self.switch_to(PlainNet(NetDesc(name=name)))
 
     @classmethod
     def from_desc(cls, desc: NetDesc) -> NetBuilder:
@@ -103,26 +181,55 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
             for name in slot.vars
         }
         forward.vars.extend(var for var in desc.vars if var.name in used)
-        builder._forward = PlainNet(forward)
+        builder.switch_to(PlainNet(forward))
         return builder
 
+    def switch_to(self, net: PlainNet) -> None:
+        """Let operators and variables go to another net: a step net while its block is open."""
+        self._forward = net
+        self._changed()
+
     def _changed(self) -> None:
-        self._net: PlainNet | None = None
-        self._forget_runs()
+        """Forget what was derived from the forward operators."""
+        self._whole: tuple[PlainNet, dict[str, str]] | None = None
+        self.run_cache = RunCache(self._forward)
 
     # -- the net -------------------------------------------------------------------------------
 
     @property
+    def forward_net(self) -> PlainNet:
+        """The forward operators so far."""
+        return self._forward
+
+    @property
     def net(self) -> PlainNet:
         """The whole net: forward operators, then gradients and updates; rebuilt after changes."""
-        if self._net is None:
-            net = PlainNet(self._forward.desc)
-            if self._costs:
-                self._gradients = net.add_backward_ops(self._costs, self._wrt)
-            for attrs in self._optimizations:
-                net.add_optimizer_ops(attrs)
-            self._net = net
-        return self._net
+        return self._net_and_gradients()[0]
+
+    def set_objective(self, wanted: Objective) -> None:
+        """Replace what is asked for; where that is impossible, the builder is left as it was.
+
+        Raises:
+            OpscopeError: no gradient flows, or a parameter to update has none.
+        """
+        before, self.objective = self.objective, wanted
+        self._changed()
+        try:
+            self._net_and_gradients()  # built now, so that errors come from this line
+        except Exception:
+            self.objective = before
+            self._changed()
+            raise
+
+    @property
+    def gradients(self) -> dict[str, str]:
+        """Variable -> the variable that holds its gradient, where there is one."""
+        return self._net_and_gradients()[1]
+
+    def _net_and_gradients(self) -> tuple[PlainNet, dict[str, str]]:
+        if self._whole is None:
+            self._whole = self.objective.whole_net(self._forward)
+        return self._whole
 
     @property
     def desc(self) -> NetDesc:
@@ -136,7 +243,7 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
     # -- variables -----------------------------------------------------------------------------
 
     def input(
-        self, name: str, shape: Sequence[int], dtype: object = None, *, levels: int = 0
+        self, name: str, shape: Sequence[int], dtype: DTypeLike | None = None, *, levels: int = 0
     ) -> Var:
         """A variable that the caller feeds.
 
@@ -145,8 +252,8 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
             dtype: by default the builder's.
             levels: levels of sequences that it carries.
         """
-        dtype = self.dtype if dtype is None else dtype
-        var = make_var(name, shape, dtype, INPUT, sequence_levels=levels, source=caller_location())
+        kind = self.dtype if dtype is None else dtype
+        var = make_var(name, shape, kind, INPUT, sequence_levels=levels, source=caller_location())
         self._forward.add_var(var)
         self._changed()
         return Var(self, name)
@@ -157,7 +264,7 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
         shape: Sequence[int],
         init: Any = "xavier",
         *,
-        dtype: object = None,
+        dtype: DTypeLike | None = None,
         lr_factor: float | None = None,
         trainable: bool = True,
     ) -> Var:
@@ -174,19 +281,25 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
         )
 
     def state(
-        self, name: str, shape: Sequence[int], init: Any = 0.0, *, dtype: object = None
+        self, name: str, shape: Sequence[int], init: Any = 0.0, *, dtype: DTypeLike | None = None
     ) -> Var:
         """A variable that is kept from run to run and not trained."""
         return self._persistent(name, shape, init, dtype, STATE)
 
     def _persistent(
-        self, name: str, shape: Sequence[int], init: Any, dtype: object, kind: int, **extra: Any
+        self,
+        name: str,
+        shape: Sequence[int],
+        init: Any,
+        dtype: DTypeLike | None,
+        kind: int,
+        **extra: Any,
     ) -> Var:
-        dtype = self.dtype if dtype is None else np.dtype(dtype)
-        fill = initializer(init, name, shape, dtype)
+        numbers = self.dtype if dtype is None else np.dtype(dtype)
+        fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
-            make_var(name, shape, dtype, kind, initializer=fill, source=source, **extra)
+            make_var(name, shape, numbers, kind, initializer=fill, source=source, **extra)
         )
         self._changed()
         return Var(self, name)
@@ -197,10 +310,15 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
         Raises:
             VariableError: there is none of this name.
         """
-        self._declared(name)
+        self.declared(name)
         return Var(self, name)
 
-    def _declared(self, name: str) -> Any:
+    def declared(self, name: str) -> VarDesc:
+        """The declaration of a variable.
+
+        Raises:
+            VariableError: there is none of this name.
+        """
         found = self._forward.vars.get(name)
         if found is None:
             raise VariableError(
@@ -210,10 +328,10 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
 
     def shape_of(self, name: str) -> tuple[int, ...] | None:
         """Shape as far as it is known: -1 for unknown dimensions, None for an unknown rank."""
-        return var_shape(self._declared(name))
+        return var_shape(self.declared(name))
 
     def dtype_of(self, name: str) -> np.dtype | None:
-        return var_dtype(self._declared(name))
+        return var_dtype(self.declared(name))
 
     def unique_name(self, stem: str) -> str:
         """`stem_0`, `stem_1`, ...: the first that is free."""
@@ -241,7 +359,7 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
             OpscopeError: unknown operator, slot or attribute, wrong shape or dtype; the net is
                 left as it was.
         """
-        entry = lookup(type, str(_where()))
+        entry = lookup(type, where())
         if _PROBABLE_INPUT in given and _PROBABLE_INPUT not in entry.input_slots:
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
@@ -249,7 +367,7 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
             try:
                 inspect.signature(layer).bind(*inputs, name=name, **given)
             except TypeError as error:
-                raise AttributeTypeError(f"{_where()}: layer {entry.type}: {error}") from None
+                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 
@@ -263,193 +381,56 @@ class NetBuilder(Layers, Recurrent, Trees, Running, OpMethods):
         outputs: Mapping[str, str] | None = None,
     ) -> Any:
         """`add_op` without layers; `outputs` names variables for slots that exist already."""
-        given = dict(given)
-        parts = given.pop(_PARTS, 1) if _takes_parts(entry) else 1
-        slots, attrs = self._split(entry, inputs, given)
+        keywords, existing = dict(given), dict(outputs or {})
+        count = pop_count(entry, keywords)
+        slots, attrs = split_arguments(entry, inputs, keywords, self.names_of)
         name = name or self.unique_name(entry.type)
-        parts = len(attrs[_SECTIONS]) if attrs.get(_SECTIONS) else parts
-        names = _output_names(entry, name, parts, outputs or {})
-        encoded = {
-            key: encode_attr(
-                value, None if key not in entry.attr_specs else _kind(entry, key, value)
-            )
-            for key, value in attrs.items()
-            if value is not None
-        }
-        op = make_op(entry.type, slots, names, encoded, source=caller_location())
-        for slot in names:
-            for out in [names[slot]] if isinstance(names[slot], str) else names[slot]:
-                if out in self._forward.vars and out not in (outputs or {}).values():
-                    raise VariableError(f"{_where()}: variable {out!r} is defined already")
-        self._forward.add_op(op)
-        self._changed()
+        names = output_names(entry, name, count, attrs, existing)
+        source = caller_location()
+        op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
+        for out in itertools.chain.from_iterable(names.values()):
+            if out in self._forward.vars and out not in existing.values():
+                raise VariableError(f"{where()}: variable {out!r} is defined already")
+        self.append_desc(op)
         handles = [
             Var(self, out)
             for slot in entry.outputs
-            if not slot.intermediate and slot.name not in (outputs or {})
-            for out in (
-                [names[slot.name]] if isinstance(names[slot.name], str) else names[slot.name]
-            )
+            if not slot.intermediate and slot.name not in existing
+            for out in names[slot.name]
         ]
         return handles[0] if len(handles) == 1 else tuple(handles)
 
-    def _split(
-        self, entry: OperatorDef, inputs: Sequence[Any], given: Mapping[str, Any]
-    ) -> tuple[dict[str, list[str]], dict[str, Any]]:
-        """Positional and keyword arguments as input slots and attributes."""
-        if len(inputs) > len(entry.inputs):
-            raise SlotError(
-                f"{_where()}: {entry.type} takes {len(entry.inputs)} inputs, not {len(inputs)}"
-            )
-        slots = {}
-        for slot, value in zip(entry.inputs, inputs, strict=False):
-            if value is not None:
-                slots[slot.name] = self._names(value, entry, slot.name)
-        attrs = {}
-        for key, value in given.items():
-            if key in entry.input_slots:
-                if key in slots:
-                    raise SlotError(f"{_where()}: {entry.type}: slot {key!r} is given twice")
-                if value is not None:
-                    slots[key] = self._names(value, entry, key)
-            elif key in entry.attr_specs:
-                attrs[key] = value
-            else:
-                known = (*entry.input_slots, *entry.attr_specs)
-                raise AttributeTypeError(
-                    f"{_where()}: {entry.type} has no slot or attribute {key!r}"
-                    f"{nearest(key, known)}; it has {', '.join(known)}"
-                )
-        return slots, attrs
+    def append_desc(self, op: OpDesc) -> None:
+        """Append an operator that reads and writes the variables its description names."""
+        self._forward.add_op(op)
+        self._changed()
 
-    def _names(self, value: Any, entry: OperatorDef, slot: str) -> list[str]:
+    def names_of(self, value: Any, entry: OperatorDef, slot: str) -> list[str]:
+        """Names of the variables that an argument stands for: a handle, a name, or a list of them.
+
+        Args:
+            entry, slot: name the operator and its input in messages.
+
+        Raises:
+            SlotError: something else. VariableError: a variable that this builder does not have.
+        """
         items = list(value) if isinstance(value, (list, tuple)) else [value]
         names = []
         for item in items:
             if isinstance(item, Var) and item.builder is not self:
-                raise VariableError(f"{_where()}: {item.name!r} belongs to another NetBuilder")
+                raise VariableError(f"{where()}: {item.name!r} belongs to another NetBuilder")
             if isinstance(item, (Var, str)):
                 name = str(item)
-                self._declared(name)
+                self.declared(name)
                 names.append(name)
             else:
                 raise SlotError(
-                    f"{_where()}: {entry.type}: slot {slot!r} wants a variable, not {item!r}"
+                    f"{where()}: {entry.type}: slot {slot!r} wants a variable, not {item!r}"
                 )
         return names
-
-    # -- gradients and updates -----------------------------------------------------------------
-
-    def backward_from(self, cost: Var | str, wrt: Sequence[Var | str] | None = None) -> None:
-        """Ask for gradients of `cost` (of the sum of all costs named so).
-
-        Args:
-            wrt: variables to differentiate with respect to; by default every parameter.
-
-        Raises:
-            GradientError: now, where no gradient flows.
-        """
-        self._declared(str(cost))
-        before = (list(self._costs), self._wrt)
-        self._costs.append(str(cost))
-        if wrt is not None:
-            self._wrt = [*(self._wrt or []), *(str(var) for var in wrt)]
-        self._rebuild_or(before)
-
-    def _rebuild_or(self, before: tuple[list[str], list[str] | None]) -> None:
-        self._changed()
-        try:
-            self.net  # noqa: B018  built now, so that errors come from this line
-        except Exception:
-            self._costs, self._wrt = before
-            self._changed()
-            raise
-
-    def add_optimization(
-        self,
-        learning_rate: float = 0.01,
-        type: str = "sgd",  # noqa: A002  the design's signature
-        *,
-        schedule: str = "",
-        schedule_attrs: Mapping[str, Any] | None = None,
-        clip_value: float = 0.0,
-        clip_norm: float = 0.0,
-        parameters: Sequence[Var | str] | None = None,
-        **attrs: Any,
-    ) -> None:
-        """Append an optimizer; see `OptimizerAttrs` for the arguments.
-
-        Raises:
-            GradientError: no `backward_from` before, or a parameter without gradient.
-            AttributeTypeError: unknown optimizer or attribute.
-        """
-        if not self._costs:
-            raise GradientError(f"{_where()}: add_optimization needs backward_from(cost) first")
-        wanted = OptimizerAttrs(
-            type=type,
-            learning_rate=learning_rate,
-            attrs=attrs,
-            schedule=schedule,
-            schedule_attrs=dict(schedule_attrs or {}),
-            clip_value=clip_value,
-            clip_norm=clip_norm,
-            parameters=None if parameters is None else [str(name) for name in parameters],
-        )
-        self._optimizations.append(wanted)
-        self._changed()
-        try:
-            self.net  # noqa: B018
-        except Exception:
-            self._optimizations.pop()
-            self._changed()
-            raise
-
-    def gradient(self, var: Var | str) -> str:
-        """Name of the variable that holds the gradient with respect to `var`.
-
-        Raises:
-            GradientError: there is none.
-        """
-        self.net  # noqa: B018
-        found = self._gradients.get(str(var))
-        if found is None:
-            raise GradientError(
-                f"no gradient of {str(var)!r} is computed; name it in backward_from"
-            )
-        return found
 
     def __repr__(self) -> str:
         return f"<NetBuilder {self.name or '?'}: {len(self._forward.operators)} operators>"
 
 
-def _takes_parts(entry: OperatorDef) -> bool:
-    return _PARTS not in entry.attr_specs and any(slot.duplicable for slot in entry.outputs)
-
-
-def _output_names(
-    entry: OperatorDef, name: str, parts: int, fixed: Mapping[str, str]
-) -> dict[str, Any]:
-    """Slot -> variable name, or names where the slot holds several."""
-    names: dict[str, Any] = dict(fixed)
-    first = True
-    for slot in entry.outputs:
-        if slot.name in names:
-            continue
-        own = name if first else f"{name}.{slot.name}"
-        first = False
-        names[slot.name] = [f"{own}.{n}" for n in range(parts)] if slot.duplicable else own
-    return names
-
-
-def _kind(entry: OperatorDef, key: str, value: Any) -> str | None:
-    """The declared attribute type where Python's own type would be ambiguous."""
-    kind = entry.attr_specs[key].type
-    return kind if kind in ("dtype", "tensor") or (kind == "net" and value is not None) else None
-
-
-def _where() -> str:
-    location = caller_location()
-    return f"{location.file}:{location.line}" if location.file else "NetBuilder"
-
-
-__all__ = ["NetBuilder", "Var", "OpDesc"]
+__all__ = ["NetBuilder", "Var"]

@@ -16,10 +16,8 @@ the outer net. Blocks may stand inside blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
 from ...framework.base.errors import ShapeError, VariableError, format_shape
 from ...framework.ir.desc import (
@@ -28,14 +26,12 @@ from ...framework.ir.desc import (
     RECURRENT,
     STATE,
     NetDesc,
-    OpDesc,
     VarDesc,
     caller_location,
     clone,
     input_names,
     make_var,
     output_names,
-    slot_map,
     var_dtype,
     var_shape,
 )
@@ -43,15 +39,12 @@ from ...framework.ir.names import steps_name
 from ...framework.ir.registry import lookup
 from ...framework.loops.recurrent.net import recurrent_op
 from ...framework.runtime.plain_net import PlainNet
-from .attention import Attention
-from .cells import Cells
-from .variable import Var
-
-if TYPE_CHECKING:
-    from .net_builder import NetBuilder
+from .loops import append_loop
+from .methods import builder_method
+from .net_builder import NetBuilder, Var, as_var
 
 
-class Step:
+class StepBlock:
     """One step of a recurrent net, while its block is open. See the module's example."""
 
     def __init__(self, builder: NetBuilder, name: str, reverse: bool) -> None:
@@ -198,11 +191,10 @@ class Step:
     def _own(self, x: Var | str) -> str:
         """The name of a variable that can be seen inside the block."""
         self._check_open()
-        self._builder._names(x, lookup("recurrent"), "x")
-        return str(x)
+        return self._builder.names_of(x, lookup("recurrent"), "x")[0]
 
     def _check_open(self) -> None:
-        if self._net is None or self._builder._forward is not self._net:
+        if self._net is None or self._builder.forward_net is not self._net:
             raise VariableError(f"{self._title}: its block is not the one that is open")
 
     def _memory(self, memory: Var | str) -> Any:
@@ -227,34 +219,32 @@ class Step:
 
     # -- the block -----------------------------------------------------------------------------
 
-    def __enter__(self) -> Step:
-        b = self._builder
+    def __enter__(self) -> StepBlock:
+        builder = self._builder
         if self._net is not None:
             raise VariableError(f"{self._title}: its block was open before")
         self._source = caller_location()
-        self._before = b._forward
-        self._asked = (len(b._costs), len(b._optimizations))
+        self._before = builder.forward_net
+        self._objective = builder.objective
         net = NetDesc(name=self.name)
         for var in self._before.vars.values():  # what may be read: the same at each step
             net.vars.append(make_var(var.name, var_shape(var), var_dtype(var), INPUT))
             net.vars[-1].sequence_levels = var.sequence_levels
-        self._net = b._forward = PlainNet(net)
-        b._changed()
+        self._net = PlainNet(net)
+        builder.switch_to(self._net)
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        b = self._builder
-        inner, b._forward = b._forward, self._before
-        b._changed()
+        inner = self._builder.forward_net
+        self._builder.switch_to(self._before)
         if kind is None:
             self._finish(inner)
 
     def _finish(self, inner: PlainNet) -> None:
         """Check what the block has said and append the operator to the outer net."""
-        b, step, outer = self._builder, self._step, self._before
-        asked = (len(b._costs), len(b._optimizations))
-        if asked != self._asked:
-            del b._costs[self._asked[0] :], b._optimizations[self._asked[1] :]
+        builder, step, outer = self._builder, self._step, self._before
+        if builder.objective is not self._objective:
+            builder.objective = self._objective
             raise VariableError(
                 f"{self._title}: gradients and optimizers are asked for outside the block"
             )
@@ -269,7 +259,7 @@ class Step:
         linked |= {entry.previous for entry in step.memories}
         step.net.name = self.name
         step.net.ops.extend(inner.desc.ops)
-        self._copy_what_is_not_computed(step, linked)
+        self._copy_linked_inputs(step, linked)
         used = {name for op in step.net.ops for name in (*input_names(op), *output_names(op))}
         made = [
             var
@@ -284,16 +274,16 @@ class Step:
                 if var.name in hoisted:
                     var = make_var(var.name, var_shape(var), var_dtype(var), INPUT)
                 step.net.vars.append(var)
-        op = recurrent_op(self._desc, b.unique_name(steps_name(self.name)))
+        op = recurrent_op(self._desc, builder.unique_name(steps_name(self.name)))
         for var in made:
             outer.add_var(var)
         try:
-            _append(b, op, self._desc.name, self._source)
+            append_loop(builder, op, self.name, (), self._source)
         except Exception:
             _remove(outer, hoisted)
             raise
 
-    def _copy_what_is_not_computed(self, step: Any, linked: set[str]) -> None:
+    def _copy_linked_inputs(self, step: Any, linked: set[str]) -> None:
         """A link or memory may take an input as it is; the step net then copies it."""
         written = {name for op in step.net.ops for name in output_names(op)}
         wanted = [*step.out_links, *step.sum_links]
@@ -312,90 +302,47 @@ class Step:
                 setattr(holder, field, copies[name])
 
 
-class Recurrent(Cells, Attention):
-    """Recurrent nets of NetBuilder, which provides what they stand on."""
-
-    if TYPE_CHECKING:
-        dtype: np.dtype
-        append: Callable[..., Any]
-        state: Callable[..., Var]
-        unique_name: Callable[[str], str]
-        _declared: Callable[[str], Any]
-        _changed: Callable[[], None]
-        _forward: PlainNet
-
-    def recurrent(self, name: str = "", *, reverse: bool = False) -> Step:
-        """A recurrent net whose step is written in a `with` block; see `Step`.
-
-        Args:
-            name: of the net, and of its first output.
-            reverse: begin with the last step of each sequence.
-        """
-        return Step(self, name or self.unique_name("recurrent"), reverse)  # type: ignore[arg-type]
-
-    def recurrent_net(self, desc: NetDesc) -> tuple[Var, ...]:
-        """Append a recurrent net over the outer names of its links.
-
-        Args:
-            desc: of type RECURRENT; its name, or a free one, tells this use from others.
-
-        Returns:
-            Handles of the out-links, then of final states, then of sums.
-
-        Raises:
-            OpscopeError: what the description holds is wrong, it reads a variable that is not
-                there, or it writes one that is.
-        """
-        op = recurrent_op(desc, self.unique_name(steps_name(desc.name or "recurrent")))
-        return _append(self, op, desc.name, caller_location())
-
-    def carried(
-        self, shape: Sequence[int], *, keep: Var | str | None = None, name: str = ""
-    ) -> tuple[Var, Var]:
-        """A state that goes from one minibatch to the next: truncated back-propagation.
-
-        No gradient flows to the minibatch before. Say with `carry` what the state becomes.
-
-        Args:
-            shape: [sequences, ...], the same in each minibatch.
-            keep: broadcasts against it; 0 where a sequence starts anew, from zeros, else 1.
-            name: of the state variable.
-
-        Returns:
-            The value to start from, and the state variable itself.
-        """
-        held = self.state(name or self.unique_name("carried"), shape)
-        start = held if keep is None else held * self._handle(keep)
-        return start, held
-
-    def carry(self, held: Var | str, value: Var | str) -> None:
-        """Let a state variable hold `value` in the next run."""
-        self.append(lookup("assign"), (value,), {}, outputs={"out": str(held)})
-
-    def _handle(self, x: Var | str) -> Var:
-        return x if isinstance(x, Var) else Var(self, x)  # type: ignore[arg-type]
-
-
-def _append(b: Any, op: OpDesc, name: str, source: Any) -> tuple[Var, ...]:
-    """Append the operator of a recurrent net to what the builder builds now."""
-    reads, made = slot_map(op.inputs), slot_map(op.outputs)
-    for names in reads.values():
-        for var in names:
-            b._declared(var)
-    for names in made.values():
-        for var in names:
-            if var in b._forward.vars:
-                raise VariableError(f"{name or 'recurrent'}: variable {var!r} is defined already")
-    op.source.CopyFrom(source)
-    b._forward.add_op(op)
-    b._changed()
-    slots = ("out", "final", "sum")
-    return tuple(Var(b, var) for slot in slots for var in made.get(slot, ()))
-
-
 def _remove(net: PlainNet, names: set[str]) -> None:
     """Take declarations back, of variables that no operator uses yet."""
     kept = [clone(var) for var in net.desc.vars if var.name not in names]
     del net.desc.vars[:]
     net.desc.vars.extend(kept)
     net.vars = {var.name: var for var in net.desc.vars}
+
+
+@builder_method
+def recurrent(builder: NetBuilder, name: str = "", *, reverse: bool = False) -> StepBlock:
+    """A recurrent net whose step is written in a `with` block; see `StepBlock`.
+
+    Args:
+        name: of the net, and of its first output.
+        reverse: begin with the last step of each sequence.
+    """
+    return StepBlock(builder, name or builder.unique_name("recurrent"), reverse)
+
+
+@builder_method
+def carried(
+    builder: NetBuilder, shape: Sequence[int], *, keep: Var | str | None = None, name: str = ""
+) -> tuple[Var, Var]:
+    """A state that goes from one minibatch to the next: truncated back-propagation.
+
+    No gradient flows to the minibatch before. Say with `carry` what the state becomes.
+
+    Args:
+        shape: [sequences, ...], the same in each minibatch.
+        keep: broadcasts against it; 0 where a sequence starts anew, from zeros, else 1.
+        name: of the state variable.
+
+    Returns:
+        The value to start from, and the state variable itself.
+    """
+    variable = builder.state(name or builder.unique_name("carried"), shape)
+    start = variable if keep is None else variable * as_var(builder, keep)
+    return start, variable
+
+
+@builder_method
+def carry(builder: NetBuilder, held: Var | str, value: Var | str) -> None:
+    """Let a state variable hold `value` in the next run."""
+    builder.append(lookup("assign"), (value,), {}, outputs={"out": str(held)})

@@ -1,138 +1,86 @@
-"""Layers over trees: recursive nets as part of a NetBuilder, and the tree-LSTM."""
+"""The tree-LSTM: a recursive net over the nodes of trees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from ...framework.base.errors import AttributeTypeError, VariableError
-from ...framework.ir.desc import (
-    INPUT,
-    RECURSIVE,
-    NetDesc,
-    caller_location,
-    make_op,
-    make_var,
-    slot_map,
-)
-from ...framework.ir.names import steps_name
-from ...framework.loops.trees.net import recursive_op
-from .variable import Var
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ...framework.runtime.plain_net import PlainNet
+from ...framework.base.errors import AttributeTypeError
+from ...framework.ir.desc import INPUT, RECURSIVE, NetDesc, make_op, make_var
+from .methods import builder_method
+from .net_builder import NetBuilder, Var
 
 
-class Trees:
-    """The layers of NetBuilder for trees, which provides what they stand on."""
+@builder_method
+def tree_lstm(
+    builder: NetBuilder,
+    x: Var | str,
+    parents: Var | str,
+    size: int,
+    *,
+    arity: int = 0,
+    positions: Var | str | None = None,
+    init: Any = "xavier",
+    forget_bias: float = 1.0,
+    lr_factor: float | None = None,
+    name: str = "",
+) -> tuple[Var, Var]:
+    """Tree-LSTM over the nodes of trees, from the leaves up.
 
-    if TYPE_CHECKING:
-        dtype: np.dtype
-        fc: Callable[..., Var]
-        parameter: Callable[..., Var]
-        unique_name: Callable[[str], str]
-        _declared: Callable[[str], Any]
-        _changed: Callable[[], None]
-        _forward: PlainNet
+    With arity 0 the child-sum cell, for any number of children in any order: of h~, the sum of
+    the children's states h_k,
 
-    def recursive_net(self, desc: NetDesc) -> tuple[Var, ...]:
-        """Append a recursive net over the outer names of its links.
+        i, o, u = sigmoid, sigmoid, tanh (x W + h~ U + b)
+        f_k = sigmoid(x W_f + h_k U_f + b_f)
+        c = i u + sum_k f_k c_k,    h = o tanh(c)
 
-        Args:
-            desc: of type RECURSIVE; its name, or a free one, tells this use from others.
+    With arity N the N-ary cell: h~ stands for all of h_1 ... h_N side by side, and f_k reads
+    all of them with weights of its own. States of missing children are zeros.
 
-        Returns:
-            Handles of the out-links, then of the states of roots.
+    Args:
+        x: [nodes, K], one row for each node.
+        parents: [nodes] integers, one sequence for each tree: the parent of each node, counted
+            from the tree's first row, -1 for the root. See `framework.forest.Trees`.
+        size: width H of the states.
+        arity: most children of a node; 0 = any number.
+        positions: [nodes] integers, with arity: which child of its parent a node is; by
+            default children are numbered in the order of their rows.
+        init: of the weights; see `initializers.initializer`.
+        forget_bias: first value of b_f.
+        lr_factor: multiplies the learning rate of the parameters.
 
-        Raises:
-            OpscopeError: what the description holds is wrong, it reads a variable that is not
-                there, or it writes one that is.
-        """
-        op = recursive_op(desc, self.unique_name(steps_name(desc.name or "recursive")))
-        for names in slot_map(op.inputs).values():
-            for name in names:
-                self._declared(name)
-        made = slot_map(op.outputs)
-        for names in made.values():
-            for name in names:
-                if name in self._forward.vars:
-                    raise VariableError(f"{desc.name or 'recursive'}: {name!r} is defined already")
-        op.source.CopyFrom(caller_location())
-        self._forward.add_op(op)
-        self._changed()
-        return tuple(Var(self, name) for name in (*made.get("out", ()), *made.get("final", ())))
+    Returns:
+        h of all nodes, [nodes, H], and of the roots, [trees, H].
 
-    def tree_lstm(
-        self,
-        x: Var | str,
-        parents: Var | str,
-        size: int,
-        *,
-        arity: int = 0,
-        positions: Var | str | None = None,
-        init: Any = "xavier",
-        forget_bias: float = 1.0,
-        lr_factor: float | None = None,
-        name: str = "",
-    ) -> tuple[Var, Var]:
-        """Tree-LSTM over the nodes of trees, from the leaves up.
-
-        With arity 0 the child-sum cell, for any number of children in any order: of h~, the sum of
-        the children's states h_k,
-
-            i, o, u = sigmoid, sigmoid, tanh (x W + h~ U + b)
-            f_k = sigmoid(x W_f + h_k U_f + b_f)
-            c = i u + sum_k f_k c_k,    h = o tanh(c)
-
-        With arity N the N-ary cell: h~ stands for all of h_1 ... h_N side by side, and f_k reads
-        all of them with weights of its own. States of missing children are zeros.
-
-        Args:
-            x: [nodes, K], one row for each node.
-            parents: [nodes] integers, one sequence for each tree: the parent of each node, counted
-                from the tree's first row, -1 for the root. See `framework.forest.Trees`.
-            size: width H of the states.
-            arity: most children of a node; 0 = any number.
-            positions: [nodes] integers, with arity: which child of its parent a node is; by
-                default children are numbered in the order of their rows.
-            init: of the weights; see `initializers.initializer`.
-            forget_bias: first value of b_f.
-            lr_factor: multiplies the learning rate of the parameters.
-
-        Returns:
-            h of all nodes, [nodes, H], and of the roots, [trees, H].
-
-        Source: K. S. Tai, R. Socher and C. D. Manning, Improved semantic representations from
-        tree-structured long short-term memory networks.
-        """
-        if size < 1 or arity < 0:
-            raise AttributeTypeError(f"tree_lstm: want size >= 1, arity >= 0, not {size}, {arity}")
-        name = name or self.unique_name("tree_lstm")
-        shared = {"init": init, "lr_factor": lr_factor}
-        # All that depends on x alone is one product over all nodes, outside the recursion.
-        gates = self.fc(x, size=3 * size, name=f"{name}.iou", **shared)
-        forget = self.fc(x, size=size, bias_init=forget_bias, name=f"{name}.f", **shared)
-        cell = _nary_cell if arity else _child_sum_cell
-        desc, widths = cell(size, arity)
-        desc.name = name
-        step = desc.steps[0]
-        step.parents = str(parents)
-        if positions is not None:
-            step.positions = str(positions)
-        step.in_links.add(outer=str(gates), inner="x_iou")
-        step.in_links.add(outer=str(forget), inner="x_f")
-        for inner, shape in widths.items():
-            weight = self.parameter(f"{name}.{inner}", shape, init, lr_factor=lr_factor)
-            step.static_links.add(outer=str(weight), inner=inner)
-        step.out_links.add(outer=name, inner="h")
-        step.memories[0].final = f"{name}.root"
-        for net in (step.net, step.child_net):
-            for var in net.vars:
-                var.dtype = make_var("", None, self.dtype).dtype
-        states, roots = self.recursive_net(desc)
-        return states, roots
+    Source: K. S. Tai, R. Socher and C. D. Manning, Improved semantic representations from
+    tree-structured long short-term memory networks.
+    """
+    if size < 1 or arity < 0:
+        raise AttributeTypeError(f"tree_lstm: want size >= 1, arity >= 0, not {size}, {arity}")
+    name = name or builder.unique_name("tree_lstm")
+    shared = {"init": init, "lr_factor": lr_factor}
+    # All that depends on x alone is one product over all nodes, outside the recursion.
+    gates = builder.fc(x, size=3 * size, name=f"{name}.iou", **shared)
+    forget = builder.fc(x, size=size, bias_init=forget_bias, name=f"{name}.f", **shared)
+    cell = _nary_cell if arity else _child_sum_cell
+    desc, widths = cell(size, arity)
+    desc.name = name
+    step = desc.steps[0]
+    step.parents = str(parents)
+    if positions is not None:
+        step.positions = str(positions)
+    step.in_links.add(outer=str(gates), inner="x_iou")
+    step.in_links.add(outer=str(forget), inner="x_f")
+    for inner, shape in widths.items():
+        weight = builder.parameter(f"{name}.{inner}", shape, init, lr_factor=lr_factor)
+        step.static_links.add(outer=str(weight), inner=inner)
+    step.out_links.add(outer=name, inner="h")
+    step.memories[0].final = f"{name}.root"
+    for net in (step.net, step.child_net):
+        for var in net.vars:
+            var.dtype = make_var("", None, builder.dtype).dtype
+    states, roots = builder.recursive_net(desc)
+    return states, roots
 
 
 _GATES = [

@@ -109,7 +109,7 @@ def _check(options: dict[str, Any]) -> None:
 
 def _with_optimizer(desc: Any, scope: Any, options: dict[str, Any]) -> Any:
     """The forward operators of a net, with gradients and updates made anew."""
-    from ..builder.net_builder import NetBuilder
+    from ..builder import NetBuilder
     from .files import number_or_text, pairs, variable
 
     variable(desc, options["loss"])

@@ -28,8 +28,8 @@ from ...framework.ir.desc import (
 )
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.registry import REQUIRED, OperatorDef, lookup
-from ..builder.methods import OpMethods
-from ..builder.net_builder import NetBuilder
+from ..builder import NetBuilder
+from ..builder.methods import BUILDER_METHODS
 from .python_text import (
     INDENT,
     Expr,
@@ -404,11 +404,7 @@ def _given(entry: OperatorDef, op: OpDesc) -> list[tuple[str, Any]]:
 
 def _is_taken(name: str) -> bool:
     """Whether NetBuilder has something else of an operator's name."""
-    return any(
-        name in vars(base)
-        for base in NetBuilder.__mro__
-        if base is not OpMethods and base is not object
-    )
+    return name in vars(NetBuilder) or name in BUILDER_METHODS
 
 
 def _scaled(entry: OperatorDef, op: OpDesc, x: Expr, single: bool) -> Expr | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import pathlib
 
 import numpy as np
@@ -11,7 +13,9 @@ import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base import errors
 from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE
-from opscope.python_api.builder import methods as op_methods
+from opscope.python_api import stubs
+from opscope.python_api.builder import Var, methods
+from opscope.python_api.builder.operator_methods import method_types
 
 RNG = np.random.default_rng(0)
 
@@ -353,14 +357,55 @@ def test_from_desc_goes_on_from_a_saved_net(tmp_path: pathlib.Path) -> None:
 
 def test_every_operator_has_a_documented_typed_method() -> None:
     b = NetBuilder()
-    for name in op_methods.method_types():
+    for name in method_types():
         method = getattr(b, name)
         assert method.__doc__, name
     assert "softmax" in dir(b)
 
 
-def test_the_stub_file_is_up_to_date() -> None:
-    stub = pathlib.Path(op_methods.__file__).with_suffix(".pyi")
-    assert stub.read_text() == op_methods.stub_text(), (
-        "run: python -m opscope.python_api.builder.methods > python_api/builder/methods.pyi"
+@pytest.mark.parametrize("path", stubs.stubs(), ids=lambda path: path.name)
+def test_the_stubs_are_up_to_date(path: pathlib.Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == stubs.stubs()[path], "run: python -m opscope.python_api.stubs"
+    ast.parse(text)
+
+
+def test_the_stub_of_the_root_holds_every_public_name() -> None:
+    imported = [node for node in ast.parse(stubs.face_text()).body if hasattr(node, "names")]
+    assert {alias.asname for node in imported for alias in node.names} == set(opscope.__all__)
+
+
+def test_the_stub_tells_the_signatures_of_methods() -> None:
+    (members,) = (
+        node.body for node in ast.parse(stubs.methods_text()).body if isinstance(node, ast.ClassDef)
     )
+    b = NetBuilder()
+    for member in members:
+        assert isinstance(member, ast.FunctionDef)
+        arguments = member.args
+        told = [*arguments.args[1:], *arguments.kwonlyargs]
+        signature = inspect.signature(getattr(b, member.name)).parameters.values()
+        named = [p.name for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        assert [argument.arg for argument in told] == named, member.name
+        assert bool(arguments.kwarg) == any(p.kind is p.VAR_KEYWORD for p in signature)
+    names = {member.name for member in members}
+    assert {"fc", "lstm", "recurrent", "tree_lstm", "attention", "run", "softmax"} <= names
+
+
+def test_a_registered_function_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "BUILDER_METHODS", dict(methods.BUILDER_METHODS))
+
+    def twice(builder: NetBuilder, x: Var | str) -> Var:
+        """x, two times."""
+        return builder.scale(x, scale=2.0)
+
+    try:
+        methods.builder_method(twice)
+        b = NetBuilder()
+        out = b.twice(b.input("x", [2]))
+        assert "twice" in dir(b)
+        assert b.twice.__doc__ == "x, two times."
+        got = b.run(Scope(), feed={"x": [1.0, 2.0]}, fetch=[out], need_backward=False)
+        np.testing.assert_array_equal(got[out.name], [2.0, 4.0])
+    finally:
+        del methods.BuilderMethods.twice

@@ -1,0 +1,81 @@
+"""Recurrent and recursive nets as operators of a NetBuilder's net."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...framework.base.errors import VariableError
+from ...framework.ir.desc import NetDesc, OpDesc, caller_location, slot_map
+from ...framework.ir.names import steps_name
+from ...framework.loops.recurrent.net import recurrent_op
+from ...framework.loops.trees.net import recursive_op
+from ...proto.net_pb2 import SourceLocation
+from .methods import builder_method
+from .net_builder import NetBuilder, Var
+
+
+@builder_method
+def recurrent_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
+    """Append a recurrent net over the outer names of its links.
+
+    Args:
+        desc: of type RECURRENT; its name, or a free one, tells this use from others.
+
+    Returns:
+        Handles of the out-links, then of final states, then of sums.
+
+    Raises:
+        OpscopeError: what the description holds is wrong, it reads a variable that is not
+            there, or it writes one that is.
+    """
+    title = desc.name or "recurrent"
+    op = recurrent_op(desc, builder.unique_name(steps_name(title)))
+    return append_loop(builder, op, title, ("out", "final", "sum"), caller_location())
+
+
+@builder_method
+def recursive_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
+    """Append a recursive net over the outer names of its links.
+
+    Args:
+        desc: of type RECURSIVE; its name, or a free one, tells this use from others.
+
+    Returns:
+        Handles of the out-links, then of the states of roots.
+
+    Raises:
+        OpscopeError: what the description holds is wrong, it reads a variable that is not
+            there, or it writes one that is.
+    """
+    title = desc.name or "recursive"
+    op = recursive_op(desc, builder.unique_name(steps_name(title)))
+    return append_loop(builder, op, title, ("out", "final"), caller_location())
+
+
+def append_loop(
+    builder: NetBuilder, op: OpDesc, title: str, slots: Sequence[str], source: SourceLocation
+) -> tuple[Var, ...]:
+    """Append the operator of a recurrent or recursive net.
+
+    Args:
+        title: begins messages.
+        slots: of the outputs to return.
+        source: the user's line.
+
+    Returns:
+        Handles of the variables in `slots`.
+
+    Raises:
+        VariableError: the operator reads a variable that is not there, or writes one that is.
+    """
+    for names in slot_map(op.inputs).values():
+        for name in names:
+            builder.declared(name)
+    outputs = slot_map(op.outputs)
+    for names in outputs.values():
+        for name in names:
+            if name in builder.forward_net.vars:
+                raise VariableError(f"{title}: variable {name!r} is defined already")
+    op.source.CopyFrom(source)
+    builder.append_desc(op)
+    return tuple(Var(builder, name) for slot in slots for name in outputs.get(slot, ()))

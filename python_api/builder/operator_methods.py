@@ -1,0 +1,117 @@
+"""The NetBuilder method of an operator: signature and documentation from its class."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
+
+_PYTHON_TYPES = {
+    "bool": "bool",
+    "int": "int",
+    "float": "float",
+    "string": "str",
+    "ints": "Sequence[int]",
+    "floats": "Sequence[float]",
+    "strings": "Sequence[str]",
+    "bools": "Sequence[bool]",
+    "tensor": "Any",
+    "net": "Any",
+    "dtype": "Any",
+}
+
+
+def method_types() -> list[str]:
+    """Operator types that are methods: all but gradients, updates and those of other dialects."""
+    return [
+        name
+        for name in operator_types()
+        if name.isidentifier()
+        and not name.endswith("_grad")
+        and "param_out" not in lookup(name).output_slots
+    ]
+
+
+def make_method(entry: OperatorDef) -> Callable[..., Any]:
+    """The method of an operator: signature and docstring from its documented class."""
+
+    def method(self: Any, *inputs: Any, name: str = "", **given: Any) -> Any:
+        return self.add_op(entry.type, *inputs, name=name, **given)
+
+    method.__name__ = method.__qualname__ = entry.type
+    method.__doc__ = describe(entry)
+    vars(method)["__signature__"] = inspect.Signature(method_parameters(entry))
+    return method
+
+
+def method_parameters(entry: OperatorDef) -> list[inspect.Parameter]:
+    """Parameters of an operator's method: inputs, then attributes as keywords, then `name`."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("self", kind)]
+    required = [slot for slot in entry.inputs if not slot.optional]
+    for slot in (*required, *(slot for slot in entry.inputs if slot.optional)):
+        parameters.append(
+            inspect.Parameter(
+                slot.name,
+                kind,
+                default=None if slot.optional else inspect.Parameter.empty,
+                annotation=_slot_type(slot),
+            )
+        )
+    for attr in entry.attrs:
+        default = inspect.Parameter.empty if attr.default is REQUIRED else attr.default
+        parameters.append(
+            inspect.Parameter(attr.name, keyword, default=default, annotation=_attr_type(attr))
+        )
+    parameters.append(inspect.Parameter("name", keyword, default="", annotation="str"))
+    return parameters
+
+
+def _slot_type(slot: Slot) -> str:
+    single = "Sequence[Var | str]" if slot.duplicable else "Var | str"
+    return f"{single} | None" if slot.optional else single
+
+
+def _attr_type(attr: AttrSpec) -> str:
+    return _PYTHON_TYPES[attr.type]
+
+
+def describe(entry: OperatorDef) -> str:
+    """The docstring of an operator: what it does, its slots, attributes, gradient and source."""
+    lines = [textwrap.fill(entry.doc.strip(), 88), ""]
+    if entry.inputs or entry.attrs:
+        lines.append("Args:")
+    for slot in entry.inputs:
+        flags = ", ".join(f for f in ("duplicable", "optional") if getattr(slot, f))
+        lines.append(f"    {slot.name}: {slot.doc}" + (f" ({flags})" if flags else ""))
+    for attr in entry.attrs:
+        lines.append(f"    {attr.name}: {attr.doc} ({_bounds(attr)})")
+    lines.append("Returns:")
+    lines += [f"    {slot.name}: {slot.doc}" for slot in entry.outputs if not slot.intermediate]
+    if entry.no_gradient:
+        lines += ["", f"No gradient: {entry.no_gradient}."]
+    if entry.source:
+        lines += ["", f"Source: {entry.source}"]
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, np.dtype) else repr(value)
+
+
+def _bounds(attr: AttrSpec) -> str:
+    parts = [attr.type]
+    parts.append("required" if attr.default is REQUIRED else f"default {_shown(attr.default)}")
+    if attr.minimum is not None:
+        parts.append(f"at least {attr.minimum}")
+    if attr.maximum is not None:
+        parts.append(f"at most {attr.maximum}")
+    if attr.choices:
+        parts.append(f"one of {', '.join(map(repr, attr.choices))}")
+    return ", ".join(parts)

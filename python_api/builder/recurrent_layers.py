@@ -1,0 +1,245 @@
+"""Layers of recurrent cells over sequences: stacks of recurrent nets, in one or both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ...framework.base.errors import AttributeTypeError
+from .cells import LSTMState
+from .methods import builder_method
+from .net_builder import NetBuilder, Var
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What all recurrent layers take; the arguments of `lstm`."""
+
+    layers: int = 1
+    bidirectional: bool = False
+    reverse: bool = False
+    dropout: float = 0.0
+    initial: Any = None
+    carry: int = 0
+    keep: Any = None
+    init: Any = "xavier"
+    lr_factor: float | None = None
+    name: str = ""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What cells are told about their parameters."""
+        return {"init": self.init, "lr_factor": self.lr_factor}
+
+
+def _options(title: str, keywords: Mapping[str, Any]) -> _Options:
+    known = [field.name for field in fields(_Options)]
+    for key in keywords:
+        if key not in known:
+            raise AttributeTypeError(f"{title} has no argument {key!r}; it has {', '.join(known)}")
+    return _Options(**keywords)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A kind of cell, as a stack of layers needs it.
+
+    Attributes:
+        title: of its layers, in messages.
+        stem: of the names of its layers.
+        size: width of its states.
+        states: their names; the first is the cell's output.
+        step: (row, states before, name) -> states after.
+        projection: width of the first state; 0 = size.
+    """
+
+    title: str
+    stem: str
+    size: int
+    states: tuple[str, ...]
+    step: Callable[[Var, Sequence[Var], str], Sequence[Var]]
+    projection: int = 0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.projection or self.size, *[self.size] * (len(self.states) - 1))
+
+    def initial_states(self, value: Any) -> Sequence[Any]:
+        """The states that `initial` holds for one layer and direction; None: zeros."""
+        if len(self.states) == 1:
+            return [value]
+        if value is None:
+            return [None] * len(self.states)
+        if not isinstance(value, (tuple, list)) or len(value) != len(self.states):
+            names = ", ".join(self.states)
+            raise AttributeTypeError(
+                f"{self.title}: an initial state is a pair ({names}), not {value!r}"
+            )
+        return value
+
+
+@builder_method
+def simple_rnn(
+    builder: NetBuilder, x: Var | str, size: int, *, activation: str = "tanh", **options: Any
+) -> tuple[Var, list[Any]]:
+    """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
+    common = _options("simple_rnn", options)
+
+    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
+        own = {"activation": activation, "name": name}
+        return (builder.rnn_cell(row, *states, **own, **common.parameters),)
+
+    return _stack(builder, _Cell("simple_rnn", "rnn", size, ("h",), step), x, common)
+
+
+@builder_method
+def gru(
+    builder: NetBuilder, x: Var | str, size: int, *, reset_after: bool = True, **options: Any
+) -> tuple[Var, list[Any]]:
+    """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
+    common = _options("gru", options)
+
+    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
+        own = {"reset_after": reset_after, "name": name}
+        return (builder.gru_cell(row, *states, **own, **common.parameters),)
+
+    return _stack(builder, _Cell("gru", "gru", size, ("h",), step), x, common)
+
+
+@builder_method
+def lstm(
+    builder: NetBuilder,
+    x: Var | str,
+    size: int,
+    *,
+    peepholes: bool = False,
+    projection: int = 0,
+    forget_bias: float = 0.0,
+    **options: Any,
+) -> tuple[Var, list[Any]]:
+    """Layers of an LSTM over sequences; see `lstm_cell`.
+
+        out, last = b.lstm(x, 300)
+        h, c = last[0]
+
+    Args:
+        x: sequences [rows, K].
+        size: width H of the states.
+        layers: how many, each over the one below.
+        bidirectional: each layer goes both ways; out holds forward and backward side by side.
+        reverse: one way, from the last step of each sequence to its first.
+        dropout: of what goes from layer to layer, while training.
+        initial: states that the sequences start from, one for each layer and direction, as
+            returned: h [sequences, H], or (h, c). By default zeros.
+        carry: sequences of each minibatch whose last states the next one starts from. That is
+            truncated back-propagation: no gradient goes back to the minibatch before.
+        keep: [sequences, 1] with carry: 0 where a sequence starts anew, else 1.
+        init, lr_factor: of the parameters, which are named after the layer: `name.w_x`, with
+            several layers `name.l0.w_x`, and of those that go backwards `name.reverse.w_x`.
+        name: of the result.
+
+    Returns:
+        out: sequences [rows, H], or of twice that width. last: for each layer, forward before
+        backward, the last states of all sequences: h [sequences, H], or h and c.
+    """
+    common = _options("lstm", options)
+
+    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
+        own = {"peepholes": peepholes, "projection": projection, "forget_bias": forget_bias}
+        return builder.lstm_cell(row, *states, name=name, **own, **common.parameters)
+
+    return _stack(builder, _Cell("lstm", "lstm", size, ("h", "c"), step, projection), x, common)
+
+
+def _stack(builder: NetBuilder, cell: _Cell, x: Any, options: _Options) -> tuple[Var, list[Any]]:
+    """Layers of a cell, each over the one below."""
+    _check(cell, options)
+    name = options.name or builder.unique_name(cell.stem)
+    ways = [False, True] if options.bidirectional else [options.reverse]
+    wanted = options.layers * len(ways)
+    if options.initial is not None and len(options.initial) != wanted:
+        raise AttributeTypeError(
+            f"{cell.title}: `initial` wants {wanted} states, one for each layer and direction, not"
+            f" {len(options.initial)}"
+        )
+    last: list[Any] = []
+    for number in range(options.layers):
+        if number and options.dropout:
+            x = builder.dropout(x, p=options.dropout)
+        top = number == options.layers - 1
+        own = f"{name}.l{number}" if options.layers > 1 else name
+        directions = []
+        for reverse in ways:
+            prefix = own + ".reverse" if reverse and options.bidirectional else own
+            initial = options.initial[len(last)] if options.initial is not None else None
+            alone = top and len(ways) == 1
+            out = name if alone else f"{prefix}.{'forward' if not reverse else 'out'}"
+            made, state = _direction(builder, cell, x, options, initial, prefix, out, reverse)
+            directions.append(made)
+            last.append(state)
+        both = name if top else f"{own}.out"
+        x = builder.concat(directions, axis=1, name=both) if len(ways) > 1 else directions[0]
+    return x, last
+
+
+def _check(cell: _Cell, options: _Options) -> None:
+    if cell.size < 1 or options.layers < 1 or cell.projection < 0:
+        raise AttributeTypeError(
+            f"{cell.title}: wants size >= 1, layers >= 1 and projection >= 0, not {cell.size},"
+            f" {options.layers} and {cell.projection}"
+        )
+    if options.bidirectional and (options.reverse or options.carry):
+        raise AttributeTypeError(
+            f"{cell.title}: a bidirectional layer goes both ways; leave `reverse` and `carry` away"
+        )
+
+
+def _direction(
+    builder: NetBuilder,
+    cell: _Cell,
+    x: Any,
+    options: _Options,
+    initial: Any,
+    prefix: str,
+    out: str,
+    reverse: bool,
+) -> tuple[Var, Any]:
+    """One layer in one direction.
+
+    Args:
+        initial: what the states start from; None: zeros, or states that are carried.
+        prefix: of the names of parameters and states.
+        out: name of the result.
+
+    Returns:
+        The states of all steps, and the last ones.
+    """
+    starts = cell.initial_states(initial)
+    carried = []
+    if options.carry:
+        if any(start is not None for start in starts):
+            raise AttributeTypeError(f"{cell.title}: states are either `initial` or carried")
+        starts = []
+        for width, state in zip(cell.widths, cell.states, strict=True):
+            shape, name = [options.carry, width], f"{prefix}.carried_{state}"
+            start, variable = builder.carried(shape, keep=options.keep, name=name)
+            starts.append(start)
+            carried.append(variable)
+    with builder.recurrent(out, reverse=reverse) as block:
+        row = block.input(x)
+        before = [
+            block.memory(width, boot=start, name=f"{prefix}.{state}_before")
+            for width, start, state in zip(cell.widths, starts, cell.states, strict=True)
+        ]
+        after = cell.step(row, before, prefix)
+        for memory, state in zip(before, after, strict=True):
+            block.update(memory, state)
+        made = block.output(after[0])
+        last = [
+            block.final(memory, f"{prefix}.{state}")
+            for memory, state in zip(before, cell.states, strict=True)
+        ]
+    for variable, value in zip(carried, last, strict=False):
+        builder.carry(variable, value)
+    return made, last[0] if len(last) == 1 else LSTMState(*last)
