@@ -8,22 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from opscope.framework.base.shape import ShapeArgs
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
+from opscope.framework.kernel_args import KernelArgs
 
 
-def _broadcast(s: Any) -> None:
+def _broadcast(s: ShapeArgs) -> None:
     shapes = [s[slot] for slot in s.op.inputs]
     for slot in s.op.outputs:
         s.set(slot, (s.broadcast(*shapes), s.dtype(next(iter(s.op.inputs)))))
 
 
-def _like_param(s: Any) -> None:
+def _like_param(s: ShapeArgs) -> None:
     for slot in s.op.outputs:
         s.set(slot, (s["param"], s.dtype("param")))
 
 
 def _into(function: Any, slots: tuple[str, ...]) -> Any:
-    def bind(k: Any) -> Any:
+    def bind(k: KernelArgs) -> Any:
         def run() -> None:
             k["out"][...] = function(*(k[slot] for slot in slots), **k.attrs)
 
@@ -50,7 +52,7 @@ def _elu(x: Any, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * (np.exp(x) - 1)).astype(x.dtype)
 
 
-def _adam(k: Any) -> Any:
+def _adam(k: KernelArgs) -> Any:
     a = k.attrs
 
     def run() -> None:

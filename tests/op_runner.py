@@ -16,8 +16,8 @@ from opscope.framework.base.backend import Place, array_module, on_device, to_ho
 from opscope.framework.base.context import OpContext
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.operation import Operator
-from opscope.framework.ir.registry import KernelArgs
-from opscope.framework.runtime.executor import RunState, _deciding_dtype
+from opscope.framework.kernel_args import KernelArgs, RunState
+from opscope.framework.runtime.executor import _deciding_dtype
 from opscope.proto import net_pb2 as pb
 
 

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from opscope.framework.base.shape import same_as
+from opscope.framework.base.shape import ShapeArgs, same_as
+from opscope.framework.ir.desc import OpDesc
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
+from opscope.framework.kernel_args import KernelArgs
+from opscope.framework.passes.backward import GradientArgs
 
 X, Y = Slot("x", "any shape"), Slot("y", "shape of x")
 OUT = Slot("out", "shape of x")
 
 
-def _pairwise(s: Any) -> None:
+def _pairwise(s: ShapeArgs) -> None:
     s.set("out", (s.same_shape("x and y", s["x"], s["y"]), s.floats("x", "y")))
 
 
@@ -32,7 +35,7 @@ def _add() -> str:
     )
     add.kernel(lambda k: partial(k.xp.add, k["x"], k["y"], out=k["out"]))
 
-    def grad(k: Any) -> Any:
+    def grad(k: KernelArgs) -> Any:
         wanted = [k.get("x_grad"), k.get("y_grad")]
 
         def run() -> None:
@@ -57,7 +60,7 @@ def _mul() -> str:
     )
     mul.kernel(lambda k: partial(k.xp.multiply, k["x"], k["y"], out=k["out"]))
 
-    def grad(k: Any) -> Any:
+    def grad(k: KernelArgs) -> Any:
         pairs = [(k.get("x_grad"), k["y"]), (k.get("y_grad"), k["x"])]
 
         def run() -> None:
@@ -99,7 +102,7 @@ def _square() -> str:
     )
 
     @square.kernel
-    def square_kernel(k: Any) -> Any:
+    def square_kernel(k: KernelArgs) -> Any:
         x, out, bias = k["x"], k["out"], k["x"].dtype.type(k.attrs["bias"])
 
         def run() -> None:
@@ -123,7 +126,7 @@ def _cat() -> str:
     )
     cat.kernel(lambda k: lambda: np.copyto(k["out"], sum(k.list("x"))))
 
-    def grad(k: Any) -> Any:
+    def grad(k: KernelArgs) -> Any:
         def run() -> None:
             for target in k.list("x_grad"):
                 if target is not None:
@@ -146,7 +149,7 @@ def _fork() -> str:
     )
 
     @fork.kernel
-    def fork_kernel(k: Any) -> Any:
+    def fork_kernel(k: KernelArgs) -> Any:
         def run() -> None:
             for target in k.list("out"):
                 if target is not None:
@@ -170,7 +173,7 @@ def _lookup() -> str:
     lookup.kernel(lambda k: partial(k.xp.take, k["w"], k["ids"], axis=0, out=k["out"]))
 
     @lookup.gradient_maker
-    def lookup_gradient(g: Any) -> list[Any]:
+    def lookup_gradient(g: GradientArgs) -> list[OpDesc]:
         if not g.needs("w"):
             return []
         (grad,) = g.input_grads("w")
@@ -203,7 +206,7 @@ def _optimizers() -> list[str]:
     )
 
     @plain.kernel
-    def plain_kernel(k: Any) -> Any:
+    def plain_kernel(k: KernelArgs) -> Any:
         def run() -> None:
             rate = k["lr"] * k.attrs["lr_factor"]
             np.subtract(k["param"], rate * k["grad"], out=k["param_out"])
@@ -247,7 +250,7 @@ def _odd_ones() -> list[str]:
     )
 
     @noise.kernel
-    def noise_kernel(k: Any) -> Any:
+    def noise_kernel(k: KernelArgs) -> Any:
         def run() -> None:
             drawn = k.state.generator.normal(size=k["x"].shape)
             np.copyto(k["out"], k["x"] + drawn)
@@ -267,7 +270,7 @@ def _odd_ones() -> list[str]:
     )
 
     @mean.kernel
-    def mean_kernel(k: Any) -> Any:
+    def mean_kernel(k: KernelArgs) -> Any:
         def run() -> None:
             k["out"][...] = k["x"].mean()
             if k.get("size") is not None:
@@ -286,7 +289,7 @@ def _odd_ones() -> list[str]:
     )
 
     @failing.kernel
-    def failing_kernel(k: Any) -> Any:
+    def failing_kernel(k: KernelArgs) -> Any:
         def run() -> None:
             raise ValueError("no luck")
 
@@ -312,7 +315,7 @@ def _odd_ones() -> list[str]:
     )
 
     @pair.expansion
-    def pair_expansion(op: Any) -> list[Any]:
+    def pair_expansion(op: OpDesc) -> list[OpDesc]:
         from opscope.framework.ir.desc import make_op, slot_map
 
         inputs, outputs = slot_map(op.inputs), slot_map(op.outputs)

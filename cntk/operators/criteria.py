@@ -12,7 +12,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import in_order
 from .elementwise import LOG_OF_SMALLEST, SMALLEST
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
@@ -49,7 +50,7 @@ def cross_entropy_shape(s: ShapeArgs) -> None:
 
 
 @cross_entropy.kernel
-def cross_entropy_kernel(k: Any) -> Call:
+def cross_entropy_kernel(k: KernelArgs) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     logs = k.get("log_softmax")
     if logs is None:
@@ -71,7 +72,7 @@ def cross_entropy_kernel(k: Any) -> Call:
 
 
 @cross_entropy.backward("label", "x")
-def cross_entropy_grad_kernel(k: Any) -> Call:
+def cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, logs = k.xp, k["out_grad"], k["log_softmax"]
     calls = []
     if k.get("label_grad") is not None:
@@ -109,7 +110,7 @@ def classification_error_shape(s: ShapeArgs) -> None:
 
 
 @classification_error.kernel
-def classification_error_kernel(k: Any) -> Call:
+def classification_error_kernel(k: KernelArgs) -> Call:
     xp, label, x, out, top = k.xp, k["label"], k["x"], k["out"], k.attrs["top"]
     wanted = k.scratch((len(x),), np.int64)
     found = k.scratch((len(x),), np.int64)
@@ -161,7 +162,7 @@ def _probability(xp: Any, label: Any, x: Any, out: Any) -> None:
 
 
 @logistic.kernel
-def logistic_kernel(k: Any) -> Call:
+def logistic_kernel(k: KernelArgs) -> Call:
     xp, label, x, weight, out = k.xp, k["label"], k["x"], k.get("weight"), k["out"]
     p, small = k.scratch(x.shape, x.dtype), k.scratch(x.shape, bool)
     real = x.dtype.type
@@ -183,7 +184,7 @@ def logistic_kernel(k: Any) -> Call:
 
 
 @logistic.backward("x")
-def logistic_grad_kernel(k: Any) -> Call:
+def logistic_grad_kernel(k: KernelArgs) -> Call:
     xp, label, weight, grad, x_grad = k.xp, k["label"], k.get("weight"), k["out_grad"], k["x_grad"]
     p, real = k.scratch(label.shape, label.dtype), label.dtype.type
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.sequence.sequences import levels_of, offsets_in
 
 _BEGINS = 2  # what stands in the element of a label in the row where it begins
@@ -150,7 +149,7 @@ def _backward(paths: _Paths, scores: np.ndarray) -> np.ndarray:
 
 
 @ctc.kernel
-def ctc_kernel(k: Any) -> Call:
+def ctc_kernel(k: KernelArgs) -> Call:
     label, x, out, slope = k["label"], k["x"], k["out"], k.get("slope")
     offsets = offsets_in(k, "x")
     if not len(x):
@@ -187,5 +186,5 @@ def ctc_kernel(k: Any) -> Call:
 
 
 @ctc.backward("x")
-def ctc_grad_kernel(k: Any) -> Call:
+def ctc_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 
 _TINY = 1e-30  # norms below count as that
 
@@ -42,7 +42,7 @@ def _norms(xp: Any, rows: Any, work: Any, out: Any) -> None:
     xp.reciprocal(out, out)
 
 
-def _partners(k: Any) -> list[Any]:
+def _partners(k: KernelArgs) -> list[Any]:
     """For each column of out the row of y beside each row of x; None: the same."""
     count, shift = k.shape("x")[0], k.attrs["shift"]
     numbers = k.xp.arange(count)
@@ -51,7 +51,7 @@ def _partners(k: Any) -> list[Any]:
 
 
 @cos_distance.kernel
-def cos_distance_kernel(k: Any) -> Call:
+def cos_distance_kernel(k: KernelArgs) -> Call:
     xp, x, y, out = k.xp, k["x"], k["y"], k["out"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)
@@ -72,7 +72,7 @@ def cos_distance_kernel(k: Any) -> Call:
 
 
 @cos_distance.backward("x", "y")
-def cos_distance_grad_kernel(k: Any) -> Call:
+def cos_distance_grad_kernel(k: KernelArgs) -> Call:
     xp, x, y, out, grad = k.xp, k["x"], k["y"], k["out"], k["out_grad"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)

@@ -6,11 +6,11 @@ Source: CNTK's `Math/TensorOps.h`.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import Call, in_order, reducing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import in_order, reducing
 from ...operators.math.elementwise_math import gradient, unary
 
 SOURCE = "CNTK: Source/Math/TensorOps.h"
@@ -27,7 +27,7 @@ log = unary(
 
 
 @log.kernel
-def log_kernel(k: Any) -> Call:
+def log_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real = x.dtype.type
     small = k.scratch(x.shape, bool)
@@ -42,7 +42,7 @@ def log_kernel(k: Any) -> Call:
 
 
 @gradient(log, "out_grad * exp(-out)")
-def log_grad_kernel(k: Any) -> Call:
+def log_grad_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -62,13 +62,13 @@ sqrt = unary(
 
 
 @sqrt.kernel
-def sqrt_kernel(k: Any) -> Call:
+def sqrt_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     return in_order(partial(xp.maximum, x, x.dtype.type(0), out=out), partial(xp.sqrt, out, out))
 
 
 @gradient(sqrt, "out_grad / (out + out)")
-def sqrt_grad_kernel(k: Any) -> Call:
+def sqrt_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
     return in_order(
         partial(xp.divide, k["out_grad"], k["out"], x_grad),
@@ -86,7 +86,7 @@ reciprocal = unary(
 
 
 @reciprocal.kernel
-def reciprocal_kernel(k: Any) -> Call:
+def reciprocal_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     zero = k.scratch(x.shape, bool)
     return in_order(
@@ -97,7 +97,7 @@ def reciprocal_kernel(k: Any) -> Call:
 
 
 @gradient(reciprocal, "-out_grad * out * out")
-def reciprocal_grad_kernel(k: Any) -> Call:
+def reciprocal_grad_kernel(k: KernelArgs) -> Call:
     xp, out, x_grad = k.xp, k["out"], k["x_grad"]
     return in_order(
         partial(xp.multiply, k["out_grad"], out, x_grad),
@@ -122,12 +122,12 @@ log_plus = operator(
 
 
 @log_plus.kernel
-def log_plus_kernel(k: Any) -> Call:
+def log_plus_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.logaddexp, k["x"], k["y"], out=k["out"])
 
 
 @log_plus.backward("x", "y")
-def log_plus_grad_kernel(k: Any) -> Call:
+def log_plus_grad_kernel(k: KernelArgs) -> Call:
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     calls: list[Call | None] = []
     for slot in ("x", "y"):

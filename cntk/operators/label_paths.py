@@ -12,7 +12,7 @@ from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, make_schedule
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.sequence.sequences import levels_of, offsets_in
 
 _LABEL = Slot("label", "sequences of labels, one not 0 in each row, [N, L]")
@@ -33,7 +33,7 @@ def _path_rule(s: ShapeArgs) -> tuple[int, int]:
 class _Steps:
     """Sequences step by step: rows in time-major order, longest sequences first."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         xp = k.xp
         schedule = make_schedule(offsets_in(k, "label"))
         self.rows = xp.asarray(schedule.rows)
@@ -57,7 +57,7 @@ class _Steps:
         ]
 
 
-def _label_numbers(k: Any, label: Any) -> Any:
+def _label_numbers(k: KernelArgs, label: Any) -> Any:
     """The first label of each row that is not 0.
 
     Raises:
@@ -108,7 +108,7 @@ def crf_shape(s: ShapeArgs) -> None:
 
 
 @crf.kernel
-def crf_kernel(k: Any) -> Call:
+def crf_kernel(k: KernelArgs) -> Call:
     xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
     by_x, by_pairs, start = k.get("by_x"), k.get("by_pairs"), k.get("start")
     steps = _Steps(k)
@@ -171,7 +171,7 @@ def _log_sum(xp: Any, x: Any) -> Any:
 
 
 @crf.backward("x", "pairs")
-def crf_grad_kernel(k: Any) -> Call:
+def crf_grad_kernel(k: KernelArgs) -> Call:
     xp, grad = k.xp, k["out_grad"]
     targets = [(k[f"by_{slot}"], k.get(f"{slot}_grad")) for slot in ("x", "pairs")]
 
@@ -202,7 +202,7 @@ def best_path_shape(s: ShapeArgs) -> None:
 
 
 @best_path.kernel
-def best_path_kernel(k: Any) -> Call:
+def best_path_kernel(k: KernelArgs) -> Call:
     xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
     steps = _Steps(k)
     best = k.scratch(x.shape, x.dtype)
@@ -298,7 +298,7 @@ def _edits(x: np.ndarray, y: np.ndarray, costs: tuple[np.float32, ...]) -> np.nd
 
 
 @edit_error.kernel
-def edit_error_kernel(k: Any) -> Call:
+def edit_error_kernel(k: KernelArgs) -> Call:
     x, y, out, attrs = k["x"], k["y"], k["out"], k.attrs
     offsets = offsets_in(k, "x")
     costs = tuple(np.float32(attrs[name]) for name in ("substitution", "deletion", "insertion"))

@@ -12,7 +12,8 @@ from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import in_order
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 
@@ -73,7 +74,7 @@ class _Block(NamedTuple):
 class _Classes:
     """The rows of a minibatch, class by class."""
 
-    def __init__(self, k: Any, classes: int) -> None:
+    def __init__(self, k: KernelArgs, classes: int) -> None:
         self.k, self.xp = k, k.xp
         self.label, self.count, self.classes = k["label"], k.shape("w")[0], classes
 
@@ -106,7 +107,7 @@ class _Classes:
 
 
 @class_cross_entropy.kernel
-def class_cross_entropy_kernel(k: Any) -> Call:
+def class_cross_entropy_kernel(k: KernelArgs) -> Call:
     xp, x, w, scores, out = k.xp, k["x"], k["w"], k["classes"], k["out"]
     logs = k.get("log_softmax")
     if logs is None:
@@ -129,7 +130,7 @@ def class_cross_entropy_kernel(k: Any) -> Call:
 
 
 @class_cross_entropy.backward("x", "w", "classes")
-def class_cross_entropy_grad_kernel(k: Any) -> Call:
+def class_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     xp, x, w, grad, logs = k.xp, k["x"], k["w"], k["out_grad"], k["log_softmax"]
     x_grad, w_grad, classes_grad = k.get("x_grad"), k.get("w_grad"), k.get("classes_grad")
     plan = _Classes(k, logs.shape[1])
@@ -198,7 +199,7 @@ def noise_contrastive_shape(s: ShapeArgs) -> None:
     s.set("slope", ((rows, columns // 2 if columns >= 0 else -1), s.dtype("x")))
 
 
-def _words(k: Any, numbers: Any) -> Any:
+def _words(k: KernelArgs, numbers: Any) -> Any:
     """Numbers of words as an index.
 
     Raises:
@@ -211,7 +212,7 @@ def _words(k: Any, numbers: Any) -> Any:
 
 
 @noise_contrastive.kernel
-def noise_contrastive_kernel(k: Any) -> Call:
+def noise_contrastive_kernel(k: KernelArgs) -> Call:
     xp, samples, x, w, b, out = k.xp, k["samples"], k["x"], k["w"], k["b"], k["out"]
     slope = k.get("slope")
     if slope is None:
@@ -234,7 +235,7 @@ def noise_contrastive_kernel(k: Any) -> Call:
 
 
 @noise_contrastive.backward("x", "w", "b")
-def noise_contrastive_grad_kernel(k: Any) -> Call:
+def noise_contrastive_grad_kernel(k: KernelArgs) -> Call:
     xp, samples, x, w, grad = k.xp, k["samples"], k["x"], k["w"], k["out_grad"]
     slope = k["slope"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
@@ -282,7 +283,7 @@ def word_score_shape(s: ShapeArgs) -> None:
 
 
 @word_score.kernel
-def word_score_kernel(k: Any) -> Call:
+def word_score_kernel(k: KernelArgs) -> Call:
     xp, label, x, w, b, out = k.xp, k["label"], k["x"], k["w"], k["b"], k["out"]
     mode = k.attrs["mode"]
 
@@ -324,10 +325,10 @@ def given_gradient_shape(s: ShapeArgs) -> None:
 
 
 @given_gradient.kernel
-def given_gradient_kernel(k: Any) -> Call:
+def given_gradient_kernel(k: KernelArgs) -> Call:
     return partial(k["value"].sum, None, None, k["out"].reshape(()))
 
 
 @given_gradient.backward("x")
-def given_gradient_grad_kernel(k: Any) -> Call:
+def given_gradient_grad_kernel(k: KernelArgs) -> Call:
     return in_order(partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"]))

@@ -11,7 +11,7 @@ from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, runs
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 from ..lattices.lattice import PARTS, levels
 from .alignment import align
 from .large_outputs import log_softmax
@@ -91,7 +91,7 @@ def lattice_criterion_shape(s: ShapeArgs) -> None:
 class _Paths:
     """The lattices of a minibatch as arrays, checked, with the scores of their edges."""
 
-    def __init__(self, k: Any, scores: np.ndarray) -> None:
+    def __init__(self, k: KernelArgs, scores: np.ndarray) -> None:
         held = {part: to_host(k[part]) for part, *_ in PARTS}
         self.nodes, self.edges = held["nodes"], held["edges"]
         self.begin, self.end = held["firsts"][:-1], held["firsts"][1:] - 1
@@ -103,7 +103,7 @@ class _Paths:
         self._forward = levels(self.edges, len(self.nodes))
         self._backward = _backwards(self.edges)
 
-    def _check(self, k: Any, shape: tuple[int, int], held: dict[str, np.ndarray]) -> None:
+    def _check(self, k: KernelArgs, shape: tuple[int, int], held: dict[str, np.ndarray]) -> None:
         if len(self.nodes) and self.nodes.max() > shape[0]:
             rows = f"row {self.nodes.max()}, the minibatch has {shape[0]}"
             raise RunError(k.describe(f"a lattice ends at {rows}"))
@@ -111,7 +111,7 @@ class _Paths:
         if states.size and not -1 <= states.min() <= states.max() < shape[1]:
             raise RunError(k.describe(f"a state of the lattices is not in 0 .. {shape[1] - 1}"))
 
-    def _align(self, k: Any, scores: np.ndarray, held: dict[str, np.ndarray]) -> None:
+    def _align(self, k: KernelArgs, scores: np.ndarray, held: dict[str, np.ndarray]) -> None:
         """Best states of all phones, those of the reference too."""
         (phones, frames), first = held["units"].T, held["first_units"]
         edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
@@ -146,7 +146,7 @@ class _Paths:
             np.logaddexp.at(total, target[part], total[source[part]] + score[part])
         return total
 
-    def posteriors(self, k: Any, score: np.ndarray) -> np.ndarray:
+    def posteriors(self, k: KernelArgs, score: np.ndarray) -> np.ndarray:
         """The probability of each edge; `totals` is the log sum over the paths of each lattice."""
         self._before, self._after = self._sums(score, True), self._sums(score, False)
         self.totals = self._before[self.end]
@@ -184,7 +184,7 @@ def _backwards(edges: np.ndarray) -> list[np.ndarray]:
 
 
 @lattice_criterion.kernel
-def lattice_criterion_kernel(k: Any) -> Call:
+def lattice_criterion_kernel(k: KernelArgs) -> Call:
     xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
     slope, attrs = k.get("slope"), k.attrs
     acoustic, smoothing, risk = attrs["acoustic"], attrs["smoothing"], attrs["risk"]
@@ -234,7 +234,7 @@ def _relabelled(xp: Any, label: Any, rows: np.ndarray, states: np.ndarray) -> An
 
 
 @lattice_criterion.backward("x")
-def lattice_criterion_grad_kernel(k: Any) -> Call:
+def lattice_criterion_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
 
     def run() -> None:

@@ -20,7 +20,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...operators.base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, in_order
 from ...operators.optim.updates import merge_rows
 
 SOURCE = "CNTK: Source/SGDLib/SGD.cpp"
@@ -109,7 +110,7 @@ def _rule(learner: Learner, s: ShapeArgs) -> None:
         s.set("count_out", ((), s.dtype("count")))
 
 
-def _kernel(learner: Learner, k: Any) -> Call:
+def _kernel(learner: Learner, k: KernelArgs) -> Call:
     held = ["param", *learner.states, *(["count"] if learner.counted else [])]
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in held]
     param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
@@ -129,19 +130,19 @@ def _kernel(learner: Learner, k: Any) -> Call:
     return in_order(*copies, run)
 
 
-def _control_of(k: Any) -> list[float]:
+def _control_of(k: KernelArgs) -> list[float]:
     """Rate per sample, momentum and columns of the minibatch."""
     return k.state.fetched(k["control"]).tolist()
 
 
-def _numbers(k: Any, dtype: Any) -> list[float]:
+def _numbers(k: KernelArgs, dtype: Any) -> list[float]:
     """Rate, momentum and columns; CNTK rounds the momentum before it takes 1 - m."""
     rate, momentum, columns = _control_of(k)
     return [rate, float(dtype.type(momentum)), columns]
 
 
 def _some_rows(
-    k: Any,
+    k: KernelArgs,
     update: Callable[..., None],
     param: Any,
     states: Sequence[Any],
@@ -158,7 +159,7 @@ def _some_rows(
         table[ids] = rows
 
 
-def _work(k: Any, shape: Any) -> Callable[[Any], Any]:
+def _work(k: KernelArgs, shape: Any) -> Callable[[Any], Any]:
     """A function for scratch memory like an array: the same each time where the shape is fixed."""
     if shape is None:
         return k.xp.empty_like
@@ -166,7 +167,7 @@ def _work(k: Any, shape: Any) -> Callable[[Any], Any]:
     return lambda array: scratch
 
 
-def _momentum(k: Any, shape: Any) -> Callable[..., None]:
+def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
@@ -189,7 +190,7 @@ def _momentum(k: Any, shape: Any) -> Callable[..., None]:
     return update
 
 
-def _nesterov(k: Any, shape: Any) -> Callable[..., None]:
+def _nesterov(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor, dense = k.xp, k.attrs["rate_factor"], shape is not None
     work = _work(k, shape)
 
@@ -207,7 +208,7 @@ def _nesterov(k: Any, shape: Any) -> Callable[..., None]:
     return update
 
 
-def _adagrad(k: Any, shape: Any) -> Callable[..., None]:
+def _adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor, average = k.xp, k.attrs["rate_factor"], k.attrs["average"]
     scratch = _work(k, shape)
 
@@ -227,7 +228,7 @@ def _adagrad(k: Any, shape: Any) -> Callable[..., None]:
     return update
 
 
-def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
+def _fs_adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor = k.xp, k.attrs["rate_factor"]
     constant, target = k.attrs["variance_time_constant"], k.attrs["target_denominator"]
     scratch = _work(k, shape)
@@ -257,7 +258,7 @@ def _fs_adagrad(k: Any, shape: Any) -> Callable[..., None]:
     return update
 
 
-def _rms_prop(k: Any, shape: Any) -> Callable[..., None]:
+def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, a, average = k.xp, k.attrs, k.attrs["average"]
     keep = float(k["param"].dtype.type(a["gamma"]))  # see _fs_adagrad
     scratch, other = _work(k, shape), _work(k, shape)
@@ -384,7 +385,7 @@ clip_gradient = operator(
 
 
 @clip_gradient.kernel
-def clip_gradient_kernel(k: Any) -> Call:
+def clip_gradient_kernel(k: KernelArgs) -> Call:
     xp, grad, out = k.xp, k["grad"], k["out"]
     threshold = k.attrs["threshold"]
 
@@ -420,7 +421,7 @@ def l2_gradient_shape(s: ShapeArgs) -> None:
 
 
 @l2_gradient.kernel
-def l2_gradient_kernel(k: Any) -> Call:
+def l2_gradient_kernel(k: KernelArgs) -> Call:
     xp, grad, param, out = k.xp, k["grad"], k["param"], k["out"]
     weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
 
@@ -447,7 +448,7 @@ soft_threshold = operator(
 
 
 @soft_threshold.kernel
-def soft_threshold_kernel(k: Any) -> Call:
+def soft_threshold_kernel(k: KernelArgs) -> Call:
     xp, param, out = k.xp, k["param"], k["param_out"]
     factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
 
@@ -474,7 +475,7 @@ weight_noise = operator(
 
 
 @weight_noise.kernel
-def weight_noise_kernel(k: Any) -> Call:
+def weight_noise_kernel(k: KernelArgs) -> Call:
     xp, param, out, state, dtype = k.xp, k["param"], k["param_out"], k.state, k["param"].dtype
     deviation = k.attrs["deviation"]
     if "rows" in k.op.inputs:
@@ -489,7 +490,7 @@ def weight_noise_kernel(k: Any) -> Call:
     return run
 
 
-def _noise_on_rows(k: Any, param: Any, deviation: float) -> None:
+def _noise_on_rows(k: KernelArgs, param: Any, deviation: float) -> None:
     rows = k.xp.unique(k["rows"])
     rows = rows[rows >= 0]
     shape = (len(rows), *param.shape[1:])

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, in_order
 
 batch_norm = operator(
     "cntk.batch_norm",
@@ -88,7 +89,7 @@ def _spread(vector: Any, like: Any) -> Any:
 
 
 @batch_norm.kernel
-def batch_norm_kernel(k: Any) -> Call:
+def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     load = [copying(xp, k[slot], k[f"{slot}_out"]) for slot in ("mean", "variance", "seen")]
     mean, variance = k["mean_out"].reshape(-1), k["variance_out"].reshape(-1)
@@ -140,7 +141,7 @@ def batch_norm_kernel(k: Any) -> Call:
 
 
 @batch_norm.backward("x", "scale", "bias")
-def batch_norm_grad_kernel(k: Any) -> Call:
+def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     """As CNTK's: what passes through the statistics of the minibatch counts with its weight w.
 
     With d = x - m and a = scale * s,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 
 _INPUTS = [
     Slot("gain", "of each document, falling within a query, [N, 1]"),
@@ -89,7 +88,7 @@ class _Ranking:
         return np.bincount(first, part, size) - np.bincount(second, part, size)
 
 
-def _ranking(k: Any) -> _Ranking:
+def _ranking(k: KernelArgs) -> _Ranking:
     held = (to_host(k[slot])[:, 0] for slot in ("gain", "x", "query"))
     return _Ranking.of(*(array.astype(np.float64) for array in held))
 
@@ -116,7 +115,7 @@ lambda_rank = operator(
 
 
 @lambda_rank.kernel
-def lambda_rank_kernel(k: Any) -> Call:
+def lambda_rank_kernel(k: KernelArgs) -> Call:
     xp, out, slope = k.xp, k["out"], k.get("slope")
     if not len(k["x"]):
         return partial(out.fill, 0)
@@ -134,7 +133,7 @@ def lambda_rank_kernel(k: Any) -> Call:
 
 
 @lambda_rank.backward("x")
-def lambda_rank_grad_kernel(k: Any) -> Call:
+def lambda_rank_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.multiply, k["slope"], k["out_grad"], k["x_grad"])
 
 
@@ -153,7 +152,7 @@ first_gain = operator(
 
 
 @first_gain.kernel
-def first_gain_kernel(k: Any) -> Call:
+def first_gain_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     if not len(k["x"]):
         return partial(out.fill, 0)

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import nothing
 
 region_pool = operator(
     "cntk.region_pool",
@@ -68,7 +69,7 @@ def _largest(xp: Any, take: Any, first: Any, end: Any, size: int) -> tuple[Any, 
 
 
 @region_pool.kernel
-def region_pool_kernel(k: Any) -> Call:
+def region_pool_kernel(k: KernelArgs) -> Call:
     """Along the width first, then along the height."""
     xp, x, regions, out, where = k.xp, k["x"], k["regions"], k["out"], k.get("where")
     height, width = x.shape[2:]
@@ -98,7 +99,7 @@ def region_pool_kernel(k: Any) -> Call:
 
 
 @region_pool.backward("x")
-def region_pool_grad_kernel(k: Any) -> Call:
+def region_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, where, grad, x_grad = k.xp, k["where"], k["out_grad"], k["x_grad"]
     image = xp.arange(len(where)).reshape(-1, 1, 1, 1, 1)
     channel = xp.arange(x_grad.shape[1]).reshape(1, 1, -1, 1, 1)

@@ -18,7 +18,8 @@ from ...framework.base.backend import random_generator, to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, in_order
 from ..base.mersenne import Mersenne64
 
 _SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
@@ -62,7 +63,7 @@ _STREAMS: WeakKeyDictionary[Any, dict[str, Stream]] = WeakKeyDictionary()
 """By the scope that holds the state, and its name."""
 
 
-def _stream(k: Any) -> Stream:
+def _stream(k: KernelArgs) -> Stream:
     """The generator of an operator, at the position that its variables tell."""
     seed, drawn = int(k["seed"][0]), int(k["drawn"][0])
     name = k.op.outputs["drawn_out"][0]
@@ -114,7 +115,7 @@ def dropout_mask_shape(s: ShapeArgs) -> None:
 
 
 @dropout_mask.kernel
-def dropout_mask_kernel(k: Any) -> Call:
+def dropout_mask_kernel(k: KernelArgs) -> Call:
     out, rate, drawn = k["out"], k["rate"], k["drawn_out"]
     load = copying(k.xp, k["drawn"], drawn)
     if not k.train:
@@ -138,7 +139,7 @@ def dropout_mask_kernel(k: Any) -> Call:
     return in_order(load, run)
 
 
-def _fill(k: Any, stream: Stream, rate: Any, columns: Any) -> None:
+def _fill(k: KernelArgs, stream: Stream, rate: Any, columns: Any) -> None:
     out = k["out"]
     factor = out.dtype.type(1 / (1 - float(k["rate"][0])))
     if columns is None:
@@ -190,7 +191,7 @@ def random_sample_shape(s: ShapeArgs) -> None:
 
 
 @random_sample.kernel
-def random_sample_kernel(k: Any) -> Call:
+def random_sample_kernel(k: KernelArgs) -> Call:
     weights, indices, drawn, count = k["weights"], k["indices"], k["drawn_out"], k.attrs["count"]
     ones = [partial(k[slot].fill, 1) for slot in ("values", "counts")]
     draw = _any_classes if k.attrs["duplicates"] else _different_classes
@@ -261,7 +262,7 @@ def _draws_needed(p: np.ndarray, count: int) -> float:
 
 
 @inclusion_frequency.kernel
-def inclusion_frequency_kernel(k: Any) -> Call:
+def inclusion_frequency_kernel(k: KernelArgs) -> Call:
     weights, out, count = k["weights"], k["out"], k.attrs["count"]
 
     def run() -> None:

@@ -12,7 +12,8 @@ from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
 from ...framework.ir.rows import rows_of
-from ...operators.base.calls import Call, copying, in_order, nothing, reducing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, in_order, nothing, reducing
 from ...operators.base.indexing import scatter_adder, taker
 from ...operators.sequence.sequences import levels_of, offsets_in, packed, sequences_in
 
@@ -47,7 +48,7 @@ def initial_state_shape(s: ShapeArgs) -> None:
 
 
 @initial_state.kernel
-def initial_state_kernel(k: Any) -> Call:
+def initial_state_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     fill = partial(xp.copyto, out, x)
     if k.get("fresh") is None:
@@ -56,14 +57,14 @@ def initial_state_kernel(k: Any) -> Call:
     return in_order(partial(xp.copyto, out, carried), partial(xp.copyto, out, x, where=mask))
 
 
-def _mask(k: Any) -> Any:
+def _mask(k: KernelArgs) -> Any:
     """`fresh` [S] shaped to go with [S, ...]."""
     fresh = k["fresh"]
     return fresh.reshape(len(fresh), *(1 for _ in k.shape("x")))
 
 
 @initial_state.backward("x")
-def initial_state_grad_kernel(k: Any) -> Call:
+def initial_state_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     if k.get("fresh") is None:
         return partial(xp.sum, grad, 0, None, x_grad)
@@ -92,12 +93,12 @@ def expand_rows_shape(s: ShapeArgs) -> None:
 
 
 @expand_rows.kernel
-def expand_rows_kernel(k: Any) -> Call:
+def expand_rows_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k["x"])
 
 
 @expand_rows.backward("x")
-def expand_rows_grad_kernel(k: Any) -> Call:
+def expand_rows_grad_kernel(k: KernelArgs) -> Call:
     return reducing(k.xp, k["out_grad"], k["x_grad"][None]) or nothing
 
 
@@ -123,12 +124,12 @@ def with_sequences_shape(s: ShapeArgs) -> None:
 
 
 @with_sequences.kernel
-def with_sequences_kernel(k: Any) -> Call:
+def with_sequences_kernel(k: KernelArgs) -> Call:
     return copying(k.xp, k["x"], k["out"]) or nothing
 
 
 @with_sequences.backward("x")
-def with_sequences_grad_kernel(k: Any) -> Call:
+def with_sequences_grad_kernel(k: KernelArgs) -> Call:
     return copying(k.xp, k["out_grad"], k["x_grad"]) or nothing
 
 
@@ -157,7 +158,7 @@ def packed_index_shape(s: ShapeArgs) -> None:
 
 
 @packed_index.kernel
-def packed_index_kernel(k: Any) -> Call:
+def packed_index_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not out.size:
         return nothing
@@ -178,14 +179,14 @@ def packed_index_kernel(k: Any) -> Call:
 _INDEX = Slot("index", "numbers of rows, [M, 1]")
 
 
-def _row_numbers(k: Any) -> tuple[Any, Call]:
+def _row_numbers(k: KernelArgs) -> tuple[Any, Call]:
     """Memory [M] for the row numbers, and the call that fills it."""
     index = k["index"]
     ids = k.scratch((len(index),), np.int64)
     return ids, partial(k.xp.copyto, ids, index[:, 0], casting="unsafe")
 
 
-def _in_range(k: Any, ids: Any, bound: int) -> Call:
+def _in_range(k: KernelArgs, ids: Any, bound: int) -> Call:
     def check() -> None:
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= bound):
             raise RunError(k.describe(f"a row number is outside 0 .. {bound - 1}"))
@@ -209,7 +210,7 @@ def gather_rows_shape(s: ShapeArgs) -> None:
 
 
 @gather_rows.kernel
-def gather_rows_kernel(k: Any) -> Call:
+def gather_rows_kernel(k: KernelArgs) -> Call:
     ids, load = _row_numbers(k)
     check = _in_range(k, ids, k.shape("x")[0])
     if not k["out"].size:
@@ -219,7 +220,7 @@ def gather_rows_kernel(k: Any) -> Call:
 
 
 @gather_rows.backward("x")
-def gather_rows_grad_kernel(k: Any) -> Call:
+def gather_rows_grad_kernel(k: KernelArgs) -> Call:
     x_grad, grad = k["x_grad"], k["out_grad"]
     ids, load = _row_numbers(k)
     clear = partial(x_grad.fill, 0)
@@ -247,7 +248,7 @@ def scatter_rows_shape(s: ShapeArgs) -> None:
 
 
 @scatter_rows.kernel
-def scatter_rows_kernel(k: Any) -> Call:
+def scatter_rows_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     ids, load = _row_numbers(k)
     add = scatter_adder(k, out, ids, x) if x.size else None
@@ -255,7 +256,7 @@ def scatter_rows_kernel(k: Any) -> Call:
 
 
 @scatter_rows.backward("x")
-def scatter_rows_grad_kernel(k: Any) -> Call:
+def scatter_rows_grad_kernel(k: KernelArgs) -> Call:
     ids, load = _row_numbers(k)
     if not k["x_grad"].size:
         return nothing

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.names import EMPTY, rows_name
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
+from ...operators.base.calls import in_order
 from ...operators.base.indexing import id_check, scatter_adder, taker
 from ...operators.optim.updates import merge_rows
 
@@ -56,7 +59,7 @@ def to_dense_shape(s: ShapeArgs) -> None:
 
 
 @to_dense.kernel
-def to_dense_kernel(k: Any) -> Call:
+def to_dense_kernel(k: KernelArgs) -> Call:
     xp, out, values, indices, counts = k.xp, k["out"], k["values"], k["indices"], k["counts"]
     row = k.scratch(values.shape, _INT)
 
@@ -106,7 +109,7 @@ class _Elements:
         ids: row of the matrix for each element, [E]. at: row of the result, [E].
     """
 
-    def __init__(self, k: Any, depth: int) -> None:
+    def __init__(self, k: KernelArgs, depth: int) -> None:
         self._xp, self._parts, self._depth = k.xp, k.attrs["parts"], depth
         self._indices, self._counts = k["indices"], k["counts"]
         self.at = k.scratch(self._indices.shape, _INT)
@@ -124,7 +127,7 @@ class _Elements:
 
 
 @sparse_times.kernel
-def sparse_times_kernel(k: Any) -> Call:
+def sparse_times_kernel(k: KernelArgs) -> Call:
     xp, w, out, parts = k.xp, k["w"], k["out"], k.attrs["parts"]
     values, counts, transpose = k["values"], k["counts"], k.attrs["transpose"]
     depth = w.shape[1] if transpose else w.shape[0]
@@ -158,7 +161,7 @@ def sparse_times_kernel(k: Any) -> Call:
     return run
 
 
-def _whole(k: Any, array: Any) -> Any:
+def _whole(k: KernelArgs, array: Any) -> Any:
     """The array itself where it can be seen in another shape, or scratch memory like it."""
     return array if array.flags.c_contiguous else k.scratch(array.shape, array.dtype)
 
@@ -187,7 +190,7 @@ def sparse_times_grad_shape(s: ShapeArgs) -> None:
     s.set("rows", ((elements,), _INT))
 
 
-def _terms_of(k: Any, terms: Any, elements: _Elements) -> Call:
+def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
     """A callable for the terms [E, M] of the gradient, one for each element."""
     xp, out_grad, factors = k.xp, k["out_grad"], k["values"][:, None]
     whole = _whole(k, out_grad)
@@ -206,7 +209,7 @@ def _terms_of(k: Any, terms: Any, elements: _Elements) -> Call:
 
 
 @sparse_times_grad.kernel
-def sparse_times_grad_kernel(k: Any) -> Call:
+def sparse_times_grad_kernel(k: KernelArgs) -> Call:
     grad, rows = k["grad"], k["rows"]
     elements, whole = _Elements(k, k.shape("w")[0]), _whole(k, grad)
     terms = whole.reshape(len(rows), -1 if grad.size else 0)
@@ -234,7 +237,7 @@ def sparse_times_columns_grad_shape(s: ShapeArgs) -> None:
 
 
 @sparse_times_columns_grad.kernel
-def sparse_times_columns_grad_kernel(k: Any) -> Call:
+def sparse_times_columns_grad_kernel(k: KernelArgs) -> Call:
     xp, grad = k.xp, k["grad"]
     width, depth = grad.shape
     elements = _Elements(k, depth)
@@ -251,7 +254,7 @@ def sparse_times_columns_grad_kernel(k: Any) -> Call:
 
 
 @sparse_times.gradient_maker
-def sparse_times_gradient(g: Any) -> Any:
+def sparse_times_gradient(g: GradientArgs) -> list[OpDesc]:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import Call, copying, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, nothing
 
 SOURCE = "CNTK: OptimizedRNNStackNode, Source/ComputationNetworkLib/RNNNodes.cpp"
 
@@ -30,7 +31,7 @@ def split_steps_shape(s: ShapeArgs) -> None:
         s.set_offsets("out", (np.arange(rows + 1) * steps,))
 
 
-def _grouped(k: Any, source: Any, target: Any) -> Call:
+def _grouped(k: KernelArgs, source: Any, target: Any) -> Call:
     """Copy rows to groups of rows, or back; one of the two arrays has an axis more."""
     if not source.size:
         return nothing
@@ -41,12 +42,12 @@ def _grouped(k: Any, source: Any, target: Any) -> Call:
 
 
 @split_steps.kernel
-def split_steps_kernel(k: Any) -> Call:
+def split_steps_kernel(k: KernelArgs) -> Call:
     return _grouped(k, k["x"], k["out"])
 
 
 @split_steps.backward("x")
-def split_steps_grad_kernel(k: Any) -> Call:
+def split_steps_grad_kernel(k: KernelArgs) -> Call:
     return _grouped(k, k["out_grad"], k["x_grad"])
 
 
@@ -75,10 +76,10 @@ def join_steps_shape(s: ShapeArgs) -> None:
 
 
 @join_steps.kernel
-def join_steps_kernel(k: Any) -> Call:
+def join_steps_kernel(k: KernelArgs) -> Call:
     return _grouped(k, k["x"], k["out"])
 
 
 @join_steps.backward("x")
-def join_steps_grad_kernel(k: Any) -> Call:
+def join_steps_grad_kernel(k: KernelArgs) -> Call:
     return _grouped(k, k["out_grad"], k["x_grad"])

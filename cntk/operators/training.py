@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import Call, copying, in_order, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import copying, in_order, nothing
 
 is_training = operator(
     "cntk.is_training",
@@ -27,7 +27,7 @@ def is_training_shape(s: ShapeArgs) -> None:
 
 
 @is_training.kernel
-def is_training_kernel(k: Any) -> Call:
+def is_training_kernel(k: KernelArgs) -> Call:
     return partial(k["out"].fill, 1 if k.train else 0)
 
 
@@ -59,7 +59,7 @@ def epoch_mean_shape(s: ShapeArgs) -> None:
 
 
 @epoch_mean.kernel
-def epoch_mean_kernel(k: Any) -> Call:
+def epoch_mean_kernel(k: KernelArgs) -> Call:
     xp, x, out, total = k.xp, k["x"], k["mean_out"], k["count_out"]
     load = [copying(xp, k["mean"], out), copying(xp, k["count"], total)]
     if not len(x):

@@ -14,7 +14,8 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...operators.base.calls import Call, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ...operators.base.calls import nothing
 
 WINDOW = (
     AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),
@@ -50,7 +51,7 @@ def _counts(attrs: dict[str, Any]) -> tuple[int, int, int]:
 class _Gather:
     """Elements of windows from tensors, and back, in calls that hold no temporary."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         self.xp = k.xp
         index = table(k.attrs)
         self.index = k.xp.asarray(np.maximum(index, 0).reshape(-1))
@@ -104,7 +105,7 @@ def unfold_shape(s: ShapeArgs) -> None:
 
 
 @unfold.kernel
-def unfold_kernel(k: Any) -> Call:
+def unfold_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -113,7 +114,7 @@ def unfold_kernel(k: Any) -> Call:
 
 
 @unfold.backward("x")
-def unfold_grad_kernel(k: Any) -> Call:
+def unfold_grad_kernel(k: KernelArgs) -> Call:
     grad = k["out_grad"]
     if not grad.size:
         return nothing
@@ -142,7 +143,7 @@ def fold_shape(s: ShapeArgs) -> None:
 
 
 @fold.kernel
-def fold_kernel(k: Any) -> Call:
+def fold_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     if not x.size:
         return nothing
@@ -150,7 +151,7 @@ def fold_kernel(k: Any) -> Call:
 
 
 @fold.backward("x")
-def fold_grad_kernel(k: Any) -> Call:
+def fold_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -187,7 +188,7 @@ def max_unpool_shape(s: ShapeArgs) -> None:
 
 
 @max_unpool.kernel
-def max_unpool_kernel(k: Any) -> Call:
+def max_unpool_kernel(k: KernelArgs) -> Call:
     xp, x, pooled, out, owner = k.xp, k["x"], k["pooled"], k["out"], k.get("owner")
     if not x.size:
         return nothing
@@ -210,7 +211,7 @@ def max_unpool_kernel(k: Any) -> Call:
 
 
 @max_unpool.backward("x")
-def max_unpool_grad_kernel(k: Any) -> Call:
+def max_unpool_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad, grad, owner = k.xp, k["x_grad"], k["out_grad"], k["owner"]
 
     def run() -> None:

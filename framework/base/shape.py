@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -17,6 +17,39 @@ Levels = tuple[np.ndarray, ...]
 """Offsets of the sequences in a variable, outermost level first; () for a plain array."""
 
 
+class OperatorView(Protocol):
+    """What rules and kernels may ask of an operator (see operation.py).
+
+    Attributes:
+        type: name of the operator type. entry: its registration.
+        inputs, outputs: slot -> variable names; slots without variables are absent.
+        attrs: every attribute, defaults filled in.
+        accumulate: add to what the output holds (see `OperatorDef.accumulates`).
+        role: FORWARD, BACKWARD or OPTIMIZE. device: where it wants to run, "" for anywhere.
+    """
+
+    type: str
+    entry: Any
+    inputs: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, ...]]
+    attrs: dict[str, Any]
+    accumulate: bool
+    role: int
+    device: str
+
+    def input_vars(self) -> list[str]:
+        """All input variables."""
+        ...
+
+    def output_vars(self) -> list[str]:
+        """All output variables that somebody needs."""
+        ...
+
+    def describe(self, why: str, metas: Mapping[str, Any]) -> str:
+        """An error message that names the operator and all its operands."""
+        ...
+
+
 class ShapeArgs:
     """The shapes and dtypes of an operator's inputs; a shape rule sets those of its outputs.
 
@@ -25,7 +58,10 @@ class ShapeArgs:
     """
 
     def __init__(
-        self, op: Any, metas: dict[str, Meta], offsets: Mapping[str, Levels] | None = None
+        self,
+        op: OperatorView,
+        metas: Mapping[str, Meta],
+        offsets: Mapping[str, Levels] | None = None,
     ) -> None:
         self.op = op
         self.attrs: dict[str, Any] = op.attrs

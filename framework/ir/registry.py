@@ -28,7 +28,8 @@ import numpy as np
 
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
-from ..base.shape import ShapeArgs, ShapeRule
+from ..base.shape import OperatorView, ShapeArgs, ShapeRule
+from ..kernel_args import Call, KernelArgs
 from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
 from .rows import RowsRule
 
@@ -114,62 +115,7 @@ class AttrSpec:
         raise AttributeTypeError(f"{where}: {self.name}={value!r} is {held}, want {wanted}")
 
 
-class KernelArgs:
-    """What a kernel binds to: arrays by slot, attributes, and the run's state.
-
-    A kernel is called once for each plan with arrays that stay where they are, and returns a
-    callable without arguments that does the work; views and scratch memory are made while binding.
-    """
-
-    def __init__(self, op: Any, arrays: Mapping[str, Any], metas: Any, frame: Any) -> None:
-        self.op = op
-        self.attrs: dict[str, Any] = op.attrs
-        self.xp = frame.xp
-        self.frame = frame
-        self.state = frame.state
-        self.accumulate: bool = op.accumulate
-        self.train: bool = frame.train
-        self.prepared: Any = getattr(frame, "prepared", None)
-        self._arrays = arrays
-        self._metas = metas
-
-    def __getitem__(self, slot: str) -> Any:
-        """The array of the one variable of a slot."""
-        names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._arrays[names[0]]
-
-    def get(self, slot: str) -> Any:
-        """Like `[]`, but None where the slot holds no variable."""
-        names = self.op.inputs.get(slot) or self.op.outputs.get(slot)
-        return self._arrays.get(names[0]) if names else None
-
-    def list(self, slot: str) -> list[Any]:
-        """The arrays of a duplicable slot; None for variables that nobody needs."""
-        names = self.op.inputs.get(slot) or self.op.outputs.get(slot, ())
-        return [self._arrays.get(name) for name in names]
-
-    def shape(self, slot: str) -> tuple[int, ...]:
-        """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
-        names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._metas[names[0]][0]
-
-    def shapes(self, slot: str) -> list[tuple[int, ...]]:
-        return [self._metas[name][0] for name in self.op.inputs.get(slot, ())]
-
-    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
-        """Memory for use within one call of the kernel; its contents do not last between calls."""
-        return self.frame.scratch(shape, dtype)
-
-    def describe(self, why: str) -> str:
-        """An error message for data that the kernel refuses; see `Operator.describe`."""
-        return self.op.describe(why, self._metas)
-
-    def offsets(self, slot: str) -> tuple[np.ndarray, ...]:
-        """Sequence offsets of an input's variable; () for a plain array."""
-        return self.frame.offsets(self.op.inputs[slot][0])
-
-
-Kernel = Callable[[KernelArgs], Callable[[], Any] | None]
+Kernel = Callable[[KernelArgs], Call | None]
 
 
 @dataclass(frozen=True)
@@ -197,7 +143,7 @@ class OperatorDef:
     no_gradient: str = ""
     gradient: Callable[[Any], list[pb.OpDesc]] | None = None
     expand: Callable[[pb.OpDesc], list[pb.OpDesc]] | None = None
-    split_tail: Callable[[Any], list[pb.OpDesc]] | None = None
+    split_epilogue: Callable[[OperatorView], list[pb.OpDesc]] | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     rows: RowsRule | None = None
@@ -236,12 +182,12 @@ class OperatorDef:
         self.expand = expand
         return expand
 
-    def tail(self, split: Callable[[Any], list[pb.OpDesc]]) -> Any:
-        """Decorator: the same operator as a head and an elementwise rest, for fusion.
+    def epilogue(self, split: Callable[[OperatorView], list[pb.OpDesc]]) -> Any:
+        """Decorator: the same operator as a head and an elementwise epilogue, for fusion.
 
-        The function takes the Operator; it returns no OpDescs where there is no such rest.
+        The function takes the Operator; it returns no OpDescs where there is no epilogue.
         """
-        self.split_tail = split
+        self.split_epilogue = split
         return split
 
     def gradient_maker(self, maker: Callable[[Any], list[pb.OpDesc]]) -> Any:

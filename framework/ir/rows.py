@@ -8,14 +8,13 @@ with respect to row inputs, and a sum over rows with respect to all others (weig
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
-from ..base.shape import Meta
+from ..base.shape import Meta, OperatorView
 
 EACH, SUM = "each", "sum"
 
 Metas = Mapping[str, Meta]
-RowsRule = Callable[[Any, Metas, Collection[str]], bool]
+RowsRule = Callable[[OperatorView, Metas, Collection[str]], bool]
 """(operator, shapes, variables whose first axis counts rows) -> whether the operator is row-wise.
 
 A rule looks at the operator's inputs and attributes alone: it is asked about the gradient, too.
@@ -23,7 +22,7 @@ A rule looks at the operator's inputs and attributes alone: it is asked about th
 
 
 def row_kinds(
-    op: Any, metas: Metas, rows: Collection[str], fixed: Collection[str]
+    op: OperatorView, metas: Metas, rows: Collection[str], fixed: Collection[str]
 ) -> dict[str, str] | None:
     """For each output variable EACH (row by row) or SUM (a sum over rows).
 
@@ -57,7 +56,7 @@ def row_kinds(
     return kinds
 
 
-def elementwise(op: Any, metas: Metas, rows: Collection[str]) -> bool:
+def elementwise(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
     """Rule of operators that broadcast as NumPy does: the rows are the first axis of the result."""
     shapes = {}
     for slot, names in op.inputs.items():
@@ -73,7 +72,7 @@ def elementwise(op: Any, metas: Metas, rows: Collection[str]) -> bool:
 def rows_of(*slots: str, but: tuple[str, ...] = (), rank: int = 1) -> RowsRule:
     """Rule: row by row in these slots, whose arrays have at least `rank` axes, if not in `but`."""
 
-    def rule(op: Any, metas: Metas, rows: Collection[str]) -> bool:
+    def rule(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
         mine = [name for slot in slots for name in op.inputs.get(slot, ())]
         others = [name for slot in but for name in op.inputs.get(slot, ())]
         return (
@@ -92,7 +91,7 @@ def beside(attr: str, *, but: tuple[str, ...] = (), added: int = 0) -> RowsRule:
     """
     by_rows = rows_of("x", but=but)
 
-    def rule(op: Any, metas: Metas, rows: Collection[str]) -> bool:
+    def rule(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
         if not by_rows(op, metas, rows):
             return False
         axes, rank = op.attrs[attr], len(metas[op.inputs["x"][0]][0]) + added

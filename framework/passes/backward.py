@@ -54,12 +54,12 @@ class BackwardResult:
     gradients: dict[str, str] = field(default_factory=dict)
 
 
-class _Named(str):
+class VersionedName(str):
     """A variable name that remembers the version it stands for."""
 
     version: int
 
-    def __new__(cls, name: str, version: int) -> _Named:
+    def __new__(cls, name: str, version: int) -> VersionedName:
         self = super().__new__(cls, name)
         self.version = version
         return self
@@ -84,15 +84,17 @@ class GradientArgs:
     def has(self, slot: str) -> bool:
         return slot in self._inputs or slot in self._outputs
 
-    def inputs(self, slot: str) -> list[str]:
+    def inputs(self, slot: str) -> list[VersionedName]:
         """Variables of an input slot."""
         seen = self._builder.seen[self._index]
-        return [_Named(name, seen[name]) for name in self._inputs.get(slot, ())]
+        return [VersionedName(name, seen[name]) for name in self._inputs.get(slot, ())]
 
-    def outputs(self, slot: str) -> list[str]:
+    def outputs(self, slot: str) -> list[VersionedName]:
         """Variables of an output slot."""
         made = self._builder.made[self._index]
-        return [_Named(name, made[name]) for name in self._outputs.get(slot, ()) if name != EMPTY]
+        return [
+            VersionedName(name, made[name]) for name in self._outputs.get(slot, ()) if name != EMPTY
+        ]
 
     def output_grads(self, slot: str) -> list[str]:
         """Gradients with respect to an output slot's variables; zeros where none arrives."""
@@ -157,7 +159,7 @@ class GradientArgs:
             known = entry.input_slots.get(slot)
             if known is None or not known.shape_only:
                 for name in names:
-                    if isinstance(name, _Named):
+                    if isinstance(name, VersionedName):
                         self._builder.check_readable(name, self._index)
             reads[slot] = [str(name) for name in names]
         for known in entry.inputs:
@@ -214,7 +216,7 @@ class _Builder:
     def latest(self, name: str) -> Value:
         return name, self.version.get(name, 0)
 
-    def check_readable(self, name: _Named, reader: int) -> None:
+    def check_readable(self, name: VersionedName, reader: int) -> None:
         """Gradients run after all forward operators: they see the last version only."""
         if name.version == self.version.get(name, 0):
             return

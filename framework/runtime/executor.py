@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.backend import CPUPlace, Place, copy_into, on_device, to_host, to_place
+from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
 from ..base.shape import Levels, Meta
 from ..ir.infer import fits, view_slices
 from ..ir.operation import Operator
-from ..ir.registry import KernelArgs
+from ..kernel_args import KernelArgs, RunState
 from .plan import Plan, Step
 
 _ALIGN = 64
@@ -30,45 +30,6 @@ _COPIED = 1 << 16
 
 class CannotFuseError(Exception):
     """A fused step cannot be bound here: the plan must be made again without fusion."""
-
-
-class RunState:
-    """What a bound kernel may look at while running: the context of the run under way."""
-
-    __slots__ = ("_context", "_fetched", "place")
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.context = None
-
-    @property
-    def context(self) -> OpContext:
-        """The context of the run under way; setting it begins a run."""
-        return self._context
-
-    @context.setter
-    def context(self, context: OpContext | None) -> None:
-        self._context = context
-        self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
-
-    def fetched(self, array: Any) -> np.ndarray:
-        """An array that no operator of the run writes, on the host: a GPU is asked once a run."""
-        if isinstance(array, np.ndarray):
-            return array
-        found = self._fetched.get(id(array))
-        if found is None:  # the array is kept, so that no other one gets its id
-            found = self._fetched[id(array)] = array, to_host(array)
-        return found[1]
-
-    @property
-    def generator(self) -> Any:
-        """The random generator of this run on this place."""
-        return self.context.generator(self.place)
-
-    @property
-    def host_generator(self) -> np.random.Generator:
-        """The generator of the host: for decisions that it takes itself, without asking a GPU."""
-        return self.context.generator(CPUPlace())
 
 
 class Frame:

@@ -106,20 +106,20 @@ def group_chains(
     """
     if device == "cpu" and not compiler.available():
         return [[op] for op in operators]
-    operators = _with_tails(operators, metas, device)
+    operators = _with_epilogues(operators, metas, device)
     return [ops for ops, _ in _grouped(operators, metas, survivors, views, device)]
 
 
-def _with_tails(
+def _with_epilogues(
     operators: Sequence[Operator], metas: Mapping[str, Meta], device: str
 ) -> list[Operator]:
-    """The list with elementwise rests taken off operators whose result a loop reads next.
+    """The list with the epilogues taken off operators whose result a loop reads next.
 
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
     for op, following in zip_longest(operators, operators[1:]):
-        split = op.entry.split_tail
+        split = op.entry.split_epilogue
         parts = split(op) if split is not None and following is not None else []
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             made = [Operator(part, op.index) for part in parts]

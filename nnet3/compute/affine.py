@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from ...operators.linear.matmul import Product, as_rows, product
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of, lowers
@@ -94,14 +94,14 @@ def repeated_affine_shape(s: ShapeArgs) -> None:
     s.set("out", ((rows, cols // inputs * units if known else -1), dtype))
 
 
-def _folded(k: Any, slot: str, width: int, write: bool = False) -> tuple[Any, list[Any]]:
+def _folded(k: KernelArgs, slot: str, width: int, write: bool = False) -> tuple[Any, list[Any]]:
     """A matrix with every block of `width` columns as a row of its own."""
     array = k[slot]
     return as_rows(k, array, array.size // max(width, 1), width, write=write)
 
 
 @repeated_affine.kernel
-def bind_repeated_affine(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_repeated_affine(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.repeated_affine` on top of a product of two matrices."""
     w = k["w"]
     x, load = _folded(k, "x", w.shape[1])
@@ -110,7 +110,7 @@ def bind_repeated_affine(k: Any, product: Product = product) -> Callable[[], Any
 
 
 @repeated_affine.backward("x", "w", "b")
-def bind_repeated_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_repeated_affine_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.repeated_affine_grad` on top of a product of two matrices."""
     w = k["w"]
     grad, calls = _folded(k, "out_grad", w.shape[0])
@@ -167,7 +167,7 @@ def _rows(array: Any, blocks: int) -> Any:
 
 
 @block_affine.kernel
-def block_affine_kernel(k: Any) -> Callable[[], Any]:
+def block_affine_kernel(k: KernelArgs) -> Call:
     xp, blocks, out = k.xp, k.attrs["blocks"], k["out"]
     w = _rows(k["w"], blocks).swapaxes(1, 2)
     return in_order(
@@ -177,7 +177,7 @@ def block_affine_kernel(k: Any) -> Callable[[], Any]:
 
 
 @block_affine.backward("x", "w", "b")
-def block_affine_grad_kernel(k: Any) -> Callable[[], Any]:
+def block_affine_grad_kernel(k: KernelArgs) -> Call:
     xp, blocks, calls = k.xp, k.attrs["blocks"], []
     grad = _columns(k["out_grad"], blocks)
     if k.get("w_grad") is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from .lowering import OUT, Recipe, X, lowers
 
 
@@ -82,7 +82,7 @@ def attention_shape(s: ShapeArgs) -> None:
 class _Heads:
     """Views of a matrix laid out as x: keys and values of all rows, queries of the outputs'."""
 
-    def __init__(self, k: Any, x: Any) -> None:
+    def __init__(self, k: KernelArgs, x: Any) -> None:
         a = k.attrs
         key, value = a["key_dim"], a["value_dim"]
         per_head = x.reshape(x.shape[0], a["heads"], x.shape[1] // a["heads"])
@@ -97,7 +97,7 @@ class _Heads:
 
 
 @attention.kernel
-def attention_kernel(k: Any) -> Callable[[], Any]:
+def attention_kernel(k: KernelArgs) -> Call:
     xp, x, a = k.xp, _Heads(k, k["x"]), k.attrs
     out = k["out"].reshape(a["rows"], a["heads"], k["out"].shape[1] // a["heads"])
     mixed, rest = out[:, :, : a["value_dim"]], out[:, :, a["value_dim"] :]
@@ -130,7 +130,7 @@ def attention_kernel(k: Any) -> Callable[[], Any]:
 
 
 @attention.backward("x")
-def attention_grad_kernel(k: Any) -> Callable[[], Any]:
+def attention_grad_kernel(k: KernelArgs) -> Call:
     xp, a, x_grad, weights = k.xp, k.attrs, k["x_grad"], k["weights"]
     x, target = _Heads(k, k["x"]), _Heads(k, x_grad)
     whole = k["out_grad"]

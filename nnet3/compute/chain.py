@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ..chain.arrays import graph_of, supervision_of
 from ..chain.objective import ChainOptions, chain_objective
 
@@ -75,7 +75,7 @@ chain = operator(
 
 
 @chain.kernel
-def chain_kernel(k: Any) -> Callable[[], Any]:
+def chain_kernel(k: KernelArgs) -> Call:
     xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
     attrs, state = k.attrs, k.state
     options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
 from .lowering import OUT, Recipe, X, lowers
 
@@ -66,18 +68,18 @@ def permute_shape(s: ShapeArgs) -> None:
 
 
 @permute.kernel
-def permute_kernel(k: Any) -> Callable[[], Any]:
+def permute_kernel(k: KernelArgs) -> Call:
     return _gather(k, k["x"], np.asarray(k.attrs["columns"], np.intp), k["out"])
 
 
 @permute.gradient_maker
-def permute_gradient(g: Any) -> list[Any]:
+def permute_gradient(g: GradientArgs) -> list[OpDesc]:
     columns = np.argsort(np.asarray(g.attrs["columns"].ints.values))
     grads = {"out": g.input_grads("x")}
     return [g.op("nnet3.permute", {"x": g.output_grads("out")}, grads, {"columns": _ints(columns)})]
 
 
-def _gather(k: Any, source: Any, columns: Any, target: Any) -> Callable[[], Any]:
+def _gather(k: KernelArgs, source: Any, columns: Any, target: Any) -> Call:
     """target[:, i] = source[:, columns[i]]; `take` writes to contiguous memory without a copy."""
     xp = k.xp
     columns = xp.asarray(columns)
@@ -115,7 +117,7 @@ def sum_group_shape(s: ShapeArgs) -> None:
 
 
 @sum_group.kernel
-def sum_group_kernel(k: Any) -> Callable[[], Any]:
+def sum_group_kernel(k: KernelArgs) -> Call:
     sizes, out = k.attrs["sizes"], k["out"]
     if len(set(sizes)) == 1:
         return partial(k.xp.sum, k["x"].reshape(*out.shape, sizes[0]), axis=2, out=out)
@@ -127,7 +129,7 @@ def sum_group_kernel(k: Any) -> Callable[[], Any]:
 
 
 @sum_group.backward("x")
-def sum_group_grad_kernel(k: Any) -> Callable[[], Any]:
+def sum_group_grad_kernel(k: KernelArgs) -> Call:
     sizes = k.attrs["sizes"]
     return _gather(k, k["out_grad"], np.repeat(np.arange(len(sizes)), sizes), k["x_grad"])
 
@@ -159,21 +161,21 @@ def sum_block_shape(s: ShapeArgs) -> None:
 
 
 @sum_block.kernel
-def sum_block_kernel(k: Any) -> Callable[[], Any]:
+def sum_block_kernel(k: KernelArgs) -> Call:
     out, blocks = k["out"], k.attrs["blocks"]
     x = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     return in_order(partial(k.xp.sum, x, axis=1, out=out), _scaling(k, out))
 
 
 @sum_block.backward("x")
-def sum_block_grad_kernel(k: Any) -> Callable[[], Any]:
+def sum_block_grad_kernel(k: KernelArgs) -> Call:
     grad, blocks = k["out_grad"], k.attrs["blocks"]
     target = k["x_grad"].reshape(grad.shape[0], blocks, grad.shape[1])
     scale = grad.dtype.type(k.attrs["scale"])
     return partial(k.xp.multiply, grad[:, None], scale, target)
 
 
-def _scaling(k: Any, out: Any) -> Callable[[], Any] | None:
+def _scaling(k: KernelArgs, out: Any) -> Call | None:
     scale = k.attrs["scale"]
     return None if scale == 1 else partial(k.xp.multiply, out, out.dtype.type(scale), out)
 
@@ -198,7 +200,7 @@ def pnorm_shape(s: ShapeArgs) -> None:
 
 
 @pnorm.kernel
-def pnorm_kernel(k: Any) -> Callable[[], Any]:
+def pnorm_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     x = k["x"].reshape(*out.shape, k.attrs["group"])
     squares = k.scratch(x.shape, x.dtype)
@@ -210,7 +212,7 @@ def pnorm_kernel(k: Any) -> Callable[[], Any]:
 
 
 @pnorm.backward("x")
-def pnorm_grad_kernel(k: Any) -> Callable[[], Any]:
+def pnorm_grad_kernel(k: KernelArgs) -> Call:
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     shape = (*out.shape, k.attrs["group"])
     x, target = k["x"].reshape(shape), k["x_grad"].reshape(shape)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
@@ -43,7 +42,7 @@ def compress_shape(s: ShapeArgs) -> None:
 
 
 @compress.kernel
-def compress_kernel(k: Any) -> Callable[[], Any]:
+def compress_kernel(k: KernelArgs) -> Call:
     xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
     if not limit:
         return partial(xp.greater, x, x.dtype.type(0), out, casting="unsafe")
@@ -74,7 +73,7 @@ def decompress_shape(s: ShapeArgs) -> None:
 
 
 @decompress.kernel
-def decompress_kernel(k: Any) -> Callable[[], Any]:
+def decompress_kernel(k: KernelArgs) -> Call:
     xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
     copy = partial(xp.copyto, out, x, casting="unsafe")
     if not limit:

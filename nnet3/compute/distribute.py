@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 from ...operators.base.indexing import scatter_adder
 from ...operators.linear.matmul import as_rows
@@ -79,14 +79,14 @@ def distribute_shape(s: ShapeArgs) -> None:
     s.set("out", ((len(ids), cols // blocks if cols >= 0 else -1), s.floats("x")))
 
 
-def _split(k: Any, slot: str, write: bool = False) -> tuple[Any, list[Callable[[], Any]]]:
+def _split(k: KernelArgs, slot: str, write: bool = False) -> tuple[Any, list[Call]]:
     array, blocks = k[slot], k.attrs["blocks"]
     rows, cols = array.shape
     return as_rows(k, array, rows * blocks, cols // blocks, write=write)
 
 
 @distribute.kernel
-def distribute_kernel(k: Any) -> Callable[[], Any]:
+def distribute_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     x, load = _split(k, "x")
     if not out.size:
@@ -101,7 +101,7 @@ def distribute_kernel(k: Any) -> Callable[[], Any]:
 
 
 @distribute.backward("x")
-def distribute_grad_kernel(k: Any) -> Callable[[], Any]:
+def distribute_grad_kernel(k: KernelArgs) -> Call:
     x_grad, store = _split(k, "x_grad", write=True)
     ids = k.xp.asarray(k.attrs["ids"])
     add = scatter_adder(k, x_grad, ids, k["out_grad"])

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 from .elementwise import blocks_of, scale_by
 from .lowering import OUT, Recipe, X, lowers
@@ -172,7 +173,7 @@ dropout_mask = operator(
 )
 
 
-def _uniform(k: Any, out: Any) -> tuple[Any, Callable[[], None]]:
+def _uniform(k: KernelArgs, out: Any) -> tuple[Any, Callable[[], None]]:
     """Memory for uniform numbers of the shape of `out`, and the call that draws them."""
     direct = out.flags.c_contiguous and out.dtype != np.float16
     dtype = np.dtype("float32") if out.dtype == np.float16 else out.dtype
@@ -186,7 +187,7 @@ def _uniform(k: Any, out: Any) -> tuple[Any, Callable[[], None]]:
 
 
 @dropout_mask.kernel
-def dropout_mask_kernel(k: Any) -> Callable[[], Any]:
+def dropout_mask_kernel(k: KernelArgs) -> Call:
     xp, out, p = k.xp, k["out"], k.attrs["p"]
     drawn, draw = _uniform(k, out)
     real = drawn.dtype.type
@@ -234,7 +235,7 @@ spec_augment_mask = operator(
 
 
 @spec_augment_mask.kernel
-def spec_augment_mask_kernel(k: Any) -> Callable[[], Any]:
+def spec_augment_mask_kernel(k: KernelArgs) -> Call:
     xp, out, state = k.xp, k["out"], k.state
     rows, columns = out.shape
     most = int(columns * k.attrs["proportion"] + 0.5)
@@ -292,7 +293,7 @@ def time_mask_shape(s: ShapeArgs) -> None:
 
 
 @time_mask.kernel
-def time_mask_kernel(k: Any) -> Callable[[], Any]:
+def time_mask_kernel(k: KernelArgs) -> Call:
     xp, out, state, lengths = k.xp, k["out"], k.state, k.attrs["lengths"]
     order, p = xp.asarray(k.attrs["order"]), k.attrs["proportion"]
     longest = k.attrs["longest"]
@@ -341,7 +342,7 @@ def multiply_rows_shape(s: ShapeArgs) -> None:
     s.set("out", ((len(which), cols), s.floats("x", "mask")))
 
 
-def _product(k: Any, source: str, target: str) -> Callable[[], Any]:
+def _product(k: KernelArgs, source: str, target: str) -> Call:
     xp, mask = k.xp, k["mask"]
     x, out = blocks_of(k[source], mask.shape[1]), blocks_of(k[target], mask.shape[1])
     if not x.size:
@@ -356,10 +357,10 @@ def _product(k: Any, source: str, target: str) -> Callable[[], Any]:
 
 
 @multiply_rows.kernel
-def multiply_rows_kernel(k: Any) -> Callable[[], Any]:
+def multiply_rows_kernel(k: KernelArgs) -> Call:
     return _product(k, "x", "out")
 
 
 @multiply_rows.backward("x", inplace={"x_grad": "out_grad"})
-def multiply_rows_grad_kernel(k: Any) -> Callable[[], Any]:
+def multiply_rows_grad_kernel(k: KernelArgs) -> Call:
     return _product(k, "out_grad", "x_grad")

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from ..components.nonlinear import UNSET_THRESHOLD
 from .columns import divided
@@ -169,13 +170,13 @@ block_offset = operator(
 
 
 @block_offset.kernel
-def block_offset_kernel(k: Any) -> Callable[[], Any]:
+def block_offset_kernel(k: KernelArgs) -> Call:
     y = k["y"]
     return partial(k.xp.add, blocks_of(k["x"], len(y)), y, blocks_of(k["out"], len(y)))
 
 
 @block_offset.backward("x", "y", inplace={"x_grad": "out_grad"})
-def block_offset_grad_kernel(k: Any) -> Callable[[], Any]:
+def block_offset_grad_kernel(k: KernelArgs) -> Call:
     calls, grad = [], k["out_grad"]
     if k.get("y_grad") is not None:
         calls.append(reducing(k.xp, blocks_of(grad, len(k["y_grad"])), k["y_grad"]))
@@ -203,7 +204,7 @@ scale_offset = operator(
 )
 
 
-def _away_from_zero(k: Any, scale: Any) -> tuple[Any, Callable[[], Any] | None]:
+def _away_from_zero(k: KernelArgs, scale: Any) -> tuple[Any, Call | None]:
     """The scales used, and the call that computes them."""
     epsilon = k.attrs["epsilon"]
     if not epsilon:
@@ -226,7 +227,7 @@ def _away_from_zero(k: Any, scale: Any) -> tuple[Any, Callable[[], Any] | None]:
 
 
 @scale_offset.kernel
-def scale_offset_kernel(k: Any) -> Callable[[], Any]:
+def scale_offset_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
@@ -238,7 +239,7 @@ def scale_offset_kernel(k: Any) -> Callable[[], Any]:
 
 
 @scale_offset.backward("x", "scale", "offset", inplace={"x_grad": "out_grad"})
-def scale_offset_grad_kernel(k: Any) -> Callable[[], Any]:
+def scale_offset_grad_kernel(k: KernelArgs) -> Call:
     xp, width, grad = k.xp, len(k["scale"]), k["out_grad"]
     scale, prepare = _away_from_zero(k, k["scale"])
     grad, out = blocks_of(grad, width), blocks_of(k["out"], width)
@@ -285,7 +286,7 @@ def scale_offset_terms_shape(s: ShapeArgs) -> None:
 
 
 @scale_offset_terms.kernel
-def scale_offset_terms_kernel(k: Any) -> Callable[[], Any]:
+def scale_offset_terms_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     terms = blocks_of(k["terms"], width)
@@ -313,7 +314,7 @@ def elementwise_product_shape(s: ShapeArgs) -> None:
 
 
 @elementwise_product.kernel
-def elementwise_product_kernel(k: Any) -> Callable[[], Any]:
+def elementwise_product_kernel(k: KernelArgs) -> Call:
     xp, out, blocks = k.xp, k["out"], k.attrs["blocks"]
     parts = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     if blocks == 1:
@@ -324,7 +325,7 @@ def elementwise_product_kernel(k: Any) -> Callable[[], Any]:
 
 
 @elementwise_product.backward("x")
-def elementwise_product_grad_kernel(k: Any) -> Callable[[], Any]:
+def elementwise_product_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, blocks = k.xp, k["out_grad"], k.attrs["blocks"]
     shape = (grad.shape[0], blocks, grad.shape[1])
     x, x_grad, calls = k["x"].reshape(shape), k["x_grad"].reshape(shape), []
@@ -357,10 +358,10 @@ def constant_rows_shape(s: ShapeArgs) -> None:
 
 
 @constant_rows.kernel
-def constant_rows_kernel(k: Any) -> Callable[[], Any]:
+def constant_rows_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k["y"])
 
 
 @constant_rows.backward("y")
-def constant_rows_grad_kernel(k: Any) -> Callable[[], Any]:
+def constant_rows_grad_kernel(k: KernelArgs) -> Call:
     return in_order(reducing(k.xp, k["out_grad"], k["y_grad"]))

@@ -8,7 +8,7 @@ tells the grammar). Nothing but the results is written to memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -18,14 +18,15 @@ from ...framework.base.settings import is_on
 from ...framework.fusion import compiler
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
+from ...framework.kernel_args import Call, KernelArgs
 
 
 def fused(
-    k: Any,
+    k: KernelArgs,
     arrays: Mapping[str, Any],
     formulas: Mapping[str, str],
     results: Mapping[str, Any],
-) -> Callable[[], Any] | None:
+) -> Call | None:
     """A call that computes formulas element by element; None where nothing can be compiled.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from .lowering import OUT, Recipe, X, lowers
 from .step import of_indexes
@@ -79,7 +79,7 @@ def _passing(op_type: str, doc: str, attrs: list[AttrSpec], source: str, shape: 
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Callable[[], Any]:
+    def kernel(k: KernelArgs) -> Call:
         return in_order(copying(k.xp, k["x"], k["out"]))
 
     return entry
@@ -94,7 +94,7 @@ scale_gradient = _passing(
 
 
 @scale_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def scale_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
+def scale_gradient_grad_kernel(k: KernelArgs) -> Call:
     grad = k["out_grad"]
     return partial(k.xp.multiply, grad, grad.dtype.type(k.attrs["scale"]), k["x_grad"])
 
@@ -111,7 +111,7 @@ clip_gradient = _passing(
 )
 
 
-def _row_norms(k: Any, grad: Any, squares: Any, total: Any, factor: float) -> list[Any]:
+def _row_norms(k: KernelArgs, grad: Any, squares: Any, total: Any, factor: float) -> list[Any]:
     """Calls: total = factor * the squared norm of every row of grad."""
     return [
         partial(k.xp.multiply, grad, grad, squares),
@@ -121,7 +121,7 @@ def _row_norms(k: Any, grad: Any, squares: Any, total: Any, factor: float) -> li
 
 
 @clip_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def clip_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
+def clip_gradient_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad, bound = k.xp, k["out_grad"], k["x_grad"], k.attrs["threshold"]
     real = grad.dtype.type
     if bound == 0:
@@ -165,7 +165,7 @@ truncate_gradient = _passing(
 
 
 @truncate_gradient.backward("x", inplace={"x_grad": "out_grad"})
-def truncate_gradient_grad_kernel(k: Any) -> Callable[[], Any]:
+def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, attrs = k.xp, k["out_grad"], k.attrs
     real = grad.dtype.type
     boundary = xp.asarray(attrs["boundary"])

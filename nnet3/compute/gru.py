@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lowering import OUT, Recipe, X, lowers
 from .step import Step
@@ -110,7 +110,7 @@ def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
     )
 
 
-def _mix(k: Any, z: Any, h: Any, before: Any, out: Any) -> list[Callable[[], Any]]:
+def _mix(k: KernelArgs, z: Any, h: Any, before: Any, out: Any) -> list[Call]:
     """Calls: out = (1 - z) h + z c' = h + z (c' - h)."""
     xp = k.xp
     return [
@@ -121,7 +121,7 @@ def _mix(k: Any, z: Any, h: Any, before: Any, out: Any) -> list[Callable[[], Any
 
 
 @gru.kernel
-def gru_kernel(k: Any) -> Callable[[], Any]:
+def gru_kernel(k: KernelArgs) -> Call:
     xp, w, out = k.xp, k["w"], k["out"]
     cells, recurrent = w.shape
     z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
@@ -136,7 +136,9 @@ def gru_kernel(k: Any) -> Callable[[], Any]:
     )
 
 
-def gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, list[Any]]:
+def gru_common(
+    k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any
+) -> tuple[Any, list[Any]]:
     """The gradient of the argument of h's tanh, and the calls for it, z and c'."""
     xp, out, grad = k.xp, k["out"], k["out_grad"]
     cells = out.shape[1] // 2
@@ -166,7 +168,7 @@ def gru_common(k: Any, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[An
 
 
 @gru.backward("x", "w")
-def gru_grad_kernel(k: Any) -> Callable[[], Any]:
+def gru_grad_kernel(k: KernelArgs) -> Call:
     xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
     cells, recurrent = w.shape
     z, r, _, before, state = gru_parts(x, cells, recurrent)
@@ -218,7 +220,7 @@ def output_gru_shape(s: ShapeArgs) -> None:
 
 
 @output_gru.kernel
-def output_gru_kernel(k: Any) -> Callable[[], Any]:
+def output_gru_kernel(k: KernelArgs) -> Call:
     xp, w, out, x = k.xp, k["w"], k["out"], k["x"]
     cells = len(w)
     z, part, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
@@ -232,7 +234,7 @@ def output_gru_kernel(k: Any) -> Callable[[], Any]:
 
 
 @output_gru.backward("x", "w")
-def output_gru_grad_kernel(k: Any) -> Callable[[], Any]:
+def output_gru_grad_kernel(k: KernelArgs) -> Call:
     xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
     cells = len(w)
     z, _, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 from .gru import gru_common, gru_parts
 
@@ -49,7 +49,7 @@ gru_factors = _factors(
 
 
 @gru_factors.kernel
-def gru_factors_kernel(k: Any) -> Callable[[], Any]:
+def gru_factors_kernel(k: KernelArgs) -> Call:
     z, r, _, before, state = gru_parts(k["x"], *k["w"].shape)
     delta, calls = gru_common(k, z, before, None, None)
     return in_order(
@@ -70,7 +70,7 @@ output_gru_factors = _factors(
 
 
 @output_gru_factors.kernel
-def output_gru_factors_kernel(k: Any) -> Callable[[], Any]:
+def output_gru_factors_kernel(k: KernelArgs) -> Call:
     x, cells = k["x"], len(k["w"])
     before = x[:, 2 * cells : 3 * cells]
     delta, calls = gru_common(k, x[:, :cells], before, None, None)

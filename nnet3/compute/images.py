@@ -5,7 +5,6 @@ An image [X, Y, Z] is a row with index (Y Z) x + Z y + z ("zyx"), or (Y Z) x + Y
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lowering import OUT, Recipe, X, lowers
 
@@ -125,7 +125,7 @@ def chunks_of(rows: int, row_bytes: int) -> list[slice]:
 
 
 @convolution.kernel
-def convolution_kernel(k: Any) -> Callable[[], Any]:
+def convolution_kernel(k: KernelArgs) -> Call:
     xp, w, b, out = k.xp, k["w"], k["b"], k["out"]
     patches = _patches(k["x"], k.attrs, xp)
     pools, taps = patches.shape[1] * patches.shape[2], w.shape[1]
@@ -144,7 +144,7 @@ def convolution_kernel(k: Any) -> Callable[[], Any]:
 
 
 @convolution.backward("x", "w", "b")
-def convolution_grad_kernel(k: Any) -> Callable[[], Any]:
+def convolution_grad_kernel(k: KernelArgs) -> Call:
     xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
     filters, taps = w.shape
     grad, calls = k["out_grad"], []
@@ -219,7 +219,7 @@ def _places(array: Any, attrs: Any) -> list[Any]:
 
 
 @max_pool.kernel
-def max_pool_kernel(k: Any) -> Callable[[], Any]:
+def max_pool_kernel(k: KernelArgs) -> Call:
     xp, places = k.xp, _places(k["x"], k.attrs)
     out = k["out"].reshape(places[0].shape)
     first = partial(xp.copyto, out, places[0])
@@ -227,7 +227,7 @@ def max_pool_kernel(k: Any) -> Callable[[], Any]:
 
 
 @max_pool.backward("x")
-def max_pool_grad_kernel(k: Any) -> Callable[[], Any]:
+def max_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
     places, targets = _places(k["x"], k.attrs), _places(x_grad, k.attrs)
     out, grad = (k[slot].reshape(places[0].shape) for slot in ("out", "out_grad"))

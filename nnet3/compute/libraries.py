@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ...framework.ir.registry import Kernel, lookup
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.backends import mkl as _mkl
 from .affine import bind_repeated_affine, bind_repeated_affine_grad
 from .time_height import bind_convolution, bind_convolution_grad, bind_tdnn, bind_tdnn_grad
 
 
-def _with_mkl(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+def _with_mkl(bind: Callable[..., Call]) -> Kernel:
     """The kernel `bind` with MKL's product; it declines where there is no MKL."""
 
-    def kernel(k: Any) -> Callable[[], Any] | None:
+    def kernel(k: KernelArgs) -> Call | None:
         return None if _mkl.library() is None else bind(k, _mkl.product)
 
     return kernel

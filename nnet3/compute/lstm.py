@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .fused import fused
 from .lowering import OUT, Recipe, X, lowers
@@ -39,7 +39,7 @@ def lower_lstm_nonlinearity_component(component: Any, recipe: Recipe) -> None:
     recipe.keep("nnet3.lstm_statistics", attrs, when="after", **inputs, **totals, **repair)
 
 
-def _sigmoid(k: Any, x: Any, out: Any) -> list[Callable[[], Any]]:
+def _sigmoid(k: KernelArgs, x: Any, out: Any) -> list[Call]:
     """Calls: out = sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
     xp, half = k.xp, x.dtype.type(0.5)
     return [
@@ -86,7 +86,7 @@ def lstm_shape(s: ShapeArgs) -> None:
 class LstmGates:
     """Views and scratch of the LSTM's kernels, and the forward calls that both begin with."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         x, w, xp = k["x"], k["w"], k.xp
         cells = w.shape[1]
         self.parts = [x[:, i * cells : (i + 1) * cells] for i in range(5)]
@@ -96,7 +96,7 @@ class LstmGates:
             k.scratch(shape, x.dtype) for _ in range(6)
         )
         i_part, f_part, c_part, o_part, before = self.parts
-        self.calls: list[Callable[[], Any]] = []
+        self.calls: list[Call] = []
         for part, gate, row in ((i_part, self.i, 0), (f_part, self.f, 1)):
             self.calls += [
                 partial(xp.multiply, before, w[row], gate),
@@ -116,14 +116,14 @@ class LstmGates:
             partial(xp.tanh, self.c, out=self.t),
         ]
 
-    def _scaled(self, xp: Any, array: Any, which: int) -> list[Callable[[], Any]]:
+    def _scaled(self, xp: Any, array: Any, which: int) -> list[Call]:
         return [] if self.scales is None else [self.scaling(xp, array, which)]
 
-    def scaling(self, xp: Any, array: Any, which: int) -> Callable[[], Any]:
+    def scaling(self, xp: Any, array: Any, which: int) -> Call:
         return partial(xp.multiply, array, self.scales[which], array)
 
 
-def _lstm_formulas(k: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def _lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
     """Arrays and formulas of the forward pass, for `fused`; see the operator's doc."""
     x, w = k["x"], k["w"]
     cells = w.shape[1]
@@ -148,7 +148,7 @@ def _lstm_formulas(k: Any) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @lstm.kernel
-def lstm_kernel(k: Any) -> Callable[[], Any]:
+def lstm_kernel(k: KernelArgs) -> Call:
     xp, out, cells = k.xp, k["out"], k["w"].shape[1]
     names, formulas = _lstm_formulas(k)
     call = fused(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
@@ -162,7 +162,7 @@ def lstm_kernel(k: Any) -> Callable[[], Any]:
     return in_order(*s.calls, *calls)
 
 
-def _fused_lstm_grad(k: Any) -> Callable[[], Any] | None:
+def _fused_lstm_grad(k: KernelArgs) -> Call | None:
     """The gradient as one compiled loop and a sum over rows; None where nothing is compiled."""
     x_grad, w_grad, cells = k.get("x_grad"), k.get("w_grad"), k["w"].shape[1]
     names, formulas = _lstm_formulas(k)
@@ -219,7 +219,7 @@ def _fused_lstm_grad(k: Any) -> Callable[[], Any] | None:
 
 
 @lstm.backward("x", "w")
-def lstm_grad_kernel(k: Any) -> Callable[[], Any]:
+def lstm_grad_kernel(k: KernelArgs) -> Call:
     call = _fused_lstm_grad(k)
     if call is not None:
         return call

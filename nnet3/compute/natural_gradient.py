@@ -12,7 +12,6 @@ Kaldi's `nnet3/natural-gradient-online.h`, whose symbols are used here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 
 EPSILON = 1e-10
@@ -90,7 +90,7 @@ def precondition_shape(s: ShapeArgs) -> None:
 
 
 @precondition.kernel
-def precondition_kernel(k: Any) -> Callable[[], Any]:
+def precondition_kernel(k: KernelArgs) -> Call:
     states = ("w", "d", "rho", "count")
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in states]
     return in_order(*copies, _Preconditioner(k).run)
@@ -99,7 +99,7 @@ def precondition_kernel(k: Any) -> Callable[[], Any]:
 class _Preconditioner:
     """The kernel: views and scratch memory of one `nnet3.precondition`."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         self.xp, self.attrs = k.xp, k.attrs
         self.x, self.out, self.scale = k["x"], k["out"], k["scale"]
         self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lowering import FROZEN, OUT, OUT_DERIV, PARAMETER, Recipe, X, deriv_of, preconditions
 from .step import Step
@@ -287,7 +288,7 @@ def splice_rows_shape(s: ShapeArgs) -> None:
 
 
 @splice_rows.kernel
-def splice_rows_kernel(k: Any) -> Callable[[], Any]:
+def splice_rows_kernel(k: KernelArgs) -> Call:
     xp, x, out, a = k.xp, k["x"], k["out"], k.attrs
     parts = [x]
     if a["first"]:
@@ -351,7 +352,7 @@ def _times(factors: list[Any]) -> Callable[[Any], None]:
 
 
 @scaled_product.kernel
-def scaled_product_kernel(k: Any) -> Callable[[], Any]:
+def scaled_product_kernel(k: KernelArgs) -> Call:
     xp, grad = k.xp, k["grad"]
     x, w_grad, b_grad = (k.get(slot) for slot in ("x", "w_grad", "b_grad"))
     scaled = _times(k.list("scale"))
@@ -397,7 +398,7 @@ def scaled_parts_shape(s: ShapeArgs) -> None:
 
 
 @scaled_parts.kernel
-def scaled_parts_kernel(k: Any) -> Callable[[], Any]:
+def scaled_parts_kernel(k: KernelArgs) -> Call:
     xp, x, w_grad, b_grad = k.xp, k["x"], k["w_grad"], k.get("b_grad")
     scaled = _times(k.list("scale"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,10 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
 from .elementwise import blocks_of, keep_statistics
 from .fused import fused
@@ -117,7 +120,7 @@ def normalize_shape(s: ShapeArgs) -> None:
     s.set("out", ((s["x"][0], blocks * block if blocks >= 0 else -1), s.floats("x")))
 
 
-def _inverse_rms(k: Any, x: Any, squares: Any, scale: Any) -> list[Callable[[], Any]]:
+def _inverse_rms(k: KernelArgs, x: Any, squares: Any, scale: Any) -> list[Call]:
     """Calls: scale = max(sum(x^2) / (D target_rms^2), floor) ** -0.5 for every row and block."""
     xp, real = k.xp, x.dtype.type
     factor = 1.0 / (x.shape[2] * k.attrs["target_rms"] ** 2)
@@ -132,7 +135,7 @@ def _inverse_rms(k: Any, x: Any, squares: Any, scale: Any) -> list[Callable[[], 
 
 
 @normalize.kernel
-def normalize_kernel(k: Any) -> Callable[[], Any]:
+def normalize_kernel(k: KernelArgs) -> Call:
     xp, block = k.xp, k.attrs["block"]
     x = blocks_of(k["x"], block)
     out = blocks_of(k["out"], block + int(k.attrs["add_log_stddev"]))
@@ -148,7 +151,7 @@ def normalize_kernel(k: Any) -> Callable[[], Any]:
 
 
 @normalize.backward("x", inplace={"x_grad": "out_grad"})
-def normalize_grad_kernel(k: Any) -> Callable[[], Any]:
+def normalize_grad_kernel(k: KernelArgs) -> Call:
     xp, block, log = k.xp, k.attrs["block"], int(k.attrs["add_log_stddev"])
     x, grad = blocks_of(k["x"], block), blocks_of(k["out_grad"], block + log)
     target, real = blocks_of(k["x_grad"], block), x.dtype.type
@@ -197,7 +200,7 @@ def softmax_shape(s: ShapeArgs) -> None:
 
 
 @softmax.kernel
-def softmax_kernel(k: Any) -> Callable[[], Any]:
+def softmax_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     edge = k.scratch((x.shape[0], 1), x.dtype)
     return in_order(
@@ -211,7 +214,7 @@ def softmax_kernel(k: Any) -> Callable[[], Any]:
 
 
 @softmax.gradient_maker
-def softmax_gradient(g: Any) -> list[Any]:
+def softmax_gradient(g: GradientArgs) -> list[OpDesc]:
     reads = {"x": g.inputs("x"), "out": g.outputs("out"), "out_grad": g.output_grads("out")}
     return [g.op("softmax_grad", reads, {"x_grad": g.input_grads("x")}, {"axis": -1})]
 
@@ -250,7 +253,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
         s.set(slot, ((s.attrs["block"],), dtype))
 
 
-def _pieces(k: Any, array: Any) -> list[slice]:
+def _pieces(k: KernelArgs, array: Any) -> list[slice]:
     """Ranges of rows that stay in the cache together; for a GPU all rows at once."""
     rows, each = len(array), max(array.size // max(len(array), 1), 1)
     size = max(1, _PIECE // each) if k.xp is np else max(rows, 1)
@@ -258,8 +261,8 @@ def _pieces(k: Any, array: Any) -> list[slice]:
 
 
 def _elementwise(
-    k: Any, arrays: Mapping[str, Any], formula: str, target: Any
-) -> Callable[[], Any] | None:
+    k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any
+) -> Call | None:
     """A compiled loop for target = formula of blocks of columns; None where there can be none."""
     if k.xp is not np:
         return None
@@ -273,7 +276,7 @@ def _elementwise(
 
 
 @batch_norm.kernel
-def batch_norm_kernel(k: Any) -> Callable[[], Any]:
+def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, k.attrs["block"]
     x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
     real, count = x.dtype.type, x.shape[0] * x.shape[1]
@@ -313,7 +316,7 @@ def batch_norm_kernel(k: Any) -> Callable[[], Any]:
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
-def batch_norm_grad_kernel(k: Any) -> Callable[[], Any]:
+def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     xp, width, scale = k.xp, k.attrs["block"], k["scale"]
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
     target, real = blocks_of(k["x_grad"], width), out.dtype.type

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 
 _SOURCE = "Kaldi: nnet3/nnet-training.cc (ComputeObjectiveFunction)"
@@ -43,7 +43,7 @@ linear = _objective(
 
 
 @linear.kernel
-def linear_kernel(k: Any) -> Callable[[], Any]:
+def linear_kernel(k: KernelArgs) -> Call:
     xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
     product = k.scratch(output.shape, output.dtype)
 
@@ -66,7 +66,7 @@ quadratic = _objective(
 
 
 @quadratic.kernel
-def quadratic_kernel(k: Any) -> Callable[[], Any]:
+def quadratic_kernel(k: KernelArgs) -> Call:
     xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
     deriv = k["deriv"]
     square = k.scratch(output.shape, output.dtype)

@@ -5,7 +5,6 @@ Rows are sorted by (n, x, t), so that every window is a range of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 from .lowering import OUT, Recipe, X, lowers
 from .time_grid import precomputes, reorders
@@ -107,7 +107,7 @@ def _check_ranges(s: ShapeArgs) -> int:
     return len(begin)
 
 
-def range_sums(k: Any, source: Any, begin: np.ndarray, end: np.ndarray, out: Any) -> Any:
+def range_sums(k: KernelArgs, source: Any, begin: np.ndarray, end: np.ndarray, out: Any) -> Any:
     """A call: out[i] = sum of the rows begin[i] to end[i] of `source`; an empty range gives 0.
 
     It goes by ranges where these are few and long, else by places within them.
@@ -175,7 +175,7 @@ def statistics_shape(s: ShapeArgs) -> None:
 
 
 @statistics.kernel
-def statistics_kernel(k: Any) -> Callable[[], Any]:
+def statistics_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     begin, end, width = k.attrs["begin"], k.attrs["end"], x.shape[1]
     counts = xp.asarray((end - begin).astype(out.dtype))
@@ -193,7 +193,7 @@ def statistics_kernel(k: Any) -> Callable[[], Any]:
 
 
 @statistics.backward("x")
-def statistics_grad_kernel(k: Any) -> Callable[[], Any]:
+def statistics_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     rows, width = x_grad.shape
     begin, end = transposed(k.attrs["begin"], k.attrs["end"], rows)
@@ -239,7 +239,7 @@ def pool_statistics_shape(s: ShapeArgs) -> None:
 
 
 @pool_statistics.kernel
-def pool_statistics_kernel(k: Any) -> Callable[[], Any]:
+def pool_statistics_kernel(k: KernelArgs) -> Call:
     xp, x, out, logs = k.xp, k["x"], k["out"], k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     totals = k.scratch((len(begin), x.shape[1]), x.dtype)
@@ -265,7 +265,7 @@ def pool_statistics_kernel(k: Any) -> Callable[[], Any]:
 
 
 @pool_statistics.backward("x")
-def pool_statistics_grad_kernel(k: Any) -> Callable[[], Any]:
+def pool_statistics_grad_kernel(k: KernelArgs) -> Call:
     xp, x, out, x_grad, logs = k.xp, k["x"], k["out"], k["x_grad"], k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     counts = k.scratch((len(begin), 1), x.dtype)

@@ -6,7 +6,6 @@ can see beforehand where they are runs of neighbouring rows, which need no index
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import decode_attr
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from ...operators.base.indexing import scatter_adder
 
@@ -56,7 +56,7 @@ def _runs(target: np.ndarray, source: np.ndarray) -> list[tuple[slice, slice]] |
     return pairs
 
 
-def _adder(k: Any, y: Any, x: Any, alpha: float) -> Callable[[], Any]:
+def _adder(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
     """y += alpha x for matrices of one size."""
     if alpha == 1:
         return partial(k.xp.add, y, x, y)
@@ -66,8 +66,8 @@ def _adder(k: Any, y: Any, x: Any, alpha: float) -> Callable[[], Any]:
 
 
 def _row_adder(
-    k: Any, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
-) -> Callable[[], Any] | None:
+    k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
+) -> Call | None:
     """y[target] += alpha x[source]; no row stands in `target` twice."""
     if not len(target):
         return None
@@ -113,7 +113,7 @@ def add_scaled_shape(s: ShapeArgs) -> None:
 
 
 @add_scaled.kernel
-def add_scaled_kernel(k: Any) -> Any:
+def add_scaled_kernel(k: KernelArgs) -> Call:
     copy = copying(k.xp, k["y"], k["out"])
     return in_order(copy, _adder(k, k["out"], k["x"], k.attrs["alpha"]))
 
@@ -138,7 +138,7 @@ def add_rows_shape(s: ShapeArgs) -> None:
 
 
 @add_rows.kernel
-def add_rows_kernel(k: Any) -> Any:
+def add_rows_kernel(k: KernelArgs) -> Call:
     rows = _rows(k.attrs)
     target = np.flatnonzero(rows >= 0)
     copy = copying(k.xp, k["y"], k["out"])
@@ -171,7 +171,7 @@ def add_rows_multi_shape(s: ShapeArgs) -> None:
 
 
 @add_rows_multi.kernel
-def add_rows_multi_kernel(k: Any) -> Any:
+def add_rows_multi_kernel(k: KernelArgs) -> Call:
     pairs = _rows(k.attrs, "pairs")
     calls = [copying(k.xp, k["y"], k["out"])]
     for number, x in enumerate(k.list("x")):
@@ -205,7 +205,7 @@ def add_row_ranges_shape(s: ShapeArgs) -> None:
 
 
 @add_row_ranges.kernel
-def add_row_ranges_kernel(k: Any) -> Any:
+def add_row_ranges_kernel(k: KernelArgs) -> Call:
     x, out, xp = k["x"], k["out"], k.xp
     ranges = _rows(k.attrs, "ranges")
     target = np.flatnonzero(ranges[:, 0] >= 0)
@@ -239,7 +239,7 @@ def add_row_ranges_kernel(k: Any) -> Any:
     )
 
 
-def _copier(k: Any, y: Any, x: Any, alpha: float) -> Callable[[], Any]:
+def _copier(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
     """y = alpha x for matrices of one size."""
     if alpha == 1:
         return partial(k.xp.copyto, y, x)
@@ -247,8 +247,8 @@ def _copier(k: Any, y: Any, x: Any, alpha: float) -> Callable[[], Any]:
 
 
 def _row_copier(
-    k: Any, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
-) -> Callable[[], Any] | None:
+    k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
+) -> Call | None:
     """y[target] = alpha x[source]; no row stands in `target` twice."""
     if not len(target):
         return None
@@ -293,7 +293,7 @@ def copy_rows_shape(s: ShapeArgs) -> None:
 
 
 @copy_rows.kernel
-def copy_rows_kernel(k: Any) -> Any:
+def copy_rows_kernel(k: KernelArgs) -> Call:
     rows, out = _rows(k.attrs), k["out"]
     target = np.flatnonzero(rows >= 0)
     clear = partial(out.fill, 0) if len(target) < len(rows) else None
@@ -301,7 +301,7 @@ def copy_rows_kernel(k: Any) -> Any:
 
 
 @copy_rows.backward("x")
-def copy_rows_grad_kernel(k: Any) -> Any:
+def copy_rows_grad_kernel(k: KernelArgs) -> Call:
     rows, grad, x_grad = _rows(k.attrs), k["out_grad"], k["x_grad"]
     alpha, target = k.attrs["alpha"], np.flatnonzero(rows >= 0)
     source = rows[target]
@@ -346,7 +346,7 @@ def copy_rows_multi_shape(s: ShapeArgs) -> None:
 
 
 @copy_rows_multi.kernel
-def copy_rows_multi_kernel(k: Any) -> Any:
+def copy_rows_multi_kernel(k: KernelArgs) -> Call:
     pairs, out = _rows(k.attrs, "pairs"), k["out"]
     calls = [partial(out.fill, 0) if (pairs[:, 0] < 0).any() else None]
     for number, x in enumerate(k.list("x")):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from .elementwise import blocks_of
 
@@ -61,7 +59,7 @@ def self_repair_shape(s: ShapeArgs) -> None:
 
 
 @self_repair.kernel
-def self_repair_kernel(k: Any) -> Callable[[], Any]:
+def self_repair_kernel(k: KernelArgs) -> Call:
     xp, attrs, state, width = k.xp, k.attrs, k.state, k.attrs["block"]
     kind, slopes, count = attrs["kind"], k["slopes"], k["count"]
     grad = blocks_of(k["grad_out"], width)
@@ -125,7 +123,7 @@ def draw_repair_shape(s: ShapeArgs) -> None:
 
 
 @draw_repair.kernel
-def draw_repair_kernel(k: Any) -> Callable[[], Any]:
+def draw_repair_kernel(k: KernelArgs) -> Call:
     xp, state, slopes, count = k.xp, k.state, k["slopes"], k["count"]
     repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
     lower, push = k.attrs["lower"], k.attrs["scale"] / PROBABILITY

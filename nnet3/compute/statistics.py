@@ -7,12 +7,11 @@ what matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lstm import LstmGates
 
@@ -72,7 +71,7 @@ def column_sums_shape(s: ShapeArgs) -> None:
 
 
 @column_sums.kernel
-def column_sums_kernel(k: Any) -> Callable[[], Any]:
+def column_sums_kernel(k: KernelArgs) -> Call:
     xp, of = k.xp, k.attrs["of"]
     x = k["x"][:, : k["total"].shape[0]]
     sums, work = k.scratch(x.shape[1:], x.dtype), k.scratch(x.shape, x.dtype)
@@ -124,7 +123,7 @@ def batch_norm_statistics_shape(s: ShapeArgs) -> None:
 
 
 @batch_norm_statistics.kernel
-def batch_norm_statistics_kernel(k: Any) -> Callable[[], Any]:
+def batch_norm_statistics_kernel(k: KernelArgs) -> Call:
     xp, mean = k.xp, k["mean"]
     rows, cols = k.shape("x")
     count = rows * cols // max(mean.shape[0], 1)
@@ -162,7 +161,7 @@ def attention_statistics_shape(s: ShapeArgs) -> None:
 
 
 @attention_statistics.kernel
-def attention_statistics_kernel(k: Any) -> Callable[[], Any]:
+def attention_statistics_kernel(k: KernelArgs) -> Call:
     xp, weights = k.xp, k["weights"]
     work = k.scratch(weights.shape, weights.dtype)
     sums, entropies = (k.scratch(weights.shape[1:end], weights.dtype) for end in (3, 2))
@@ -223,7 +222,7 @@ def lstm_statistics_shape(s: ShapeArgs) -> None:
 
 
 @lstm_statistics.kernel
-def lstm_statistics_kernel(k: Any) -> Callable[[], Any]:
+def lstm_statistics_kernel(k: KernelArgs) -> Call:
     xp, gates = k.xp, LstmGates(k)
     values = (gates.i, gates.f, gates.g, gates.o, gates.t)
     work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from ...operators.linear.matmul import Product, product
 from .images import chunks_of
@@ -52,7 +52,7 @@ def _check_rows(s: ShapeArgs) -> None:
             s.fail(f"rows {min(attrs['first'])} to {last} are read and x has {rows}")
 
 
-def _parts(k: Any, array: Any) -> list[Any]:
+def _parts(k: KernelArgs, array: Any) -> list[Any]:
     """For each offset, the rows of `array` that the outputs read."""
     attrs = k.attrs
     span = attrs["stride"] * (attrs["rows"] - 1) + 1 if attrs["rows"] else 0
@@ -89,7 +89,7 @@ def tdnn_shape(s: ShapeArgs) -> None:
     s.set("out", ((s.attrs["rows"], units), dtype))
 
 
-def _spliced(k: Any) -> tuple[Any, list[Callable[[], Any]]]:
+def _spliced(k: KernelArgs) -> tuple[Any, list[Call]]:
     """The input rows of all offsets beside one another, and the calls that put them there."""
     parts, width = _parts(k, k["x"]), k["x"].shape[1]
     whole = k.scratch((k.attrs["rows"], width * len(parts)), k["x"].dtype)
@@ -105,7 +105,7 @@ def _blocks(array: Any, width: int) -> list[Any]:
 
 
 @tdnn.kernel
-def bind_tdnn(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.tdnn` on top of a product of two matrices.
 
     Products of the offsets are added up. Where x is narrow, one product of all is quicker.
@@ -124,7 +124,7 @@ def bind_tdnn(k: Any, product: Product = product) -> Callable[[], Any]:
 
 
 @tdnn.backward("x", "w", "b")
-def bind_tdnn_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.tdnn_grad` on top of a product of two matrices."""
     xp, w, grad, calls = k.xp, k["w"], k["out_grad"], []
     width, w_grad, x_grad = w.shape[1] // len(k.attrs["first"]), k.get("w_grad"), k.get("x_grad")
@@ -186,7 +186,7 @@ def convolution_shape(s: ShapeArgs) -> None:
     s.set("out", ((attrs["rows"], attrs["height_out"] * units if units >= 0 else -1), dtype))
 
 
-def _places(k: Any, array: Any) -> list[tuple[slice, Any]]:
+def _places(k: KernelArgs, array: Any) -> list[tuple[slice, Any]]:
     """For each offset: the output heights whose input exists, and these inputs [rows, h, F]."""
     attrs, places = k.attrs, []
     height, step = attrs["height_in"], attrs["height_step"]
@@ -202,7 +202,7 @@ def _places(k: Any, array: Any) -> list[tuple[slice, Any]]:
 class _Patches:
     """Scratch memory for the inputs of a range of rows [rows, HO, O, F], filled and emptied."""
 
-    def __init__(self, k: Any, array: Any) -> None:
+    def __init__(self, k: KernelArgs, array: Any) -> None:
         attrs = k.attrs
         self.xp, self.places = k.xp, _places(k, array)
         shape = (attrs["height_out"], len(self.places), array.shape[1] // attrs["height_in"])
@@ -217,7 +217,7 @@ class _Patches:
         part = self.memory[: rows.stop - rows.start]
         return part.reshape(part.shape[0] * part.shape[1], self.taps)
 
-    def load(self, rows: slice) -> list[Callable[[], Any]]:
+    def load(self, rows: slice) -> list[Call]:
         """Calls that fill the patches; heights outside of the input become 0."""
         part, calls = self.memory[: rows.stop - rows.start], []
         for i, (heights, values) in enumerate(self.places):
@@ -227,7 +227,7 @@ class _Patches:
             calls.append(partial(self.xp.copyto, part[:, heights, i], values[rows]))
         return calls
 
-    def spread(self, rows: slice) -> list[Callable[[], Any]]:
+    def spread(self, rows: slice) -> list[Call]:
         """Calls that add the patches to where they come from."""
         part, calls = self.memory[: rows.stop - rows.start], []
         for i, (heights, values) in enumerate(self.places):
@@ -236,7 +236,7 @@ class _Patches:
         return calls
 
 
-def _by_height(k: Any, array: Any, units: int) -> tuple[Any, list[Callable[[], Any]]]:
+def _by_height(k: KernelArgs, array: Any, units: int) -> tuple[Any, list[Call]]:
     """[rows, HO*M] as [rows * HO, M], and the calls that fill it where that is a copy."""
     rows = array.shape[0] * k.attrs["height_out"]
     if array.flags.c_contiguous:
@@ -246,7 +246,7 @@ def _by_height(k: Any, array: Any, units: int) -> tuple[Any, list[Callable[[], A
 
 
 @convolution.kernel
-def bind_convolution(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_convolution(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.time_height_convolution` on top of a product of two matrices."""
     w, b, out, height = k["w"], k["b"], k["out"], k.attrs["height_out"]
     patches, target = _Patches(k, k["x"]), out
@@ -262,7 +262,7 @@ def bind_convolution(k: Any, product: Product = product) -> Callable[[], Any]:
 
 
 @convolution.backward("x", "w", "b")
-def bind_convolution_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_convolution_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of the gradient of `nnet3.time_height_convolution` on top of a product."""
     xp, w, height = k.xp, k["w"], k.attrs["height_out"]
     grad, calls = _by_height(k, k["out_grad"], w.shape[0])

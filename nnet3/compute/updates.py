@@ -10,15 +10,14 @@ Source: Kaldi's `nnet3/nnet-training.cc`, `nnet3/nnet-utils.cc`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 
 _NO_GRADIENT = "an update of parameters"
@@ -70,7 +69,7 @@ def parameter_delta_shape(s: ShapeArgs) -> None:
 
 
 @parameter_delta.kernel
-def parameter_delta_kernel(k: Any) -> Callable[[], Any]:
+def parameter_delta_kernel(k: KernelArgs) -> Call:
     xp, l2, momentum = k.xp, k.attrs["l2"], k.attrs["momentum"]
     rate, l2_scale, kept = k["rate"], k["l2_scale"], k.get("kept")
     params, targets = k.list("param"), k.list("delta_out")
@@ -150,7 +149,7 @@ def max_change_shape(s: ShapeArgs) -> None:
 
 
 @max_change.kernel
-def max_change_kernel(k: Any) -> Callable[[], Any]:
+def max_change_kernel(k: KernelArgs) -> Call:
     xp, attrs = k.xp, k.attrs
     deltas = [delta.reshape(-1) for delta in k.list("delta")]
     parts = k.scratch((len(deltas),), deltas[0].dtype if deltas else k["scale"].dtype)
@@ -211,7 +210,7 @@ def apply_change_shape(s: ShapeArgs) -> None:
 
 
 @apply_change.kernel
-def apply_change_kernel(k: Any) -> Callable[[], Any]:
+def apply_change_kernel(k: KernelArgs) -> Call:
     xp, scales, index = k.xp, k["scales"], k.attrs["index"]
     params, deltas, targets = k.list("param"), k.list("delta"), k.list("param_out")
     scratch = [k.scratch(p.shape, p.dtype) for p in params]
@@ -267,7 +266,7 @@ def constrain_orthonormal_shape(s: ShapeArgs) -> None:
 
 
 @constrain_orthonormal.kernel
-def constrain_orthonormal_kernel(k: Any) -> Callable[[], Any]:
+def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
     xp, state, wanted = k.xp, k.state, k.get("wanted")
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram = k.scratch((len(w), len(w)), w.dtype)
@@ -314,6 +313,6 @@ def scale_states_shape(s: ShapeArgs) -> None:
 
 
 @scale_states.kernel
-def scale_states_kernel(k: Any) -> Callable[[], Any]:
+def scale_states_kernel(k: KernelArgs) -> Call:
     pairs = zip(k.list("x"), k.list("x_out"), strict=True)
     return in_order(*(partial(k.xp.multiply, x, k["factor"], out) for x, out in pairs))

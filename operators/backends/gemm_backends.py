@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.ir.registry import Kernel, lookup
+from ...framework.kernel_args import Call, KernelArgs
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
@@ -23,19 +24,19 @@ from . import mkl as _mkl
 from . import packed_gemm as _panels
 
 
-def _with_mkl(bind: Callable[..., Callable[[], Any]], multiply: Any = _mkl.product) -> Kernel:
+def _with_mkl(bind: Callable[..., Call], multiply: Any = _mkl.product) -> Kernel:
     """The kernel `bind` with MKL's product; it declines where there is no MKL."""
 
-    def kernel(k: Any) -> Callable[[], Any] | None:
+    def kernel(k: KernelArgs) -> Call | None:
         return None if _mkl.library() is None else bind(k, multiply)
 
     return kernel
 
 
-def _with_panels(bind: Callable[..., Callable[[], Any]]) -> Kernel:
+def _with_panels(bind: Callable[..., Call]) -> Kernel:
     """The kernel `bind` with products of packed factors; it declines outside of loops."""
 
-    def kernel(k: Any) -> Callable[[], Any] | None:
+    def kernel(k: KernelArgs) -> Call | None:
         prepared = k.prepared
         if prepared is None:
             return None

@@ -13,7 +13,6 @@ import functools
 import importlib.metadata
 import logging
 import os
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 from ...framework.fusion import team
 from ...framework.fusion.compiler import address
 from ...framework.fusion.openmp import load_openmp
+from ...framework.kernel_args import Call
 from ..base import calls as _calls
 from ..base.calls import in_order
 from ..linear import matmul
@@ -120,7 +120,7 @@ _gemm = functools.lru_cache(maxsize=512)(Gemm)
 
 def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
-) -> Callable[[], Any]:
+) -> Call:
     """See `matmul.product`, which serves elsewhere: large sizes, no elements, unusual strides."""
     beta = 0.0 if bias is None and by is None else 1.0
     call = None
@@ -129,7 +129,7 @@ def product(
     return call or matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 
-def stacked(xp: Any, a: Any, b: Any, out: Any) -> Callable[[], Any]:
+def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """See `_calls.stacked`; products of small matrices are shared between threads one by one."""
     lead = out.shape[:-2]
     a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
@@ -140,9 +140,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Callable[[], Any]:
     return call or _calls.stacked(xp, *arrays)
 
 
-def _bind_stacks(
-    arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]
-) -> Callable[[], Any] | None:
+def _bind_stacks(arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]) -> Call | None:
     first = tuple(array[places[0]] for array in arrays)
     layouts = [_layout(array) for array in first]
     if None in layouts or layouts[2][0] or len({array.dtype for array in arrays}) > 1:
@@ -168,9 +166,7 @@ def _address_at(stack: Any, place: tuple[int, ...]) -> int:
     return stack.ctypes.data + sum(index * stride for index, stride in steps)
 
 
-def _bind(
-    arrays: tuple[Any, Any, Any], factors: tuple[float, float], bias: Any
-) -> Callable[[], Any] | None:
+def _bind(arrays: tuple[Any, Any, Any], factors: tuple[float, float], bias: Any) -> Call | None:
     a, b, out = arrays
     layouts = [_layout(array) for array in arrays]
     if None in layouts or layouts[2][0] or max(*a.shape, *b.shape) > _LARGEST:
@@ -194,7 +190,7 @@ def _part(
     transposed: tuple[int, int],
     factors: tuple[float, float],
     steps: tuple[int, int, int],
-) -> tuple[tuple[int, ...], Callable[[], Any]]:
+) -> tuple[tuple[int, ...], Call]:
     """A product by code made for its shape: the four addresses, and a call."""
     a, _, out = arrays
     gemm = _gemm(out.dtype.name, transposed, factors, (*out.shape, a.shape[1], *steps))
@@ -210,7 +206,7 @@ def _bind_parts(
     factors: tuple[float, float],
     steps: tuple[int, int, int],
     bias: Any,
-) -> Callable[[], Any]:
+) -> Call:
     """A product in as many parts as there are threads, where these gain by it."""
     a, b, out = arrays
     parts, calls = [], []

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import team
+from ...framework.kernel_args import Call
 
 _HEAD = """\
 #include <stdint.h>
@@ -186,7 +187,7 @@ def library() -> Any:
 
 def product(
     prepared: team.Prepared,
-    other: Callable[..., Callable[[], Any]],
+    other: Callable[..., Call],
     xp: Any,
     a: Any,
     b: Any,
@@ -195,7 +196,7 @@ def product(
     alpha: float = 1.0,
     bias: Any = None,
     by: Any = None,
-) -> Callable[[], Any]:
+) -> Call:
     """See `matmul.product`.
 
     A factor b that is none of the prepared ones is packed each time, where the product is large.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,8 +9,7 @@ import numpy as np
 
 from ...framework.base.backend import address
 from ...framework.fusion import team
-
-Call = Callable[[], Any]
+from ...framework.kernel_args import Call
 
 
 def nothing() -> None:

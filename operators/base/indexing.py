@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.kernel_args import Call, KernelArgs
 from .calls import nothing
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
 
 
-def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
+def id_check(k: KernelArgs, slot: str, bound: int) -> Callable[[], None]:
     """A callable that refuses values of the integer input `slot` outside [0, bound).
 
     It costs one pass over the ids: seen as unsigned numbers, negative ones are the largest.
@@ -36,14 +37,14 @@ def id_check(k: Any, slot: str, bound: int) -> Callable[[], None]:
     return check if ids.size else nothing
 
 
-def taker(k: Any, x: Any, ids: Any, axis: int, out: Any) -> Callable[[], Any]:
+def taker(k: KernelArgs, x: Any, ids: Any, axis: int, out: Any) -> Call:
     """A callable for out = take(x, ids, axis); the ids are in range already."""
     if k.xp is np:
         return partial(x.take, ids, axis, out, "clip")  # "raise" would go through a buffer
     return partial(x.take, ids, axis, out)
 
 
-def scatter_adder(k: Any, out: Any, ids: Any, values: Any) -> Callable[[], Any]:
+def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:
     """A callable for out[ids] += values, right for repeated ids, which are in range already.
 
     Args:

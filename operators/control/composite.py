@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, SlotError, VariableError
-from ...framework.base.shape import ShapeArgs
+from ...framework.base.shape import OperatorView, ShapeArgs
 from ...framework.ir.desc import (
     FORWARD,
     PARAMETER,
@@ -119,7 +119,7 @@ def net_shape(s: ShapeArgs) -> None:
     s.set("outputs", *(metas[name] for name in s.op.outputs["outputs"]))
 
 
-def _expanded(op: Operator) -> list[pb.OpDesc]:
+def _expanded(op: OperatorView) -> list[pb.OpDesc]:
     return [plain for inner in _inner_ops(op) for plain in expand_op(inner)]
 
 
@@ -128,7 +128,7 @@ def net_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
     return _inner_ops(Operator(desc))
 
 
-def _inner_ops(op: Operator) -> list[pb.OpDesc]:
+def _inner_ops(op: OperatorView) -> list[pb.OpDesc]:
     """The inner net's operators over outer names."""
     inner = op.attrs["net"]
     names = _Names(op, inner)
@@ -152,7 +152,7 @@ def _inner_ops(op: Operator) -> list[pb.OpDesc]:
 class _Names:
     """Inner names and what they are called outside."""
 
-    def __init__(self, op: Operator, inner: pb.NetDesc) -> None:
+    def __init__(self, op: OperatorView, inner: pb.NetDesc) -> None:
         self.op, self.inner = op, inner
         self.written: set[str] = set()
         if inner.type != PLAIN:

@@ -12,6 +12,7 @@ import numpy as np
 from ...framework.base.shape import Levels, Meta, ShapeArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
 from ...framework.loops.recurrent.grad import make_gradient
 from ...framework.loops.recurrent.links import (
@@ -258,7 +259,7 @@ class _Known:
 
 
 @recurrent.kernel
-def recurrent_kernel(k: Any) -> Any:
+def recurrent_kernel(k: KernelArgs) -> Call:
     step = step_net(k.attrs["net"])
     plan, frame = k.frame.plan, k.frame
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
@@ -332,5 +333,5 @@ recurrent_grad.shape_rule(link_grad_shapes)
 
 
 @recurrent_grad.kernel
-def recurrent_grad_kernel(k: Any) -> Any:
+def recurrent_grad_kernel(k: KernelArgs) -> Call:
     return GradientProgram(k)

@@ -5,12 +5,11 @@ What it does is told in framework/loops/trees/net.py; here are its schema, shape
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
 from ...framework.loops.trees.grad import GradientProgram, make_gradient
@@ -153,7 +152,7 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
 
 
 @recursive.kernel
-def recursive_kernel(k: Any) -> Any:
+def recursive_kernel(k: KernelArgs) -> Call:
     return ForwardProgram(k)
 
 
@@ -189,5 +188,5 @@ recursive_grad.shape_rule(link_grad_shapes)
 
 
 @recursive_grad.kernel
-def recursive_grad_kernel(k: Any) -> Any:
+def recursive_grad_kernel(k: KernelArgs) -> Call:
     return GradientProgram(k)

@@ -5,11 +5,11 @@ As everywhere in neural networks, these are cross-correlations: the kernel is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, stacked
 from .im2col import Correlation
 from .windows import DILATION, PADDING, PADDING_ALGORITHM, STRIDE, check_attrs, make_axes
@@ -52,19 +52,19 @@ def _rule(s: ShapeArgs) -> None:
     s.set("out", ((x[0], w[0], *out), dtype))
 
 
-def _correlation(k: Any, small: str, multiply: Any) -> Correlation:
+def _correlation(k: KernelArgs, small: str, multiply: Any) -> Correlation:
     axes = make_axes(k.attrs, k.shape("w")[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
     return Correlation(k, axes, k.shape("x"), k.shape(small), groups, dtype, multiply)
 
 
-def bind_conv(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+def bind_conv(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of the family on top of products of stacks of matrices."""
     plan = _correlation(k, "out", multiply)
     return in_order(plan.gather(k["x"]), plan.make_small(k["w"], k.get("b"), k["out"]))
 
 
-def bind_conv_grad(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+def bind_conv_grad(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of its gradient on top of products of stacks of matrices."""
     plan = _correlation(k, "out_grad", multiply)
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")

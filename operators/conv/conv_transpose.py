@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, stacked
 from .conv import GROUPS
 from .im2col import Correlation
@@ -57,13 +57,13 @@ def _rule(s: ShapeArgs) -> None:
     s.set("out", ((x[0], filters, *out), dtype))
 
 
-def _correlation(k: Any, large: str, multiply: Any) -> Correlation:
+def _correlation(k: KernelArgs, large: str, multiply: Any) -> Correlation:
     axes = make_axes(k.attrs, k.shape("w")[2:])
     groups, dtype = k.attrs["groups"], k["w"].dtype
     return Correlation(k, axes, k.shape(large), k.shape("x"), groups, dtype, multiply)
 
 
-def bind_conv_transpose(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+def bind_conv_transpose(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of the family on top of products of stacks of matrices."""
     plan, b, out = _correlation(k, "out", multiply), k.get("b"), k["out"]
     bias = None
@@ -72,7 +72,7 @@ def bind_conv_transpose(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
     return in_order(plan.load_small(k["x"], edges=True), plan.make_large(k["w"], out), bias)
 
 
-def bind_conv_transpose_grad(k: Any, multiply: Any = stacked) -> Callable[[], Any]:
+def bind_conv_transpose_grad(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of its gradient on top of products of stacks of matrices."""
     plan, out_grad = _correlation(k, "out_grad", multiply), k["out_grad"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")

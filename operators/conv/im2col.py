@@ -24,10 +24,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order, stacked
 from .windows import Axis, tap_spans
-
-Call = Callable[[], Any]
 
 _SHORT_AXIS = 16
 _CHUNK = 1 << 20  # elements of weight gradients that are held before they are added up
@@ -46,7 +45,7 @@ class Correlation:
 
     def __init__(
         self,
-        k: Any,
+        k: KernelArgs,
         axes: Sequence[Axis],
         large: Sequence[int],
         small: Sequence[int],

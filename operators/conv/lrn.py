@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import in_order
 from .windows import Axis
 
 lrn = operator(
@@ -36,7 +36,7 @@ def lrn_shape(s: ShapeArgs) -> None:
     s.set("base", (x, dtype))
 
 
-def _window_sum(k: Any, source: Any, target: Any, *, transposed: bool = False) -> Call:
+def _window_sum(k: KernelArgs, source: Any, target: Any, *, transposed: bool = False) -> Call:
     """target = sums of neighbouring channels; `transposed`: back to where each came from."""
     size, channels = k.attrs["size"], source.shape[1]
     before, after = size // 2, (size - 1) // 2
@@ -51,7 +51,7 @@ def _window_sum(k: Any, source: Any, target: Any, *, transposed: bool = False) -
 
 
 @lrn.kernel
-def lrn_kernel(k: Any) -> Callable[[], Any]:
+def lrn_kernel(k: KernelArgs) -> Call:
     xp, x, out, base = k.xp, k["x"], k["out"], k.get("base")
     number = x.dtype.type
     if base is None:
@@ -67,7 +67,7 @@ def lrn_kernel(k: Any) -> Callable[[], Any]:
 
 
 @lrn.backward("x")
-def lrn_grad_kernel(k: Any) -> Callable[[], Any]:
+def lrn_grad_kernel(k: KernelArgs) -> Call:
     """x_grad = out_grad / base**beta - factor * x * sum over windows of out_grad * out / base."""
     xp, x, out, base, grad, x_grad = (
         k.xp,

@@ -6,7 +6,7 @@ k0 + k1 + k2 passes instead of k0 * k1 * k2, over arrays that get smaller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying, in_order
 from .windows import PADDING, STRIDE, Axis, check_attrs, make_axes, per_axis, spread
 
 _SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
@@ -110,7 +111,7 @@ def _out_shape(s: ShapeArgs, rank: int) -> tuple[int, ...]:
     return (*x[:2], *out)
 
 
-def _between(k: Any, passes: Sequence[_Pass], large: Any, small: Any) -> Iterator[tuple]:
+def _between(k: KernelArgs, passes: Sequence[_Pass], large: Any, small: Any) -> Iterator[tuple]:
     """Each pass with its arrays before and after; those in between are scratch memory."""
     last = len(passes) - 1
     current = large
@@ -148,7 +149,7 @@ def _winners(index: Any, passes: Sequence[_Pass]) -> list[Any]:
     return parts
 
 
-def _max_forward(k: Any) -> Callable[[], Any]:
+def _max_forward(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     passes = _passes(k.attrs, x.shape, out.shape)
     if not passes:
@@ -164,7 +165,7 @@ def _max_forward(k: Any) -> Callable[[], Any]:
     )
 
 
-def _max_pass(k: Any, step: _Pass, source: Any, target: Any, winner: Any) -> Call:
+def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any) -> Call:
     """target = maximum along one axis; winner = the tap it came from, the first of equal ones."""
     xp = k.xp
     inputs, best = step.inputs(source), step.outputs(target)
@@ -197,14 +198,14 @@ def _max_pass(k: Any, step: _Pass, source: Any, target: Any, winner: Any) -> Cal
     return in_order(*calls)
 
 
-def _as_flags(k: Any, winner: Any) -> Any:
+def _as_flags(k: KernelArgs, winner: Any) -> Any:
     """Booleans in the memory of `winner` where its elements are bytes, else scratch memory."""
     if winner.dtype == np.uint8:
         return winner.view(bool)
     return k.scratch(winner.shape, bool)
 
 
-def _first_taps(k: Any, step: _Pass, dtype: Any) -> Any:
+def _first_taps(k: KernelArgs, step: _Pass, dtype: Any) -> Any:
     """For each position the first tap that falls inside the input."""
     first = np.zeros(step.after[step.place], dtype)
     for tap in range(step.axis.kernel - 1, -1, -1):
@@ -212,7 +213,7 @@ def _first_taps(k: Any, step: _Pass, dtype: Any) -> Any:
     return step.along(first, dtype, k.xp)
 
 
-def _max_backward(k: Any) -> Callable[[], Any]:
+def _max_backward(k: KernelArgs) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
     passes = _passes(k.attrs, x_grad.shape, grad.shape)
     if not passes:
@@ -227,7 +228,7 @@ def _max_backward(k: Any) -> Callable[[], Any]:
     )
 
 
-def _scatter(k: Any, step: _Pass, source: Any, target: Any, winner: Any = None) -> Call:
+def _scatter(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any = None) -> Call:
     """Give each window's gradient to its inputs: to the winner alone, or to all of them."""
     xp = k.xp
     targets, sources = step.inputs(target), step.outputs(source)
@@ -289,7 +290,7 @@ def _avg_rule(s: ShapeArgs) -> None:
     s.set("out", (_out_shape(s, rank), s.dtype("x")))
 
 
-def _scale(k: Any, x: Sequence[int], out: Sequence[int], dtype: Any) -> Any:
+def _scale(k: KernelArgs, x: Sequence[int], out: Sequence[int], dtype: Any) -> Any:
     """1 / number of places that each window averages over: one scalar, or an array."""
     scale: Any = np.ones((), np.float64)
     for step in _passes(k.attrs, x, out):
@@ -304,7 +305,7 @@ def _scale(k: Any, x: Sequence[int], out: Sequence[int], dtype: Any) -> Any:
     return k.xp.asarray(scale, dtype)
 
 
-def _avg_forward(k: Any) -> Callable[[], Any]:
+def _avg_forward(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     passes = _passes(k.attrs, x.shape, out.shape)
     calls = [_sum_pass(xp, *arrays) for arrays in _between(k, passes, x, out)]
@@ -323,7 +324,7 @@ def _sum_pass(xp: Any, step: _Pass, source: Any, target: Any) -> Call:
     return in_order(start, *(partial(xp.add, total, part, out=total) for part, total in pairs))
 
 
-def _avg_backward(k: Any) -> Callable[[], Any]:
+def _avg_backward(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     passes = _passes(k.attrs, x_grad.shape, grad.shape)
     scaled = k.scratch(grad.shape, grad.dtype) if passes else x_grad
@@ -386,7 +387,7 @@ global_avg_pool = operator(
 
 
 @global_avg_pool.kernel
-def global_avg_pool_kernel(k: Any) -> Callable[[], Any]:
+def global_avg_pool_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     scale = x.dtype.type(1 / count(x.shape[2:]))
     axes = tuple(range(2, x.ndim))
@@ -397,7 +398,7 @@ def global_avg_pool_kernel(k: Any) -> Callable[[], Any]:
 
 
 @global_avg_pool.backward("x")
-def global_avg_pool_grad_kernel(k: Any) -> Callable[[], Any]:
+def global_avg_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     scaled = k.scratch(grad.shape, grad.dtype)
     scale = grad.dtype.type(1 / count(x_grad.shape[2:]))
@@ -420,7 +421,7 @@ global_max_pool = operator(
 
 
 @global_max_pool.kernel
-def global_max_pool_kernel(k: Any) -> Callable[[], Any]:
+def global_max_pool_kernel(k: KernelArgs) -> Call:
     xp, x, out, index = k.xp, k["x"], k["out"], k.get("index")
     highest = partial(xp.max, x, axis=tuple(range(2, x.ndim)), out=out, keepdims=True)
     if index is None:
@@ -434,7 +435,7 @@ def global_max_pool_kernel(k: Any) -> Callable[[], Any]:
 
 
 @global_max_pool.backward("x")
-def global_max_pool_grad_kernel(k: Any) -> Callable[[], Any]:
+def global_max_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     spatial = x_grad.shape[2:]
     places = xp.arange(count(spatial)).reshape(spatial)

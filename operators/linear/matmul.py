@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
 from ...framework.ir.desc import make_op
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.ir.rows import rows_of
+from ...framework.ir.rows import Metas, rows_of
+from ...framework.kernel_args import Call, KernelArgs
 from ...proto import net_pb2 as pb
 from ..base.calls import in_order
 
-Product = Callable[..., Callable[[], Any]]
+Product = Callable[..., Call]
 """Something called as `product` below."""
 
 _left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
 
 
-def _product_rows(op: Any, metas: Any, rows: Any) -> bool:
+def _product_rows(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
     x, y = (len(metas[op.inputs[slot][0]][0]) for slot in "xy")
     return _left_rows(op, metas, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
 
 
-def _affine_rows(op: Any, metas: Any, rows: Any) -> bool:
+def _affine_rows(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
     return _left_rows(op, metas, rows) and op.attrs["num_flatten_dims"] != 0
 
 
@@ -74,7 +75,7 @@ def _sides(shape: Shape, as_vector: Shape, transposed: bool) -> Shape:
 
 def product(
     xp: Any, a: Any, b: Any, out: Any, *, alpha: float = 1.0, bias: Any = None, by: Any = None
-) -> Callable[[], Any]:
+) -> Call:
     """A call that writes alpha * a b, plus `bias` in every row, for two 2-D arrays.
 
     With `by`, scratch memory like `out`, it adds that to what `out` holds instead.
@@ -95,12 +96,12 @@ def product(
     return in_order(*calls)
 
 
-def _scaling(xp: Any, out: Any, alpha: float) -> Callable[[], Any]:
+def _scaling(xp: Any, out: Any, alpha: float) -> Call:
     return partial(xp.multiply, out, out.dtype.type(alpha), out=out)
 
 
 @matmul.kernel
-def bind_matmul(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_matmul(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `matmul` on top of a product of two matrices."""
     x, y = _matrices(k, k["x"], k["y"])
     out = _as_matrices(k, k["out"])
@@ -114,7 +115,7 @@ def bind_matmul(k: Any, product: Product = product) -> Callable[[], Any]:
 
 
 @matmul.backward("x", "y")
-def bind_matmul_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_matmul_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `matmul_grad` on top of a product of two matrices."""
     x, y = _matrices(k, k["x"], k["y"])
     grad = _as_matrices(k, k["out_grad"])
@@ -134,7 +135,7 @@ def bind_matmul_grad(k: Any, product: Product = product) -> Callable[[], Any]:
     return in_order(*calls)
 
 
-def _gradient(k: Any, product: Product, left: Any, right: Any, target: Any) -> Callable[[], Any]:
+def _gradient(k: KernelArgs, product: Product, left: Any, right: Any, target: Any) -> Call:
     """target = alpha * left right, summed over the batches that `target` was broadcast along."""
     xp, alpha = k.xp, k.attrs["alpha"]
     if left.ndim == right.ndim == 2:
@@ -160,7 +161,7 @@ def _rows_stacked(left: Any, right: Any) -> bool:
     return left.shape[:-2] == right.shape[:-2] and _contiguous(left.swapaxes(-1, -2), right)
 
 
-def _matrices(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def _matrices(k: KernelArgs, x: Any, y: Any) -> tuple[Any, Any]:
     """x and y as (batches of) matrices whose plain product is wanted."""
     if x.ndim == 1:
         x = x[None, :]
@@ -173,7 +174,7 @@ def _matrices(k: Any, x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def _as_matrices(k: Any, out: Any) -> Any:
+def _as_matrices(k: KernelArgs, out: Any) -> Any:
     """`out` or its gradient with the axes that 1-D operands leave out put back."""
     if len(k.shape("y")) == 1:
         out = out[..., None]
@@ -190,7 +191,7 @@ def _flat(array: Any) -> Any:
     return array.reshape(count(array.shape[:-1]), array.shape[-1])
 
 
-def _scaled(k: Any, multiply: Callable[[], Any], out: Any, alpha: float) -> Callable[[], Any]:
+def _scaled(k: KernelArgs, multiply: Call, out: Any, alpha: float) -> Call:
     if alpha == 1.0:
         return multiply
     return in_order(multiply, _scaling(k.xp, out, alpha))
@@ -229,8 +230,8 @@ def affine_shape_rule(s: ShapeArgs) -> None:
     s.set("out", (affine_shape(s, s["x"], s["w"]), dtype))
 
 
-@affine.tail
-def affine_epilogue(op: Any) -> list[pb.OpDesc]:
+@affine.epilogue
+def affine_epilogue(op: OperatorView) -> list[pb.OpDesc]:
     """The product, and the bias as an addition."""
     if "b" not in op.inputs:
         return []
@@ -261,7 +262,7 @@ def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
 
 
 @affine.kernel
-def bind_affine(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_affine(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `affine` on top of a product of two matrices."""
     xp, w, out = k.xp, k["w"], k["out"]
     rows = count(out.shape[:-1])
@@ -271,7 +272,7 @@ def bind_affine(k: Any, product: Product = product) -> Callable[[], Any]:
 
 
 @affine.backward("x", "w", "b")
-def bind_affine_grad(k: Any, product: Product = product) -> Callable[[], Any]:
+def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `affine_grad` on top of a product of two matrices."""
     xp, w = k.xp, k["w"]
     rows = count(k.shape("out_grad")[:-1])
@@ -291,7 +292,7 @@ _PIECE = 1 << 18
 """Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
 
 
-def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:
+def _sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
@@ -315,8 +316,8 @@ def _sum_of_rows(k: Any, grad: Any, target: Any) -> Callable[[], Any]:
 
 
 def as_rows(
-    k: Any, array: Any, rows: int, cols: int, *, write: bool = False
-) -> tuple[Any, list[Callable[[], Any]]]:
+    k: KernelArgs, array: Any, rows: int, cols: int, *, write: bool = False
+) -> tuple[Any, list[Call]]:
     """`array` as a matrix [rows, cols], and the calls that bring its values there.
 
     That is a view and no call; a strided array that has no such view goes through scratch memory,

@@ -15,6 +15,7 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 from ..base.indexing import taker
 from ..linear.matmul import as_rows
@@ -53,7 +54,7 @@ cross_entropy = operator(
 
 
 @cross_entropy.kernel
-def cross_entropy_kernel(k: Any) -> Callable[[], Any]:
+def cross_entropy_kernel(k: KernelArgs) -> Call:
     xp, tiny = k.xp, _smallest(k)
     if k.attrs["soft_label"]:
         x, label, out = k["x"], k["label"], k["out"]
@@ -77,7 +78,7 @@ def cross_entropy_kernel(k: Any) -> Callable[[], Any]:
 
 
 @cross_entropy.backward("x")
-def cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
+def cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     xp, x, tiny = k.xp, k["x"], _smallest(k)
     if k.attrs["soft_label"]:
         label, grad, x_grad = k["label"], k["out_grad"][..., None], k["x_grad"]
@@ -93,7 +94,7 @@ def cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
     return _placing(k, lambda picked, grad: -grad / xp.maximum(picked, tiny), reads_x=True)
 
 
-def _smallest(k: Any) -> Any:
+def _smallest(k: KernelArgs) -> Any:
     dtype = k["x"].dtype
     return dtype.type(np.finfo(dtype).tiny)
 
@@ -114,17 +115,17 @@ nll_loss = operator(
 
 
 @nll_loss.kernel
-def nll_loss_kernel(k: Any) -> Callable[[], Any]:
+def nll_loss_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     return _picking(k, lambda picked: xp.negative(picked, picked))
 
 
 @nll_loss.backward("x")
-def nll_loss_grad_kernel(k: Any) -> Callable[[], Any]:
+def nll_loss_grad_kernel(k: KernelArgs) -> Call:
     return _placing(k, lambda picked, grad: -grad, reads_x=False)
 
 
-def _picking(k: Any, loss: Callable[[Any], None]) -> Callable[[], Any]:
+def _picking(k: KernelArgs, loss: Callable[[Any], None]) -> Call:
     """out = loss(x[label]), the loss working in place; zero for ignored samples."""
     x, out, classes = k["x"], k["out"], k.shape("x")[-1]
     samples = count(out.shape)
@@ -145,7 +146,7 @@ def _picking(k: Any, loss: Callable[[Any], None]) -> Callable[[], Any]:
     return in_order(*labels.load, *load, run, *store)
 
 
-def _placing(k: Any, derivative: Callable[[Any, Any], Any], reads_x: bool) -> Callable[[], Any]:
+def _placing(k: KernelArgs, derivative: Callable[[Any, Any], Any], reads_x: bool) -> Call:
     """x_grad = derivative(x[label], out_grad) at the label of each sample, zero elsewhere."""
     classes = k.shape("x")[-1]
     samples = count(k.shape("x")[:-1])
@@ -184,7 +185,7 @@ softmax_cross_entropy = operator(
 
 
 @softmax_cross_entropy.kernel
-def softmax_cross_entropy_kernel(k: Any) -> Callable[[], Any]:
+def softmax_cross_entropy_kernel(k: KernelArgs) -> Call:
     classes = k.shape("x")[-1]
     samples = count(k["out"].shape)
     x, load = as_rows(k, k["x"], samples, classes)
@@ -200,7 +201,7 @@ def softmax_cross_entropy_kernel(k: Any) -> Callable[[], Any]:
     return in_order(*load, *load_label, run, *store, *store_softmax)
 
 
-def _soft_loss(k: Any, x: Any, label: Any, out: Any, softmax: Any) -> Callable[[], Any]:
+def _soft_loss(k: KernelArgs, x: Any, label: Any, out: Any, softmax: Any) -> Call:
     """out = sum(label) * log(sum(exp(z))) - sum(label * z), where z = x less its maximum."""
     xp = k.xp
     shifted, exps = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -221,9 +222,7 @@ def _soft_loss(k: Any, x: Any, label: Any, out: Any, softmax: Any) -> Callable[[
     return run
 
 
-def _index_loss(
-    k: Any, x: Any, out: Any, softmax: Any
-) -> tuple[Callable[[], Any], list[Callable[[], Any]]]:
+def _index_loss(k: KernelArgs, x: Any, out: Any, softmax: Any) -> tuple[Call, list[Call]]:
     """out = log(sum(exp(z))) - z[label], where z = x less its maximum.
 
     Returns:
@@ -273,7 +272,7 @@ def _index_loss(
 
 
 @softmax_cross_entropy.backward("x", inplace={"x_grad": "softmax"})
-def softmax_cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
+def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     xp, classes = k.xp, k.shape("x")[-1]
     samples = count(k.shape("x")[:-1])
     softmax, load = as_rows(k, k["softmax"], samples, classes)
@@ -298,7 +297,7 @@ def softmax_cross_entropy_grad_kernel(k: Any) -> Callable[[], Any]:
     return in_order(*labels.load, *load, *load_grad, run, *store)
 
 
-def _pull_few(k: Any, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Callable[[], Any]:
+def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
     """x_grad = (softmax - one-hot label) * grad; the one-hot rows come from an identity matrix."""
     xp, check, subtract, multiply = k.xp, labels.check, k.xp.subtract, k.xp.multiply
     hot = k.scratch(softmax.shape, softmax.dtype)
@@ -315,7 +314,7 @@ def _pull_few(k: Any, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> C
     return run
 
 
-def _pull_many(k: Any, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Callable[[], Any]:
+def _pull_many(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
     """The same by subtracting at the labels."""
     multiply, check, values = k.xp.multiply, labels.check, labels.values
     numbers, line = k.xp.arange(len(values)), grad[:, 0]

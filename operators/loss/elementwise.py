@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,11 @@ def _register(loss: _Loss) -> OperatorDef:
         scalar=loss.value or None,
     )
 
-    def parameter(k: Any) -> Any:
+    def parameter(k: KernelArgs) -> Any:
         return np.asarray(k.attrs[loss.attr.name], k["x"].dtype)[()] if loss.attr else None
 
     @entry.kernel
-    def kernel(k: Any) -> Callable[[], Any]:
+    def kernel(k: KernelArgs) -> Call:
         xp, forward, a = k.xp, loss.forward, parameter(k)
         x, y, out = k["x"], k[other], k["out"]
         t = k.scratch(x.shape, x.dtype)
@@ -270,7 +271,7 @@ def _register(loss: _Loss) -> OperatorDef:
         scalar[f"{other}_grad"] = f"-{factor} * out_grad"
 
     @entry.backward(*wrt, scalar=scalar if loss.slope else None, inplace={"x_grad": "out_grad"})
-    def grad_kernel(k: Any) -> Callable[[], Any]:
+    def grad_kernel(k: KernelArgs) -> Call:
         xp, multiply, negative, a = k.xp, k.xp.multiply, k.xp.negative, parameter(k)
         x, y, grad = k["x"], k[other], k["out_grad"]
         x_grad, y_grad = k.get("x_grad"), k.get(f"{other}_grad") if loss.other_slope else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, Slot
+from ...framework.kernel_args import Call, KernelArgs
 from ..linear.matmul import as_rows
 
 IGNORE_INDEX = AttrSpec(
@@ -48,11 +48,11 @@ class Labels(NamedTuple):
     """
 
     values: Any
-    load: list[Callable[[], Any]]
-    check: Callable[[], Any]
+    load: list[Call]
+    check: Call
 
 
-def bind_labels(k: Any, classes: int) -> Labels:
+def bind_labels(k: KernelArgs, classes: int) -> Labels:
     """The input `label` of an operator whose x has so many `classes`."""
     samples = count(k.shape("x")[:-1])
     matrix, load = as_rows(k, k["label"], samples, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 from ..linear.matmul import as_rows
 from .labels import IGNORE_INDEX, INDEX_LABEL, bind_labels, index_rule
@@ -44,7 +44,7 @@ def accuracy_shape(s: ShapeArgs) -> None:
 
 
 @accuracy.kernel
-def accuracy_kernel(k: Any) -> Callable[[], Any]:
+def accuracy_kernel(k: KernelArgs) -> Call:
     xp, out, best = k.xp, k["out"], k.attrs["k"]
     correct, total = k.get("correct"), k.get("total")
     classes = k.shape("x")[-1]
@@ -118,7 +118,7 @@ def edit_distance_shape(s: ShapeArgs) -> None:
 
 
 @edit_distance.kernel
-def edit_distance_kernel(k: Any) -> Callable[[], Any]:
+def edit_distance_kernel(k: KernelArgs) -> Call:
     """Goes along the anti-diagonals of the table, each of which needs the two before it only.
 
     Entry [n, i] of diagonal d is the distance between the first i elements of row n of x and the
@@ -169,7 +169,7 @@ def edit_distance_kernel(k: Any) -> Callable[[], Any]:
     return run
 
 
-def _lengths(k: Any, slot: str, given: Any, rows: int, most: int) -> Any:
+def _lengths(k: KernelArgs, slot: str, given: Any, rows: int, most: int) -> Any:
     """The lengths of a slot as int64, checked; `most` for each row where there is none."""
     if given is None:
         return k.xp.full(rows, most)
@@ -215,7 +215,7 @@ def auc_shape(s: ShapeArgs) -> None:
 
 
 @auc.kernel
-def auc_kernel(k: Any) -> Callable[[], Any]:
+def auc_kernel(k: KernelArgs) -> Call:
     xp, x, label, out = k.xp, k["x"], k["label"], k["out"]
     scores = x if x.ndim == 1 else x[:, 0]
     flags = label if label.ndim == 1 else label[:, 0]

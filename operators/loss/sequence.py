@@ -11,8 +11,9 @@ from ...framework.ir.desc import make_op
 from ...framework.ir.names import inner_name
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...proto import net_pb2 as pb
-from ..base.calls import Call, in_order, nothing
+from ..base.calls import in_order, nothing
 from ..linear.matmul import as_rows
 from ..sequence.sequences import levels_of, offsets_in, reduce_groups
 from .labels import IGNORE_INDEX, INDEX_LABEL, bind_labels, index_rule
@@ -41,7 +42,7 @@ def masked_mean_shape(s: ShapeArgs) -> None:
     s.set("out", ((), s.floats("x")))
 
 
-def _weights(k: Any, dtype: Any) -> tuple[Any, Any, Call]:
+def _weights(k: KernelArgs, dtype: Any) -> tuple[Any, Any, Call]:
     """Weights that broadcast against x, their total over x, and the call that computes both."""
     xp, mask, shape = k.xp, k["mask"], k.shape("x")
     weights = k.scratch(mask.shape, dtype)
@@ -57,7 +58,7 @@ def _weights(k: Any, dtype: Any) -> tuple[Any, Any, Call]:
 
 
 @masked_mean.kernel
-def masked_mean_kernel(k: Any) -> Call:
+def masked_mean_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not x.size:
         return lambda: out.fill(0)
@@ -77,7 +78,7 @@ def masked_mean_kernel(k: Any) -> Call:
 
 
 @masked_mean.backward("x")
-def masked_mean_grad_kernel(k: Any) -> Call:
+def masked_mean_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -157,7 +158,7 @@ def sequence_error_shape(s: ShapeArgs) -> None:
 
 
 @sequence_error.kernel
-def sequence_error_kernel(k: Any) -> Call:
+def sequence_error_kernel(k: KernelArgs) -> Call:
     xp, out, wrong = k.xp, k["out"], k.get("wrong")
     rows, classes = k.shape("x")
     x, load = as_rows(k, k["x"], rows, classes)

@@ -10,9 +10,12 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import Call, copying, in_order, reducing
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
+from ..base.calls import copying, in_order, reducing
 
 _X = "any shape that broadcasts with y"
 _Y = "any shape that broadcasts with x; dtype of x"
@@ -54,7 +57,7 @@ def _binary(
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Call:
+    def kernel(k: KernelArgs) -> Call:
         return partial(getattr(k.xp, ufunc), k["x"], k["y"], out=k["out"])
 
     return entry
@@ -88,7 +91,7 @@ power = _binary(
 )
 
 
-def _into(k: Any, slot: str) -> tuple[Any, Call | None]:
+def _into(k: KernelArgs, slot: str) -> tuple[Any, Call | None]:
     """Where to put a gradient of the output's shape, and the call that then sums it back."""
     target = k[slot]
     if target.shape == k["out_grad"].shape:
@@ -104,7 +107,7 @@ def _into(k: Any, slot: str) -> tuple[Any, Call | None]:
 @add.backward(
     "x", "y", scalar={"y_grad": "out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
 )
-def add_grad_kernel(k: Any) -> Call:
+def add_grad_kernel(k: KernelArgs) -> Call:
     grads = [k.get("y_grad"), k.get("x_grad")]
     return in_order(*(reducing(k.xp, k["out_grad"], grad) for grad in grads if grad is not None))
 
@@ -112,7 +115,7 @@ def add_grad_kernel(k: Any) -> Call:
 @sub.backward(
     "x", "y", scalar={"y_grad": "-out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
 )
-def sub_grad_kernel(k: Any) -> Call:
+def sub_grad_kernel(k: KernelArgs) -> Call:
     xp, calls = k.xp, []
     x_grad, y_grad = k.get("x_grad"), k.get("y_grad")
     if y_grad is not None and y_grad.shape == k["out_grad"].shape:
@@ -130,7 +133,7 @@ def sub_grad_kernel(k: Any) -> Call:
     scalar={"y_grad": "out_grad * x", "x_grad": "out_grad * y"},
     inplace={"x_grad": "out_grad"},
 )
-def mul_grad_kernel(k: Any) -> Call:
+def mul_grad_kernel(k: KernelArgs) -> Call:
     calls = []
     for slot, other in (("y", "x"), ("x", "y")):
         if k.get(f"{slot}_grad") is not None:
@@ -140,7 +143,7 @@ def mul_grad_kernel(k: Any) -> Call:
 
 
 @div.backward("x", "y", inplace={"x_grad": "out_grad"})
-def div_grad_kernel(k: Any) -> Call:
+def div_grad_kernel(k: KernelArgs) -> Call:
     xp, calls = k.xp, []
     if k.get("y_grad") is not None:
         whole, back = _into(k, "y_grad")
@@ -159,7 +162,7 @@ def div_grad_kernel(k: Any) -> Call:
 def _choice_gradient(mine: str, others: str) -> Callable[[Any], Call]:
     """Gradient of an operator that takes x where the ufunc `mine` holds, else y."""
 
-    def bind(k: Any) -> Call:
+    def bind(k: KernelArgs) -> Call:
         xp, calls = k.xp, []
         chosen = k.scratch(k["out_grad"].shape, bool)
         for slot, ufunc in (("y", others), ("x", mine)):
@@ -184,7 +187,7 @@ minimum.backward("x", "y", inplace={"x_grad": "out_grad"})(
 
 
 @power.backward("x", "y", inplace={"x_grad": "out_grad"})
-def power_grad_kernel(k: Any) -> Call:
+def power_grad_kernel(k: KernelArgs) -> Call:
     xp, x, y, calls = k.xp, k["x"], k["y"], []
     one, zero = x.dtype.type(1), x.dtype.type(0)
     shape = k["out_grad"].shape
@@ -238,7 +241,7 @@ def sum_many_shape(s: ShapeArgs) -> None:
 
 
 @sum_many.kernel
-def sum_many_kernel(k: Any) -> Call:
+def sum_many_kernel(k: KernelArgs) -> Call:
     first, *rest = k.list("x")
     out = k["out"]
     if not rest:
@@ -249,6 +252,6 @@ def sum_many_kernel(k: Any) -> Call:
 
 
 @sum_many.gradient_maker
-def sum_many_gradient(g: Any) -> list[Any]:
+def sum_many_gradient(g: GradientArgs) -> list[OpDesc]:
     arriving = g.output_grads("out")
     return [g.op("assign", {"x": arriving}, {"out": grad}) for grad in g.input_grads("x")]

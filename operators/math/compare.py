@@ -8,7 +8,8 @@ from typing import Any
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
 from ...framework.ir.rows import elementwise
-from ..base.calls import Call, copying, in_order, reducing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying, in_order, reducing
 
 _NO_GRADIENT = "its result is a truth value"
 
@@ -61,7 +62,7 @@ def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: 
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Call:
+    def kernel(k: KernelArgs) -> Call:
         return partial(getattr(k.xp, op_type), *(k[slot] for slot in slots), k["out"])
 
 
@@ -97,7 +98,7 @@ def where_shape(s: ShapeArgs) -> None:
 
 
 @where.kernel
-def where_kernel(k: Any) -> Call:
+def where_kernel(k: KernelArgs) -> Call:
     xp, condition, out = k.xp, k["condition"], k["out"]
     other = k.scratch(condition.shape, bool)
     return in_order(
@@ -108,7 +109,7 @@ def where_kernel(k: Any) -> Call:
 
 
 @where.backward("x", "y")
-def where_grad_kernel(k: Any) -> Call:
+def where_grad_kernel(k: KernelArgs) -> Call:
     xp, condition, out_grad, calls = k.xp, k["condition"], k["out_grad"], []
     other = k.scratch(condition.shape, bool)
     for slot, mask in (("x_grad", condition), ("y_grad", other)):

@@ -12,7 +12,8 @@ from typing import Any
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import OpDesc, clone
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import in_order
 from .elementwise_math import gradient, unary
 from .erf import erfc_call
 
@@ -20,12 +21,12 @@ relu = unary("relu", "Rectified linear unit: out = max(x, 0).", "x < 0 ? 0 : x",
 
 
 @relu.kernel
-def relu_kernel(k: Any) -> Call:
+def relu_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.maximum, k["x"], k["x"].dtype.type(0), out=k["out"])
 
 
 @gradient(relu, "out > 0 ? out_grad : 0")
-def relu_grad_kernel(k: Any) -> Call:
+def relu_grad_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     mask = k.scratch(out.shape, bool)
     return in_order(
@@ -45,7 +46,7 @@ leaky_relu = unary(
 
 
 @leaky_relu.kernel
-def leaky_relu_kernel(k: Any) -> Call:
+def leaky_relu_kernel(k: KernelArgs) -> Call:
     xp, x, out, alpha = k.xp, k["x"], k["out"], k.attrs["alpha"]
     real, slope = x.dtype.type, k.scratch(x.shape, x.dtype)
     choice = xp.maximum if alpha <= 1 else xp.minimum
@@ -59,7 +60,7 @@ def leaky_relu_kernel(k: Any) -> Call:
 
 
 @gradient(leaky_relu, "out > 0 ? out_grad : alpha * out_grad")
-def leaky_relu_grad_kernel(k: Any) -> Call:
+def leaky_relu_grad_kernel(k: KernelArgs) -> Call:
     xp, out, alpha = k.xp, k["out"], k.attrs["alpha"]
     real = out.dtype.type
     slope, mask = k.scratch(out.shape, out.dtype), k.scratch(out.shape, bool)
@@ -83,7 +84,7 @@ elu = unary(
 
 
 @elu.kernel
-def elu_kernel(k: Any) -> Call:
+def elu_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     real = x.dtype.type
     below = k.scratch(x.shape, x.dtype)
@@ -97,7 +98,7 @@ def elu_kernel(k: Any) -> Call:
 
 
 @gradient(elu, "out > 0 ? out_grad : out_grad * (out + alpha)")
-def elu_grad_kernel(k: Any) -> Call:
+def elu_grad_kernel(k: KernelArgs) -> Call:
     xp, out, alpha = k.xp, k["out"], k.attrs["alpha"]
     real = out.dtype.type
     slope = k.scratch(out.shape, out.dtype)
@@ -135,12 +136,12 @@ sigmoid = unary(
 
 
 @sigmoid.kernel
-def sigmoid_kernel(k: Any) -> Call:
+def sigmoid_kernel(k: KernelArgs) -> Call:
     return in_order(*_sigmoid_calls(k.xp, k["x"], k["out"]))
 
 
 @gradient(sigmoid, "out_grad * out * (1 - out)")
-def sigmoid_grad_kernel(k: Any) -> Call:
+def sigmoid_grad_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -154,7 +155,7 @@ tanh = unary("tanh", "Hyperbolic tangent.", "tanh(x)", ufunc="tanh", reads="out"
 
 
 @gradient(tanh, "out_grad * (1 - out * out)")
-def tanh_grad_kernel(k: Any) -> Call:
+def tanh_grad_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     slope = k.scratch(out.shape, out.dtype)
     return in_order(
@@ -174,14 +175,14 @@ silu = unary(
 
 
 @silu.kernel
-def silu_kernel(k: Any) -> Call:
+def silu_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     weight = k.scratch(x.shape, x.dtype)
     return in_order(*_sigmoid_calls(xp, x, weight), partial(xp.multiply, x, weight, k["out"]))
 
 
 @gradient(silu, "out_grad / (1 + exp(-x)) * (1 + x / (1 + exp(x)))")
-def silu_grad_kernel(k: Any) -> Call:
+def silu_grad_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     one = x.dtype.type(1)
     weight, slope = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -212,7 +213,7 @@ softplus = unary(
 
 
 @softplus.kernel
-def softplus_kernel(k: Any) -> Call:
+def softplus_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real, beta = x.dtype.type, k.attrs["beta"]
     rest = k.scratch(x.shape, x.dtype)
@@ -228,7 +229,7 @@ def softplus_kernel(k: Any) -> Call:
 
 
 @gradient(softplus, "out_grad / (1 + exp(-beta * x))")
-def softplus_grad_kernel(k: Any) -> Call:
+def softplus_grad_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     slope = k.scratch(x.shape, x.dtype)
     return in_order(
@@ -250,7 +251,7 @@ hard_sigmoid = unary(
 
 
 @hard_sigmoid.kernel
-def hard_sigmoid_kernel(k: Any) -> Call:
+def hard_sigmoid_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     real = x.dtype.type
     return in_order(
@@ -262,7 +263,7 @@ def hard_sigmoid_kernel(k: Any) -> Call:
 
 
 @gradient(hard_sigmoid, "out > 0 && out < 1 ? out_grad * alpha : 0")
-def hard_sigmoid_grad_kernel(k: Any) -> Call:
+def hard_sigmoid_grad_kernel(k: KernelArgs) -> Call:
     xp, out, x_grad = k.xp, k["out"], k["x_grad"]
     real = out.dtype.type
     above, below = k.scratch(out.shape, bool), k.scratch(out.shape, bool)
@@ -311,7 +312,7 @@ gelu_erf = unary(
 
 
 @gelu_erf.kernel
-def gelu_erf_kernel(k: Any) -> Call:
+def gelu_erf_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     argument, weight = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
     return in_order(
@@ -326,7 +327,7 @@ def gelu_erf_kernel(k: Any) -> Call:
     gelu_erf,
     f"out_grad * ({_ERFC} / 2 + x * exp(-x * x / 2) * {_DENSITY})",
 )
-def gelu_erf_grad_kernel(k: Any) -> Call:
+def gelu_erf_grad_kernel(k: KernelArgs) -> Call:
     xp, x, x_grad = k.xp, k["x"], k["x_grad"]
     real = x.dtype.type
     argument, weight = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -375,7 +376,7 @@ def _odd_cubic(xp: Any, x: Any, linear: float, cubic: float, out: Any) -> list[C
 
 
 @gelu_tanh.kernel
-def gelu_tanh_kernel(k: Any) -> Call:
+def gelu_tanh_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     weight = k.scratch(x.shape, x.dtype)
     return in_order(
@@ -386,7 +387,7 @@ def gelu_tanh_kernel(k: Any) -> Call:
 
 
 @gradient(gelu_tanh, f"out_grad * {_WEIGHT} * (1 + {_SLOPE} * {_ANTI_WEIGHT})")
-def gelu_tanh_grad_kernel(k: Any) -> Call:
+def gelu_tanh_grad_kernel(k: KernelArgs) -> Call:
     xp, x, one = k.xp, k["x"], k["x"].dtype.type(1)
     weight, rest, slope = (k.scratch(x.shape, x.dtype) for _ in range(3))
     return in_order(

@@ -11,9 +11,12 @@ from math import pi
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
+from ..base.calls import copying, in_order
 from .erf import erf_call
 
 _FLAT = "its derivative is zero wherever there is one"
@@ -74,7 +77,7 @@ neg = unary("neg", "Negation: out = -x.", "-x", ufunc="negative", shape=_numbers
 
 
 @neg.gradient_maker
-def neg_gradient(g: Any) -> list[Any]:
+def neg_gradient(g: GradientArgs) -> list[OpDesc]:
     return [g.op("neg", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -89,7 +92,7 @@ absolute = unary(
 
 
 @gradient(absolute, "x > 0 ? out_grad : x < 0 ? -out_grad : x * out_grad")
-def absolute_grad_kernel(k: Any) -> Call:
+def absolute_grad_kernel(k: KernelArgs) -> Call:
     xp, sign = k.xp, k.scratch(k["x"].shape, k["x"].dtype)
     return in_order(
         partial(xp.sign, k["x"], sign), partial(xp.multiply, k["out_grad"], sign, k["x_grad"])
@@ -110,7 +113,7 @@ exp = unary("exp", "Exponential: out = e ** x.", "exp(x)", ufunc="exp", reads="o
 
 
 @gradient(exp, "out_grad * out")
-def exp_grad_kernel(k: Any) -> Call:
+def exp_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.multiply, k["out_grad"], k["out"], k["x_grad"])
 
 
@@ -118,7 +121,7 @@ log = unary("log", "Natural logarithm; NaN below 0.", "log(x)", ufunc="log", rea
 
 
 @gradient(log, "out_grad / x")
-def log_grad_kernel(k: Any) -> Call:
+def log_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.divide, k["out_grad"], k["x"], k["x_grad"])
 
 
@@ -126,7 +129,7 @@ sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(x)", ufunc="sqrt", reads
 
 
 @gradient(sqrt, "out_grad / (out + out)")
-def sqrt_grad_kernel(k: Any) -> Call:
+def sqrt_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
     half = x_grad.dtype.type(0.5)
     return in_order(
@@ -139,13 +142,13 @@ rsqrt = unary("rsqrt", "Reciprocal square root: out = 1 / sqrt(x).", "1 / sqrt(x
 
 
 @rsqrt.kernel
-def rsqrt_kernel(k: Any) -> Call:
+def rsqrt_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     return in_order(partial(k.xp.sqrt, k["x"], out), partial(k.xp.reciprocal, out, out))
 
 
 @gradient(rsqrt, "out_grad * out * out * out / -2")
-def rsqrt_grad_kernel(k: Any) -> Call:
+def rsqrt_grad_kernel(k: KernelArgs) -> Call:
     multiply, out, x_grad = k.xp.multiply, k["out"], k["x_grad"]
     half = x_grad.dtype.type(-0.5)
     return in_order(
@@ -160,7 +163,7 @@ square = unary("square", "Square: out = x * x.", "x * x", ufunc="square", reads=
 
 
 @gradient(square, "out_grad * (x + x)")
-def square_grad_kernel(k: Any) -> Call:
+def square_grad_kernel(k: KernelArgs) -> Call:
     multiply, x_grad = k.xp.multiply, k["x_grad"]
     two = x_grad.dtype.type(2)
     return in_order(
@@ -172,7 +175,7 @@ reciprocal = unary("reciprocal", "out = 1 / x.", "1 / x", ufunc="reciprocal", re
 
 
 @gradient(reciprocal, "-out_grad * out * out")
-def reciprocal_grad_kernel(k: Any) -> Call:
+def reciprocal_grad_kernel(k: KernelArgs) -> Call:
     xp, out, x_grad = k.xp, k["out"], k["x_grad"]
     return in_order(
         partial(xp.multiply, k["out_grad"], out, x_grad),
@@ -185,7 +188,7 @@ sin = unary("sin", "Sine of x in radians.", "sin(x)", ufunc="sin", reads="x")
 
 
 @gradient(sin, "out_grad * cos(x)")
-def sin_grad_kernel(k: Any) -> Call:
+def sin_grad_kernel(k: KernelArgs) -> Call:
     xp, slope = k.xp, k.scratch(k["x"].shape, k["x"].dtype)
     return in_order(
         partial(xp.cos, k["x"], slope), partial(xp.multiply, k["out_grad"], slope, k["x_grad"])
@@ -196,7 +199,7 @@ cos = unary("cos", "Cosine of x in radians.", "cos(x)", ufunc="cos", reads="x")
 
 
 @gradient(cos, "-out_grad * sin(x)")
-def cos_grad_kernel(k: Any) -> Call:
+def cos_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad, slope = k.xp, k["x_grad"], k.scratch(k["x"].shape, k["x"].dtype)
     return in_order(
         partial(xp.sin, k["x"], slope),
@@ -214,7 +217,7 @@ erf = unary(
 
 
 @erf.kernel
-def erf_kernel(k: Any) -> Call:
+def erf_kernel(k: KernelArgs) -> Call:
     return erf_call(k, k["x"], k["out"])
 
 
@@ -222,7 +225,7 @@ _ERF_SLOPE = 2 / pi**0.5
 
 
 @gradient(erf, f"out_grad * exp(-x * x) * {_ERF_SLOPE}")
-def erf_grad_kernel(k: Any) -> Call:
+def erf_grad_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     slope, factor = k.scratch(x.shape, x.dtype), x.dtype.type(_ERF_SLOPE)
     return in_order(
@@ -255,14 +258,14 @@ clip = unary(
 
 
 @clip.kernel
-def clip_kernel(k: Any) -> Call:
+def clip_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     low, high = (x.dtype.type(k.attrs[name]) for name in ("minimum", "maximum"))
     return in_order(partial(xp.maximum, x, low, out=out), partial(xp.minimum, out, high, out=out))
 
 
 @gradient(clip, "x >= minimum && x <= maximum ? out_grad : 0")
-def clip_grad_kernel(k: Any) -> Call:
+def clip_grad_kernel(k: KernelArgs) -> Call:
     xp, x = k.xp, k["x"]
     low, high = (x.dtype.type(k.attrs[name]) for name in ("minimum", "maximum"))
     above, below = k.scratch(x.shape, bool), k.scratch(x.shape, bool)
@@ -278,12 +281,12 @@ assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x")
 
 
 @assign.kernel
-def assign_kernel(k: Any) -> Call:
+def assign_kernel(k: KernelArgs) -> Call:
     return in_order(copying(k.xp, k["x"], k["out"]))
 
 
 @assign.gradient_maker
-def assign_gradient(g: Any) -> list[Any]:
+def assign_gradient(g: GradientArgs) -> list[OpDesc]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -299,7 +302,7 @@ scale = unary(
 
 
 @scale.kernel
-def scale_kernel(k: Any) -> Call:
+def scale_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     factor, bias = (x.dtype.type(k.attrs[name]) for name in ("scale", "bias"))
     multiply = partial(xp.multiply, x, factor, out)
@@ -307,7 +310,7 @@ def scale_kernel(k: Any) -> Call:
 
 
 @scale.gradient_maker
-def scale_gradient(g: Any) -> list[Any]:
+def scale_gradient(g: GradientArgs) -> list[OpDesc]:
     factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
     return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
 
@@ -330,14 +333,14 @@ increment = unary(
 
 
 @increment.kernel
-def increment_kernel(k: Any) -> Call:
+def increment_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     value = k.attrs["value"] if x.dtype.kind == "f" else int(k.attrs["value"])
     return partial(k.xp.add, x, x.dtype.type(value), k["out"])
 
 
 @increment.gradient_maker
-def increment_gradient(g: Any) -> list[Any]:
+def increment_gradient(g: GradientArgs) -> list[OpDesc]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -354,10 +357,10 @@ cast = operator(
 
 
 @cast.kernel
-def cast_kernel(k: Any) -> Call:
+def cast_kernel(k: KernelArgs) -> Call:
     return in_order(copying(k.xp, k["x"], k["out"]))
 
 
 @cast.backward("x")
-def cast_grad_kernel(k: Any) -> Call:
+def cast_grad_kernel(k: KernelArgs) -> Call:
     return in_order(copying(k.xp, k["out_grad"], k["x_grad"]))

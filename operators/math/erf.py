@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..base.calls import Call, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import in_order
 
 # Highest power first.
 _ERFC_SHORT = (
@@ -87,7 +88,7 @@ def _horner(xp: Any, u: Any, coefficients: Sequence[float], out: Any) -> list[Ca
     return calls
 
 
-def erfc_call(k: Any, x: Any, out: Any) -> Call:
+def erfc_call(k: KernelArgs, x: Any, out: Any) -> Call:
     """A call that puts erfc(x) into `out`, which may not be `x`."""
     xp, real = k.xp, x.dtype.type
     z, t, u = (k.scratch(x.shape, x.dtype) for _ in range(3))
@@ -116,7 +117,7 @@ def erfc_call(k: Any, x: Any, out: Any) -> Call:
     )
 
 
-def erf_call(k: Any, x: Any, out: Any) -> Call:
+def erf_call(k: KernelArgs, x: Any, out: Any) -> Call:
     """A call that puts erf(x) into `out`, which may be `x`."""
     xp, real = k.xp, x.dtype.type
     tail, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))

@@ -18,7 +18,8 @@ from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import Call, copying, in_order, reducing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying, in_order, reducing
 
 
 def _epsilon(default: float) -> AttrSpec:
@@ -54,13 +55,13 @@ class _View:
         return total
 
 
-def _stat(k: Any, view: _View, slot: str, dtype: Any) -> Any:
+def _stat(k: KernelArgs, view: _View, slot: str, dtype: Any) -> Any:
     """An array of statistics: the variable of an output slot, or scratch memory."""
     array = k.get(slot) if slot in k.op.inputs or slot in k.op.outputs else None
     return k.scratch(view.stat, dtype) if array is None else array.reshape(view.stat)
 
 
-def _mean(k: Any, view: _View, source: Any, target: Any) -> Call:
+def _mean(k: KernelArgs, view: _View, source: Any, target: Any) -> Call:
     """target = mean of source; halves are added up in float32, where their sums fit."""
     scale, total_of = 1 / view.size, k.xp.sum
     if source.dtype != np.float16:
@@ -76,7 +77,7 @@ def _mean(k: Any, view: _View, source: Any, target: Any) -> Call:
     )
 
 
-def _to_inverse(k: Any, variance: Any) -> Call:
+def _to_inverse(k: KernelArgs, variance: Any) -> Call:
     """variance -> 1 / sqrt(variance + epsilon), in place."""
     xp, number = k.xp, variance.dtype.type
     return in_order(
@@ -86,7 +87,7 @@ def _to_inverse(k: Any, variance: Any) -> Call:
     )
 
 
-def _affine(k: Any, view: _View, out: Any) -> Call:
+def _affine(k: KernelArgs, view: _View, out: Any) -> Call:
     """out = out * scale + bias, as far as they are there."""
     scale, bias = k.get("scale"), k.get("bias") if "bias" in k.op.entry.input_slots else None
     return in_order(
@@ -96,7 +97,7 @@ def _affine(k: Any, view: _View, out: Any) -> Call:
 
 
 def _normalise(
-    k: Any, view: _View, mean: Any, inverse: Any, on_variance: Call | None = None
+    k: KernelArgs, view: _View, mean: Any, inverse: Any, on_variance: Call | None = None
 ) -> Call:
     """The forward calls; `mean` and `inverse` are left holding the statistics.
 
@@ -121,7 +122,7 @@ def _normalise(
     )
 
 
-def _gradients(k: Any, view: _View, mean: Any, inverse: Any, constant: bool = False) -> Call:
+def _gradients(k: KernelArgs, view: _View, mean: Any, inverse: Any, constant: bool = False) -> Call:
     """The backward calls; `constant` statistics do not depend on x.
 
     With h = (x - mean) * inverse and g = out_grad * scale:
@@ -180,7 +181,7 @@ def _batch_view(shape: Sequence[int]) -> _View:
     return _View(tuple(shape), axes, (1, shape[1], *(1,) * (len(shape) - 2)))
 
 
-def _uses_batch(k: Any) -> bool:
+def _uses_batch(k: KernelArgs) -> bool:
     return k.train and not k.attrs["use_global_stats"]
 
 
@@ -245,7 +246,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 
 @batch_norm.kernel
-def batch_norm_kernel(k: Any) -> Callable[[], Any]:
+def batch_norm_kernel(k: KernelArgs) -> Call:
     x, view = k["x"], _batch_view(k.shape("x"))
     mean, inverse = (_stat(k, view, slot, x.dtype) for slot in ("saved_mean", "saved_inv_std"))
     running = [k[slot].reshape(view.stat) for slot in ("mean", "variance")]
@@ -263,7 +264,7 @@ def batch_norm_kernel(k: Any) -> Callable[[], Any]:
     )
 
 
-def _move(k: Any, running: Any, slot: str, batch: Any, weight: float) -> Call | None:
+def _move(k: KernelArgs, running: Any, slot: str, batch: Any, weight: float) -> Call | None:
     """Output `slot` = (1 - momentum) * running + weight * batch."""
     out = k.get(slot)
     if out is None:
@@ -277,7 +278,7 @@ def _move(k: Any, running: Any, slot: str, batch: Any, weight: float) -> Call | 
     )
 
 
-def _with_running_values(k: Any, view: _View, running: Any, mean: Any, inverse: Any) -> Call:
+def _with_running_values(k: KernelArgs, view: _View, running: Any, mean: Any, inverse: Any) -> Call:
     """out = x * factor + term, with one factor and one term a channel."""
     xp, x, out = k.xp, k["x"], k["out"]
     scale, bias = k["scale"].reshape(view.param), k["bias"].reshape(view.param)
@@ -301,7 +302,7 @@ def _with_running_values(k: Any, view: _View, running: Any, mean: Any, inverse: 
 
 
 @batch_norm.backward("x", "scale", "bias")
-def batch_norm_grad_kernel(k: Any) -> Callable[[], Any]:
+def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     view = _batch_view(k.shape("x"))
     mean, inverse = (k[slot].reshape(view.stat) for slot in ("saved_mean", "saved_inv_std"))
     return _gradients(k, view, mean, inverse, constant=not _uses_batch(k))
@@ -361,13 +362,13 @@ def _register(
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Callable[[], Any]:
+    def kernel(k: KernelArgs) -> Call:
         view = look(k)
         arrays = [_stat(k, view, slot, k["x"].dtype) for slot in stats]
         return _normalise(k, view, arrays[0], arrays[-1])
 
     @entry.backward("x", *params)
-    def grad_kernel(k: Any) -> Callable[[], Any]:
+    def grad_kernel(k: KernelArgs) -> Call:
         view = look(k)
         arrays = [k[slot].reshape(view.stat) for slot in stats]
         return _gradients(k, view, arrays[0], arrays[-1])
@@ -386,7 +387,7 @@ def _trailing_rule(s: ShapeArgs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return x[:begin], x[begin:]
 
 
-def _trailing_view(k: Any, centred: bool = True) -> _View:
+def _trailing_view(k: KernelArgs, centred: bool = True) -> _View:
     shape = k.shape("x")
     begin = k.attrs["begin_norm_axis"] % len(shape)
     return _View(shape, tuple(range(begin, len(shape))), shape[begin:], centred)
@@ -429,7 +430,7 @@ def _group_rule(s: ShapeArgs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (x[0], groups), (x[1],)
 
 
-def _group_view(k: Any) -> _View:
+def _group_view(k: KernelArgs) -> _View:
     batch, channels, *spatial = k.shape("x")
     groups = k.attrs.get("groups", channels)
     shape = (batch, groups, channels // groups, *spatial)

@@ -14,6 +14,7 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs, ShapeRule
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, nothing, reducing
 
 _ATTRS = (
@@ -59,12 +60,12 @@ def _total(s: ShapeArgs) -> np.dtype:
     return dtype if dtype.kind == "f" else np.dtype("int64")
 
 
-def _axes(k: Any) -> tuple[int, ...]:
+def _axes(k: KernelArgs) -> tuple[int, ...]:
     rank = len(k.shape("x"))
     return tuple(sorted(axis % rank for axis in k.attrs["axes"])) or tuple(range(rank))
 
 
-def _kept(k: Any, array: Any) -> Any:
+def _kept(k: KernelArgs, array: Any) -> Any:
     """`array`, which has the shape of out, with every reduced axis at size 1."""
     axes = _axes(k)
     return array.reshape([1 if a in axes else dim for a, dim in enumerate(k.shape("x"))])
@@ -120,7 +121,7 @@ logsumexp = _reduction(
 
 
 @reduce_sum.kernel
-def reduce_sum_kernel(k: Any) -> Any:
+def reduce_sum_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if x.dtype.kind == "f":
         return reducing(k.xp, x, _kept(k, out)) or nothing
@@ -128,16 +129,16 @@ def reduce_sum_kernel(k: Any) -> Any:
 
 
 @reduce_sum.backward("x")
-def reduce_sum_grad_kernel(k: Any) -> Any:
+def reduce_sum_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["x_grad"], _kept(k, k["out_grad"]))
 
 
 @reduce_mean.kernel
-def reduce_mean_kernel(k: Any) -> Any:
+def reduce_mean_kernel(k: KernelArgs) -> Call:
     return _mean(k, _kept(k, k["out"]))
 
 
-def _mean(k: Any, out: Any) -> Any:
+def _mean(k: KernelArgs, out: Any) -> Any:
     """The mean of x over the axes along which `out`, of the same rank or a scalar, has size 1."""
     x = k["x"]
     wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype  # a sum soon overflows
@@ -154,20 +155,20 @@ def _share(elements: int, results: int, dtype: np.dtype) -> Any:
 
 
 @reduce_mean.backward("x")
-def reduce_mean_grad_kernel(k: Any) -> Any:
+def reduce_mean_grad_kernel(k: KernelArgs) -> Call:
     grad, out_grad = k["x_grad"], k["out_grad"]
     share = _share(grad.size, out_grad.size, grad.dtype)
     return partial(k.xp.multiply, _kept(k, out_grad), share, out=grad)
 
 
 @reduce_prod.kernel
-def reduce_prod_kernel(k: Any) -> Any:
+def reduce_prod_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     return partial(k["x"].prod, _axes(k), out.dtype, out, k.attrs["keepdims"])
 
 
 @reduce_prod.backward("x")
-def reduce_prod_grad_kernel(k: Any) -> Any:
+def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
     xp, x, axes = k.xp, k["x"], _axes(k)
     order = [a for a in range(x.ndim) if a not in axes] + list(axes)
     moved, grad = x.transpose(order), k["x_grad"].transpose(order)
@@ -192,18 +193,18 @@ def reduce_prod_grad_kernel(k: Any) -> Any:
 
 
 @reduce_max.kernel
-def reduce_max_kernel(k: Any) -> Any:
+def reduce_max_kernel(k: KernelArgs) -> Call:
     return partial(k["x"].max, _axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_min.kernel
-def reduce_min_kernel(k: Any) -> Any:
+def reduce_min_kernel(k: KernelArgs) -> Call:
     return partial(k["x"].min, _axes(k), k["out"], k.attrs["keepdims"])
 
 
 @reduce_max.backward("x")
 @reduce_min.backward("x")
-def reduce_grad_kernel(k: Any) -> Any:
+def reduce_grad_kernel(k: KernelArgs) -> Call:
     xp, x, x_grad, axes = k.xp, k["x"], k["x_grad"], _axes(k)
     out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
     chosen = k.scratch(x.shape, bool)
@@ -219,7 +220,7 @@ def reduce_grad_kernel(k: Any) -> Any:
 
 
 @logsumexp.kernel
-def logsumexp_kernel(k: Any) -> Any:
+def logsumexp_kernel(k: KernelArgs) -> Call:
     xp, x, axes = k.xp, k["x"], _axes(k)
     out = _kept(k, k["out"])
     peak, shifted = k.scratch(out.shape, x.dtype), k.scratch(x.shape, x.dtype)
@@ -243,7 +244,7 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
 
 
 @logsumexp.backward("x")
-def logsumexp_grad_kernel(k: Any) -> Any:
+def logsumexp_grad_kernel(k: KernelArgs) -> Call:
     xp, x, x_grad = k.xp, k["x"], k["x_grad"]
     out, out_grad = _kept(k, k["out"]), _kept(k, k["out_grad"])
     shift = k.scratch(out.shape, x.dtype)
@@ -273,7 +274,7 @@ def mean_shape(s: ShapeArgs) -> None:
 
 
 @mean.kernel
-def mean_kernel(k: Any) -> Any:
+def mean_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if 0 < x.size <= _SMALL and x.dtype != np.float16 and x.flags.c_contiguous:
         shares = k.xp.full(x.size, _share(x.size, 1, x.dtype), x.dtype)
@@ -282,6 +283,6 @@ def mean_kernel(k: Any) -> Any:
 
 
 @mean.backward("x")
-def mean_grad_kernel(k: Any) -> Any:
+def mean_grad_kernel(k: KernelArgs) -> Call:
     grad = k["x_grad"]
     return partial(k.xp.multiply, k["out_grad"], _share(grad.size, 1, grad.dtype), out=grad)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 
 FEW = 32
@@ -45,7 +44,7 @@ softmax = operator(
 
 
 @softmax.kernel
-def softmax_kernel(k: Any) -> Callable[[], Any]:
+def softmax_kernel(k: KernelArgs) -> Call:
     xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"] % k["x"].ndim
     work, target, before = out, out, None
     if xp is np and x.ndim == 2 and axis == 1 and x.shape[1] <= FEW:
@@ -66,7 +65,7 @@ def softmax_kernel(k: Any) -> Callable[[], Any]:
 
 
 @softmax.backward("x", inplace={"x_grad": "out_grad"})
-def softmax_grad_kernel(k: Any) -> Callable[[], Any]:
+def softmax_grad_kernel(k: KernelArgs) -> Call:
     xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
     weighted = k.scratch(out.shape, out.dtype)
     edge = k.scratch(_reduced(out.shape, axis), out.dtype)
@@ -93,7 +92,7 @@ log_softmax = operator(
 
 
 @log_softmax.kernel
-def log_softmax_kernel(k: Any) -> Callable[[], Any]:
+def log_softmax_kernel(k: KernelArgs) -> Call:
     xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
     exps = k.scratch(x.shape, x.dtype)
     edge = k.scratch(_reduced(x.shape, axis), x.dtype)
@@ -111,7 +110,7 @@ def log_softmax_kernel(k: Any) -> Callable[[], Any]:
 
 
 @log_softmax.backward("x", inplace={"x_grad": "out_grad"})
-def log_softmax_grad_kernel(k: Any) -> Callable[[], Any]:
+def log_softmax_grad_kernel(k: KernelArgs) -> Call:
     xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
     shares = k.scratch(out.shape, out.dtype)
     edge = k.scratch(_reduced(out.shape, axis), out.dtype)
@@ -140,7 +139,7 @@ hardmax = operator(
 
 
 @hardmax.kernel
-def hardmax_kernel(k: Any) -> Callable[[], Any]:
+def hardmax_kernel(k: KernelArgs) -> Call:
     xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
     axis %= x.ndim
     largest = k.scratch(_reduced(x.shape, axis), xp.intp)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.ir.registry import AttrSpec
-from ..base.calls import Call, copying
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying
 from .updates import GRADIENT, Method, State, register
 
 _WITH = "with g = grad_scale grad + weight_decay param."
@@ -181,7 +182,7 @@ rmsprop = register(
 )
 
 
-def _adam_scalars(k: Any, c: Any) -> list[Call]:
+def _adam_scalars(k: KernelArgs, c: Any) -> list[Call]:
     """c.rate = lr lr_factor r / (1 - beta1^step), c.floor = epsilon r; r = sqrt(1 - beta2^step).
 
     With both, m / (sqrt(v) / r + epsilon) costs one division for each element. In float64: these
@@ -253,7 +254,7 @@ adam = register(
 )
 
 
-def _adamw_scalars(k: Any, c: Any) -> list[Call]:
+def _adamw_scalars(k: KernelArgs, c: Any) -> list[Call]:
     """c.keep = 1 - lr lr_factor weight_decay, besides those of Adam."""
     c.keep = k.scratch((), k["param"].dtype)
     decay = np.float64(c.lr_factor * c.weight_decay)

@@ -6,7 +6,6 @@ are filled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import Call
+from ...framework.kernel_args import Call, KernelArgs
 from .updates import GRADIENT, Method, State, register
 
 _MOMENTUM = AttrSpec("momentum", "float", "share of the velocity that is kept", 0.9, minimum=0)
@@ -109,7 +108,7 @@ def global_norm_scale_shape(s: ShapeArgs) -> None:
 
 
 @global_norm_scale.kernel
-def global_norm_scale_kernel(k: Any) -> Callable[[], Any]:
+def global_norm_scale_kernel(k: KernelArgs) -> Call:
     xp, scale = k.xp, k["scale"]
     arrays, dtype = k.list("x"), scale.dtype
     clip = np.asarray(k.attrs["clip_norm"], dtype)[()]

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 
 
 @dataclass(frozen=True)
@@ -274,7 +275,7 @@ def _register(schedule: _Schedule) -> None:
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Callable[[], Any]:
+    def kernel(k: KernelArgs) -> Call:
         xp, step, out, rate, attrs = k.xp, k["step"], k["out"], schedule.rate, k.attrs
 
         def run() -> None:

@@ -18,7 +18,8 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import Call, copying, in_order
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying, in_order
 
 _CHUNK = 16384
 """Elements of a chunk: a handful of float32 chunks fit the second-level cache."""
@@ -155,7 +156,7 @@ def _rule(method: Method, s: ShapeArgs) -> None:
             s.fail(f"{state.needed_by} wants the state {state.name}")
 
 
-def _bind(method: Method, k: Any) -> Call:
+def _bind(method: Method, k: KernelArgs) -> Call:
     c = SimpleNamespace(xp=k.xp, **k.attrs)
     before = _scalars(method, k, c)
     names = [state.name for state in method.states if k.get(state.name) is not None]
@@ -168,7 +169,7 @@ def _bind(method: Method, k: Any) -> Call:
     return in_order(*before, *_dense(method, k, c, names, pairs))
 
 
-def _scalars(method: Method, k: Any, c: Any) -> list[Call]:
+def _scalars(method: Method, k: KernelArgs, c: Any) -> list[Call]:
     """Calls that compute the scalars of a run: they stay on the device that holds lr."""
     dtype, calls = k["param"].dtype, []
     c.lr, c.rate = k["lr"], k["lr"]
@@ -182,7 +183,7 @@ def _scalars(method: Method, k: Any, c: Any) -> list[Call]:
     return calls + (method.scalars(k, c) if method.scalars else [])
 
 
-def _dense(method: Method, k: Any, c: Any, names: list[str], pairs: list[Any]) -> list[Call]:
+def _dense(method: Method, k: KernelArgs, c: Any, names: list[str], pairs: list[Any]) -> list[Call]:
     arrays = [k["grad"], *(array for pair in pairs for array in pair)]
     size = arrays[0].size
     step = max(size, 1)
@@ -225,7 +226,7 @@ def _state_fields(method: Method) -> list[str]:
     return [name for state in method.states for name in (state.name, f"{state.name}_out")]
 
 
-def _sparse(method: Method, k: Any, c: Any, names: list[str], tables: list[Any]) -> Call:
+def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: list[Any]) -> Call:
     """Updates of single rows: these are taken out, treated as a dense parameter, and put back."""
     xp, rows, grad = k.xp, k["rows"], k["grad"]
     count = tables[0].shape[0]

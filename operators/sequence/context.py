@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...framework.base.shape import Shape, ShapeArgs
@@ -11,8 +9,9 @@ from ...framework.ir.desc import make_op
 from ...framework.ir.names import inner_name
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ...proto import net_pb2 as pb
-from ..base.calls import Call, in_order, nothing
+from ..base.calls import in_order, nothing
 from .sequences import (
     gather,
     gather_grad,
@@ -47,7 +46,7 @@ def _spliced(s: ShapeArgs) -> Shape:
     return rows, width * count if width >= 0 else -1
 
 
-def _shifted(k: Any, by: np.ndarray, edge: bool) -> np.ndarray:
+def _shifted(k: KernelArgs, by: np.ndarray, edge: bool) -> np.ndarray:
     """Row numbers [N, len(by)]: `by` rows further on in the sequence; -1 or its edge if outside."""
     offsets = offsets_in(k, "x")
     number = sequence_of_row(offsets)[:, None]
@@ -78,13 +77,13 @@ def sequence_context_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", levels_of(s, "x"))
 
 
-def _context_rows(k: Any) -> np.ndarray:
+def _context_rows(k: KernelArgs) -> np.ndarray:
     by = np.arange(-k.attrs["left"], k.attrs["right"] + 1)
     return _shifted(k, by, k.attrs["padding"] == "edge").reshape(-1)
 
 
 @sequence_context.kernel
-def sequence_context_kernel(k: Any) -> Call:
+def sequence_context_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if not out.size:
         return nothing
@@ -94,7 +93,7 @@ def sequence_context_kernel(k: Any) -> Call:
 
 
 @sequence_context.backward("x")
-def sequence_context_grad_kernel(k: Any) -> Call:
+def sequence_context_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -182,18 +181,18 @@ def sequence_shift_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", levels)
 
 
-def _shifted_rows(k: Any) -> np.ndarray:
+def _shifted_rows(k: KernelArgs) -> np.ndarray:
     return _shifted(k, np.array([-k.attrs["by"]]), False)[:, 0]
 
 
-def _boundary_rows(k: Any, index: np.ndarray) -> np.ndarray:
+def _boundary_rows(k: KernelArgs, index: np.ndarray) -> np.ndarray:
     """For each row that comes from outside (index -1) the row of boundary that it takes."""
     number = sequence_of_row(offsets_in(k, "x"))
     return number[index < 0] if k.shape("boundary")[0] != 1 else np.zeros((index < 0).sum(), int)
 
 
 @sequence_shift.kernel
-def sequence_shift_kernel(k: Any) -> Call:
+def sequence_shift_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     index = _shifted_rows(k)
     boundary = k.get("boundary")
@@ -214,7 +213,7 @@ def sequence_shift_kernel(k: Any) -> Call:
 
 
 @sequence_shift.backward("x", "boundary")
-def sequence_shift_grad_kernel(k: Any) -> Call:
+def sequence_shift_grad_kernel(k: KernelArgs) -> Call:
     grad, x_grad, boundary_grad = k["out_grad"], k.get("x_grad"), k.get("boundary_grad")
     index = _shifted_rows(k)
     calls = []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import Call, in_order, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import in_order, nothing
 from .sequences import (
     column,
     gather,
@@ -56,14 +56,14 @@ def sequence_pool_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", None if levels is None else levels[:-1])
 
 
-def _ends(k: Any, offsets: np.ndarray) -> np.ndarray:
+def _ends(k: KernelArgs, offsets: np.ndarray) -> np.ndarray:
     """The first or last row of each sequence; -1 where it is empty."""
     ends = offsets[:-1] if k.attrs["pool_type"] == "first" else offsets[1:] - 1
     return np.where(lengths_of(offsets) > 0, ends, -1)
 
 
 @sequence_pool.kernel
-def sequence_pool_kernel(k: Any) -> Call:
+def sequence_pool_kernel(k: KernelArgs) -> Call:
     xp, x, out, how = k.xp, k["x"], k["out"], k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
@@ -78,7 +78,7 @@ def sequence_pool_kernel(k: Any) -> Call:
 
 
 @sequence_pool.backward("x")
-def sequence_pool_grad_kernel(k: Any) -> Call:
+def sequence_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad, how = k.xp, k["out_grad"], k["x_grad"], k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
@@ -93,7 +93,7 @@ def sequence_pool_grad_kernel(k: Any) -> Call:
     return in_order(load, gather(k, grad, sequence_of_row(offsets), x_grad))
 
 
-def _max_grad(k: Any, offsets: np.ndarray) -> Call:
+def _max_grad(k: KernelArgs, offsets: np.ndarray) -> Call:
     """Each element of out_grad goes to the first row that holds the maximum."""
     xp, x, out, grad, x_grad = k.xp, k["x"], k["out"], k["out_grad"], k["x_grad"]
     if not x.size:
@@ -167,11 +167,11 @@ def _source_rows(levels: Levels, level: int) -> np.ndarray:
 
 
 @sequence_expand.kernel
-def sequence_expand_kernel(k: Any) -> Call:
+def sequence_expand_kernel(k: KernelArgs) -> Call:
     return gather(k, k["x"], _source_rows(k.offsets("like"), k.attrs["level"]), k["out"])
 
 
 @sequence_expand.backward("x")
-def sequence_expand_grad_kernel(k: Any) -> Call:
+def sequence_expand_grad_kernel(k: KernelArgs) -> Call:
     index = _source_rows(k.offsets("like"), k.attrs["level"])
     return gather_grad(k, k["out_grad"], index, k["x_grad"])

@@ -13,7 +13,8 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of, make_schedule, offsets_of
 from ...framework.base.shape import Levels, ShapeArgs
-from ..base.calls import Call, copying, in_order, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import copying, in_order, nothing
 from ..base.indexing import taker
 
 _STEP_COST = 48
@@ -46,7 +47,7 @@ def levels_of(s: ShapeArgs, slot: str, number: int = 0) -> Levels | None:
     return levels
 
 
-def offsets_in(k: Any, slot: str, number: int = 0) -> np.ndarray:
+def offsets_in(k: KernelArgs, slot: str, number: int = 0) -> np.ndarray:
     """In a kernel: the innermost offsets of a variable of an input slot."""
     return k.frame.offsets(k.op.inputs[slot][number])[-1]
 
@@ -68,7 +69,7 @@ def sequence_of_row(offsets: np.ndarray) -> np.ndarray:
 # -- rows of one array as rows of another --------------------------------------------------------
 
 
-def packed(k: Any, x: Any) -> tuple[Any, Call | None]:
+def packed(k: KernelArgs, x: Any) -> tuple[Any, Call | None]:
     """`x` in contiguous memory, and the call that puts it there (None where it is already).
 
     `take` copies all of an array that is not contiguous.
@@ -79,7 +80,7 @@ def packed(k: Any, x: Any) -> tuple[Any, Call | None]:
     return copy, partial(k.xp.copyto, copy, x)
 
 
-def unpacked(k: Any, out: Any) -> tuple[Any, Call | None]:
+def unpacked(k: KernelArgs, out: Any) -> tuple[Any, Call | None]:
     """Contiguous memory for `out`, and the call that copies it there (None where it is `out`)."""
     if out.flags.c_contiguous:
         return out, None
@@ -87,7 +88,7 @@ def unpacked(k: Any, out: Any) -> tuple[Any, Call | None]:
     return memory, partial(k.xp.copyto, out, memory)
 
 
-def gather(k: Any, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -> Call:
+def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -> Call:
     """A call for out[i] = x[index[i]], and `empty` where index[i] < 0.
 
     Args:
@@ -107,7 +108,7 @@ def gather(k: Any, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -> Call:
     return in_order(load, take, fill)
 
 
-def gather_grad(k: Any, grad: Any, index: np.ndarray, out: Any) -> Call:
+def gather_grad(k: KernelArgs, grad: Any, index: np.ndarray, out: Any) -> Call:
     """The transpose of `gather`: out[j] = sum of the grad[i] with index[i] == j."""
     valid = np.flatnonzero(index >= 0)
     targets = index[valid]
@@ -120,7 +121,7 @@ def gather_grad(k: Any, grad: Any, index: np.ndarray, out: Any) -> Call:
 
 
 def reduce_groups(
-    k: Any,
+    k: KernelArgs,
     ufunc: Any,
     x: Any,
     offsets: np.ndarray,
@@ -153,7 +154,7 @@ def reduce_groups(
 
 
 def _reduce_runs(
-    k: Any, ufunc: Any, x: Any, offsets: np.ndarray, out: Any, rows: np.ndarray | None
+    k: KernelArgs, ufunc: Any, x: Any, offsets: np.ndarray, out: Any, rows: np.ndarray | None
 ) -> Call:
     load = None
     if rows is not None:
@@ -169,7 +170,7 @@ def _reduce_runs(
 
 
 def _reduce_steps(
-    k: Any, ufunc: Any, x: Any, offsets: np.ndarray, out: Any, rows: np.ndarray | None
+    k: KernelArgs, ufunc: Any, x: Any, offsets: np.ndarray, out: Any, rows: np.ndarray | None
 ) -> Call:
     schedule = make_schedule(offsets)
     taken = schedule.rows if rows is None else rows[schedule.rows]
@@ -199,7 +200,7 @@ def _places(chosen: np.ndarray, count: int) -> np.ndarray:
     return places
 
 
-def column(k: Any, values: np.ndarray, like: Any) -> Any:
+def column(k: KernelArgs, values: np.ndarray, like: Any) -> Any:
     """Numbers [G] in the dtype of `like` [G, ...], shaped to be multiplied with its rows."""
     shaped = values.astype(like.dtype).reshape((-1,) + (1,) * (like.ndim - 1))
     return k.xp.asarray(shaped)

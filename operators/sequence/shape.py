@@ -11,7 +11,8 @@ from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, offsets_of, runs
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import Call, in_order, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import in_order, nothing
 from ..base.indexing import taker
 from .sequences import (
     equal_levels,
@@ -61,7 +62,7 @@ def sequence_concat_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", (*levels[0][:-1], offsets_of(lengths)))
 
 
-def _places(k: Any) -> list[np.ndarray]:
+def _places(k: KernelArgs) -> list[np.ndarray]:
     """For each x the rows of out that its rows become."""
     offsets = [offsets_in(k, "x", number) for number in range(len(k.op.inputs["x"]))]
     lengths = np.stack([lengths_of(one) for one in offsets])
@@ -70,7 +71,7 @@ def _places(k: Any) -> list[np.ndarray]:
 
 
 @sequence_concat.kernel
-def sequence_concat_kernel(k: Any) -> Call:
+def sequence_concat_kernel(k: KernelArgs) -> Call:
     out, calls = k["out"], []
     for x, place in zip(k.list("x"), _places(k), strict=True):
         if x.size:
@@ -79,7 +80,7 @@ def sequence_concat_kernel(k: Any) -> Call:
 
 
 @sequence_concat.backward("x")
-def sequence_concat_grad_kernel(k: Any) -> Call:
+def sequence_concat_grad_kernel(k: KernelArgs) -> Call:
     calls = []
     for x_grad, place in zip(k.list("x_grad"), _places(k), strict=True):
         if x_grad is not None:
@@ -108,19 +109,19 @@ def sequence_reverse_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", levels)
 
 
-def _reversed(k: Any) -> np.ndarray:
+def _reversed(k: KernelArgs) -> np.ndarray:
     offsets = offsets_in(k, "x")
     ends = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
     return ends - np.arange(len(ends))
 
 
 @sequence_reverse.kernel
-def sequence_reverse_kernel(k: Any) -> Call:
+def sequence_reverse_kernel(k: KernelArgs) -> Call:
     return gather(k, k["x"], _reversed(k), k["out"])
 
 
 @sequence_reverse.backward("x")
-def sequence_reverse_grad_kernel(k: Any) -> Call:
+def sequence_reverse_grad_kernel(k: KernelArgs) -> Call:
     return gather(k, k["out_grad"], _reversed(k), k["x_grad"])  # it is its own inverse
 
 
@@ -198,14 +199,14 @@ def _parts(offsets: np.ndarray, attrs: Any, given: bool) -> tuple[np.ndarray, np
     return begins, left if length < 0 else np.minimum(left, length)
 
 
-def _fixed_rows(k: Any) -> np.ndarray:
+def _fixed_rows(k: KernelArgs) -> np.ndarray:
     """Rows of the parts, where attributes say them all."""
     offsets = offsets_in(k, "x")
     begins, lengths = _parts(offsets, k.attrs, False)
     return runs(offsets[:-1] + begins, lengths)
 
 
-def _moving_rows(k: Any) -> tuple[Any, Call]:
+def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
     """Memory for the rows of parts that begin where `offset` says, and the call that fills it.
 
     The call raises RunError where a part does not lie within its sequence.
@@ -240,7 +241,7 @@ def _moving_rows(k: Any) -> tuple[Any, Call]:
 
 
 @sequence_slice.kernel
-def sequence_slice_kernel(k: Any) -> Call:
+def sequence_slice_kernel(k: KernelArgs) -> Call:
     if "offset" not in k.op.inputs:
         return gather(k, k["x"], _fixed_rows(k), k["out"])
     rows, load = _moving_rows(k)
@@ -251,7 +252,7 @@ def sequence_slice_kernel(k: Any) -> Call:
 
 
 @sequence_slice.backward("x")
-def sequence_slice_grad_kernel(k: Any) -> Call:
+def sequence_slice_grad_kernel(k: KernelArgs) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
     if "offset" not in k.op.inputs:
         return gather_grad(k, grad, _fixed_rows(k), x_grad)
@@ -313,7 +314,7 @@ def _rows_of_cells(offsets: np.ndarray, steps: int) -> np.ndarray:
 
 
 @sequence_pad.kernel
-def sequence_pad_kernel(k: Any) -> Call:
+def sequence_pad_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -324,7 +325,7 @@ def sequence_pad_kernel(k: Any) -> Call:
 
 
 @sequence_pad.backward("x")
-def sequence_pad_grad_kernel(k: Any) -> Call:
+def sequence_pad_grad_kernel(k: KernelArgs) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -365,7 +366,7 @@ def sequence_unpad_shape(s: ShapeArgs) -> None:
 
 
 @sequence_unpad.kernel
-def sequence_unpad_kernel(k: Any) -> Call:
+def sequence_unpad_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     if not out.size:
         return nothing
@@ -375,7 +376,7 @@ def sequence_unpad_kernel(k: Any) -> Call:
 
 
 @sequence_unpad.backward("x")
-def sequence_unpad_grad_kernel(k: Any) -> Call:
+def sequence_unpad_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
@@ -409,7 +410,7 @@ def sequence_mask_shape(s: ShapeArgs) -> None:
 
 
 @sequence_mask.kernel
-def sequence_mask_kernel(k: Any) -> Call:
+def sequence_mask_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     mask = np.arange(out.shape[1]) < lengths_of(offsets_in(k, "x"))[:, None]
     return partial(k.xp.copyto, out, k.xp.asarray(mask))
@@ -432,5 +433,5 @@ def sequence_length_shape(s: ShapeArgs) -> None:
 
 
 @sequence_length.kernel
-def sequence_length_kernel(k: Any) -> Call:
+def sequence_length_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k.xp.asarray(lengths_of(offsets_in(k, "x"))))

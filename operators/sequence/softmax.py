@@ -6,7 +6,8 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import Slot, operator
-from ..base.calls import Call, nothing
+from ...framework.kernel_args import Call, KernelArgs
+from ..base.calls import nothing
 from .sequences import gather, levels_of, offsets_in, reduce_groups, sequence_of_row
 
 sequence_softmax = operator(
@@ -29,7 +30,7 @@ def sequence_softmax_shape(s: ShapeArgs) -> None:
     s.set_offsets("out", levels)
 
 
-def _parts(k: Any, x: Any) -> tuple[Any, Any, Any, Any]:
+def _parts(k: KernelArgs, x: Any) -> tuple[Any, Any, Any, Any]:
     """Offsets, scratch for a row of each sequence, for their rows, and the call between these."""
     offsets = offsets_in(k, "x")
     edge = k.scratch((len(offsets) - 1, *x.shape[1:]), x.dtype)
@@ -38,7 +39,7 @@ def _parts(k: Any, x: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @sequence_softmax.kernel
-def sequence_softmax_kernel(k: Any) -> Call:
+def sequence_softmax_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     if not x.size:
         return nothing
@@ -60,7 +61,7 @@ def sequence_softmax_kernel(k: Any) -> Call:
 
 
 @sequence_softmax.backward("x", inplace={"x_grad": "out_grad"})
-def sequence_softmax_grad_kernel(k: Any) -> Call:
+def sequence_softmax_grad_kernel(k: KernelArgs) -> Call:
     xp, out, grad, x_grad = k.xp, k["out"], k["out_grad"], k["x_grad"]
     if not out.size:
         return nothing

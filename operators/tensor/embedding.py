@@ -6,14 +6,15 @@ The same row may come several times; row -1 stands for nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
 from ..base.calls import nothing
 from ..base.indexing import id_check, scatter_adder, taker
 from .shape import copier
@@ -49,7 +50,7 @@ def embedding_shape(s: ShapeArgs) -> None:
 
 
 @embedding.kernel
-def embedding_kernel(k: Any) -> Any:
+def embedding_kernel(k: KernelArgs) -> Call:
     ids, out, padding = k["ids"], k["out"], k.attrs["padding_idx"]
     check = id_check(k, "ids", k.shape("w")[0])
     if not ids.size:
@@ -85,7 +86,7 @@ def embedding_grad_shape(s: ShapeArgs) -> None:
 
 
 @embedding_grad.kernel
-def embedding_grad_kernel(k: Any) -> Any:
+def embedding_grad_kernel(k: KernelArgs) -> Call:
     w_grad, padding = k["w_grad"], k.attrs["padding_idx"]
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
 
@@ -123,7 +124,7 @@ def embedding_rows_grad_shape(s: ShapeArgs) -> None:
 
 
 @embedding_rows_grad.kernel
-def embedding_rows_grad_kernel(k: Any) -> Any:
+def embedding_rows_grad_kernel(k: KernelArgs) -> Call:
     values, rows, padding = k["values"], k["rows"], k.attrs["padding_idx"]
     copy_values = copier(k.xp, k["out_grad"], values)
     copy_rows = copier(k.xp, k["ids"], rows)
@@ -140,7 +141,7 @@ def embedding_rows_grad_kernel(k: Any) -> Any:
 
 
 @embedding.gradient_maker
-def embedding_gradient(g: Any) -> Any:
+def embedding_gradient(g: GradientArgs) -> list[OpDesc]:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []
@@ -186,7 +187,7 @@ def rows_to_dense_shape(s: ShapeArgs) -> None:
 
 
 @rows_to_dense.kernel
-def rows_to_dense_kernel(k: Any) -> Any:
+def rows_to_dense_kernel(k: KernelArgs) -> Call:
     xp, x, rows, out = k.xp, k["x"], k["rows"], k["out"]
     add = scatter_adder(k, out, rows, x)
 
@@ -219,7 +220,7 @@ def merge_rows_shape(s: ShapeArgs) -> None:
 
 
 @merge_rows.kernel
-def merge_rows_kernel(k: Any) -> Any:
+def merge_rows_kernel(k: KernelArgs) -> Call:
     xp, rows, out, rows_out = k.xp, k["rows"], k["out"], k["rows_out"]
     if not rows.size:
         return nothing

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
+from ...framework.kernel_args import Call, KernelArgs
 
 _FLOAT32 = np.dtype("float32")
 _NO_GRADIENT = "it reads no values"
@@ -62,7 +62,7 @@ def fill_like_shape(s: ShapeArgs) -> None:
 
 @fill_constant.kernel
 @fill_like.kernel
-def fill_kernel(k: Any) -> Any:
+def fill_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     return partial(out.fill, out.dtype.type(k.attrs["value"]))
 
@@ -84,7 +84,7 @@ def constant_shape(s: ShapeArgs) -> None:
 
 
 @constant.kernel
-def constant_kernel(k: Any) -> Any:
+def constant_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k.xp.asarray(k.attrs["value"]))
 
 
@@ -111,7 +111,7 @@ def arange_shape(s: ShapeArgs) -> None:
 
 
 @arange.kernel
-def arange_kernel(k: Any) -> Any:
+def arange_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     values = k.attrs["start"] + k.attrs["step"] * k.xp.arange(out.size)
     return partial(k.xp.copyto, out, values.astype(out.dtype))

@@ -7,9 +7,12 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.ir.desc import OpDesc
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order
 from .fill import check_value
 
@@ -69,12 +72,12 @@ def concat_shape(s: ShapeArgs) -> None:
 
 
 @concat.kernel
-def concat_kernel(k: Any) -> Any:
+def concat_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.concatenate, k.list("x"), k.attrs["axis"], k["out"])
 
 
 @concat.backward("x")
-def concat_grad_kernel(k: Any) -> Any:
+def concat_grad_kernel(k: KernelArgs) -> Call:
     out_grad, shapes = k["out_grad"], k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
     pieces = _pieces(out_grad, axis, [shape[axis] for shape in shapes])
@@ -108,12 +111,12 @@ def _layers(whole: Any, axis: int) -> list[Any]:
 
 
 @stack.kernel
-def stack_kernel(k: Any) -> Any:
+def stack_kernel(k: KernelArgs) -> Call:
     return _copies(k.xp, _layers(k["out"], k.attrs["axis"]), k.list("x"))
 
 
 @stack.backward("x")
-def stack_grad_kernel(k: Any) -> Any:
+def stack_grad_kernel(k: KernelArgs) -> Call:
     return _copies(k.xp, k.list("x_grad"), _layers(k["out_grad"], k.attrs["axis"]))
 
 
@@ -166,7 +169,7 @@ def split_shape(s: ShapeArgs) -> None:
 
 
 @split.kernel
-def split_kernel(k: Any) -> Any:
+def split_kernel(k: KernelArgs) -> Call:
     x, outs = k["x"], k.list("out")
     axis = k.attrs["axis"] % x.ndim
     pieces = _pieces(x, axis, _sections(k.attrs["sections"], len(outs), x.shape[axis]))
@@ -174,7 +177,7 @@ def split_kernel(k: Any) -> Any:
 
 
 @split.gradient_maker
-def split_gradient(g: Any) -> Any:
+def split_gradient(g: GradientArgs) -> list[OpDesc]:
     axis = {name: value for name, value in g.attrs.items() if name == "axis"}
     return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
 
@@ -226,19 +229,19 @@ def slice_op_shape(s: ShapeArgs) -> None:
 
 
 @slice_op.kernel
-def slice_op_kernel(k: Any) -> Any:
+def slice_op_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     return partial(k.xp.copyto, k["out"], x[(*_spans(k.attrs, x.ndim), ...)])
 
 
 @slice_op.backward("x")
-def slice_op_grad_kernel(k: Any) -> Any:
+def slice_op_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     part = x_grad[(*_spans(k.attrs, x_grad.ndim), ...)]
     return _fill_and_copy(k, x_grad, 0, part, k["out_grad"])
 
 
-def _fill_and_copy(k: Any, whole: Any, value: Any, part: Any, source: Any) -> Any:
+def _fill_and_copy(k: KernelArgs, whole: Any, value: Any, part: Any, source: Any) -> Any:
     return in_order(partial(whole.fill, value), partial(k.xp.copyto, part, source))
 
 
@@ -273,13 +276,13 @@ def _inside(whole: Any, begins: tuple[int, ...], shape: Shape) -> Any:
 
 
 @pad.kernel
-def pad_kernel(k: Any) -> Any:
+def pad_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     part = _inside(out, k.attrs["paddings"][::2], x.shape)
     return _fill_and_copy(k, out, k.attrs["value"], part, x)
 
 
 @pad.backward("x")
-def pad_grad_kernel(k: Any) -> Any:
+def pad_grad_kernel(k: KernelArgs) -> Call:
     part = _inside(k["out_grad"], k.attrs["paddings"][::2], k.shape("x"))
     return partial(k.xp.copyto, k["x_grad"], part)

@@ -16,6 +16,7 @@ import numpy as np
 from ...framework.base.backend import random_generator
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from .shape import copier
 
 _SEED = AttrSpec("seed", "int", "0: the run's random state; else a generator of its own", 0, 0)
@@ -30,7 +31,7 @@ _FAN_DOC = (
 )
 
 
-def _generator(k: Any) -> Callable[[], Any]:
+def _generator(k: KernelArgs) -> Call:
     """A callable for the generator to draw from in this run."""
     seed, state = k.attrs["seed"], k.state
     if not seed:
@@ -38,7 +39,7 @@ def _generator(k: Any) -> Callable[[], Any]:
     return partial(random_generator, state.place, seed)
 
 
-def _drawable(k: Any, out: Any) -> Any:
+def _drawable(k: KernelArgs, out: Any) -> Any:
     """`out` itself where generators can write to it, else scratch memory of its shape.
 
     They are told the size besides: CuPy's would draw one number and copy it everywhere.
@@ -49,7 +50,7 @@ def _drawable(k: Any, out: Any) -> Any:
     return k.scratch(out.shape, wide)
 
 
-def _uniform(k: Any, out: Any, low: float, high: float) -> Callable[[], None]:
+def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], None]:
     xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
     dtype = drawn.dtype
     low, width = dtype.type(low), dtype.type(high - low)
@@ -62,7 +63,7 @@ def _uniform(k: Any, out: Any, low: float, high: float) -> Callable[[], None]:
     return run
 
 
-def _gaussian(k: Any, out: Any, mean: float, std: float) -> Callable[[], None]:
+def _gaussian(k: KernelArgs, out: Any, mean: float, std: float) -> Callable[[], None]:
     xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
     dtype = drawn.dtype
     mean, std = dtype.type(mean), dtype.type(std)
@@ -114,7 +115,7 @@ uniform_random = _random(
 
 
 @uniform_random.kernel
-def uniform_random_kernel(k: Any) -> Any:
+def uniform_random_kernel(k: KernelArgs) -> Call:
     return _uniform(k, k["out"], k.attrs["low"], k.attrs["high"])
 
 
@@ -129,7 +130,7 @@ gaussian_random = _random(
 
 
 @gaussian_random.kernel
-def gaussian_random_kernel(k: Any) -> Any:
+def gaussian_random_kernel(k: KernelArgs) -> Call:
     return _gaussian(k, k["out"], k.attrs["mean"], k.attrs["std"])
 
 
@@ -144,7 +145,7 @@ def fans(shape: Shape) -> tuple[int, int]:
     return shape[1] * places, shape[0] * places
 
 
-def _scaled(k: Any, variance: float) -> Any:
+def _scaled(k: KernelArgs, variance: float) -> Any:
     """A binder's result: numbers of mean 0 and the variance given."""
     if k.attrs["uniform"]:
         bound = math.sqrt(3.0 * variance)
@@ -161,7 +162,7 @@ xavier_random = _random(
 
 
 @xavier_random.kernel
-def xavier_random_kernel(k: Any) -> Any:
+def xavier_random_kernel(k: KernelArgs) -> Call:
     attrs = k.attrs
     fan_in, fan_out = fans(attrs["shape"])
     total = (attrs["fan_in"] or fan_in) + (attrs["fan_out"] or fan_out)
@@ -182,7 +183,7 @@ he_random = _random(
 
 
 @he_random.kernel
-def he_random_kernel(k: Any) -> Any:
+def he_random_kernel(k: KernelArgs) -> Call:
     fan_in = k.attrs["fan_in"] or fans(k.attrs["shape"])[0]
     return _scaled(k, 2.0 / ((1.0 + k.attrs["slope"] ** 2) * max(fan_in, 1)))
 
@@ -197,7 +198,7 @@ orthogonal_random = _random(
 
 
 @orthogonal_random.kernel
-def orthogonal_random_kernel(k: Any) -> Any:
+def orthogonal_random_kernel(k: KernelArgs) -> Call:
     xp, out, generator, gain = k.xp, k["out"], _generator(k), k.attrs["gain"]
     rows = out.shape[0] if out.ndim else 1
     columns = out.size // rows if rows else 0
@@ -222,11 +223,11 @@ bernoulli_random = _random(
 
 
 @bernoulli_random.kernel
-def bernoulli_random_kernel(k: Any) -> Any:
+def bernoulli_random_kernel(k: KernelArgs) -> Call:
     return _below(k, k["out"], k.attrs["p"])
 
 
-def _below(k: Any, out: Any, p: float) -> Callable[[], None]:
+def _below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
     """1 with probability p, else 0, in `out`: the same ones whatever its dtype."""
     xp, generator, dtype = k.xp, _generator(k), np.dtype("float32")
     drawn = out
@@ -265,12 +266,12 @@ def dropout_shape(s: ShapeArgs) -> None:
     s.set("mask", meta)
 
 
-def _drops(k: Any) -> bool:
+def _drops(k: KernelArgs) -> bool:
     return k.train and k.attrs["p"] > 0
 
 
 @dropout.kernel
-def dropout_kernel(k: Any) -> Any:
+def dropout_kernel(k: KernelArgs) -> Call:
     multiply, x, out, p = k.xp.multiply, k["x"], k["out"], k.attrs["p"]
     if not _drops(k):
         return copier(k.xp, x, out)
@@ -289,7 +290,7 @@ def dropout_kernel(k: Any) -> Any:
 
 
 @dropout.backward("x", inplace={"x_grad": "out_grad"})
-def dropout_grad_kernel(k: Any) -> Any:
+def dropout_grad_kernel(k: KernelArgs) -> Call:
     if not _drops(k):
         return copier(k.xp, k["out_grad"], k["x_grad"])
     return partial(k.xp.multiply, k["out_grad"], k["mask"], out=k["x_grad"])

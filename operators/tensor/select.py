@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import decode_attr
+from ...framework.ir.desc import OpDesc, decode_attr
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
+from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
 
@@ -38,7 +40,7 @@ def gather_shape(s: ShapeArgs) -> None:
 
 
 @gather.kernel
-def gather_kernel(k: Any) -> Any:
+def gather_kernel(k: KernelArgs) -> Call:
     x, ids = k["x"], k["ids"]
     axis = k.attrs["axis"] % x.ndim
     check = id_check(k, "ids", x.shape[axis])
@@ -50,7 +52,7 @@ def gather_kernel(k: Any) -> Any:
 
 
 @gather.backward("x")
-def gather_grad_kernel(k: Any) -> Any:
+def gather_grad_kernel(k: KernelArgs) -> Call:
     ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
     axis = k.attrs["axis"] % x_grad.ndim
     # The axis in front, on both sides: a view without cost where it stands there already.
@@ -87,14 +89,14 @@ def scatter_add_shape(s: ShapeArgs) -> None:
 
 
 @scatter_add.kernel
-def scatter_add_kernel(k: Any) -> Any:
+def scatter_add_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     add = scatter_adder(k, out, k["ids"], k["updates"])
     return in_order(id_check(k, "ids", x.shape[0]), copying(k.xp, x, out), add)
 
 
 @scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})
-def scatter_add_grad_kernel(k: Any) -> Any:
+def scatter_add_grad_kernel(k: KernelArgs) -> Call:
     out_grad, x_grad, updates_grad = k["out_grad"], k.get("x_grad"), k.get("updates_grad")
     take = copy = None
     if updates_grad is not None and updates_grad.size:
@@ -126,7 +128,7 @@ def one_hot_shape(s: ShapeArgs) -> None:
 
 
 @one_hot.kernel
-def one_hot_kernel(k: Any) -> Any:
+def one_hot_kernel(k: KernelArgs) -> Call:
     ids, out = k["ids"], k["out"]
     check = id_check(k, "ids", k.attrs["depth"])
     index = (*open_mesh(k.xp, ids.shape), ids)
@@ -142,7 +144,7 @@ def one_hot_kernel(k: Any) -> Any:
 # -- order -------------------------------------------------------------------------------------
 
 
-def _ordered(k: Any, values: str, count: int, descending: bool) -> Any:
+def _ordered(k: KernelArgs, values: str, count: int, descending: bool) -> Any:
     """A callable that writes the `count` first entries of x in order, and their positions.
 
     Equal entries stay in their order. NaN counts as the largest, as in PyTorch.
@@ -162,7 +164,7 @@ def _ordered(k: Any, values: str, count: int, descending: bool) -> Any:
     return run
 
 
-def _largest(k: Any, values: str, count: int) -> Any:
+def _largest(k: KernelArgs, values: str, count: int) -> Any:
     """As `_ordered`, descending, for a small count: a search for each, far cheaper than sorting."""
     xp, axis = k.xp, k.attrs["axis"]
     x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
@@ -210,7 +212,7 @@ def _order_gradient(op_type: str, values: str) -> Any:
         s.set("x_grad", (s["x"], s.dtype(f"{values}_grad")))
 
     @grad.kernel
-    def grad_kernel(k: Any) -> Any:
+    def grad_kernel(k: KernelArgs) -> Call:
         x_grad, given = k["x_grad"], k[f"{values}_grad"]
         index = along_axis(k.xp, k["ids"], k.attrs["axis"])
 
@@ -220,7 +222,7 @@ def _order_gradient(op_type: str, values: str) -> Any:
 
         return run
 
-    def maker(g: Any) -> Any:
+    def maker(g: GradientArgs) -> list[OpDesc]:
         reads = {
             "x": g.inputs("x"),
             "ids": g.outputs("ids"),
@@ -260,7 +262,7 @@ def top_k_shape(s: ShapeArgs) -> None:
 
 
 @top_k.kernel
-def top_k_kernel(k: Any) -> Any:
+def top_k_kernel(k: KernelArgs) -> Call:
     few = k.attrs["k"] <= _FEW
     return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", k.attrs["k"], True)
 
@@ -291,7 +293,7 @@ def sort_shape(s: ShapeArgs) -> None:
 
 
 @sort.kernel
-def sort_kernel(k: Any) -> Any:
+def sort_kernel(k: KernelArgs) -> Call:
     return _ordered(k, "out", k["x"].shape[k.attrs["axis"]], k.attrs["descending"])
 
 
@@ -321,7 +323,7 @@ def _extreme(op_type: str, what: str) -> Any:
         s.set("out", ((*shape[:axis], *kept, *shape[axis + 1 :]), _IDS))
 
     @entry.kernel
-    def kernel(k: Any) -> Any:
+    def kernel(k: KernelArgs) -> Call:
         x, out, axis = k["x"], k["out"], k.attrs["axis"]
         if k.attrs["keepdims"]:
             out = k.xp.squeeze(out, axis % x.ndim)
@@ -357,7 +359,7 @@ def cumsum_shape(s: ShapeArgs) -> None:
 
 
 @cumsum.kernel
-def cumsum_kernel(k: Any) -> Any:
+def cumsum_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     x, out = (xp.moveaxis(a, k.attrs["axis"], -1) for a in (k["x"], k["out"]))
     if k.attrs["reverse"]:
@@ -375,7 +377,7 @@ def cumsum_kernel(k: Any) -> Any:
 
 
 @cumsum.gradient_maker
-def cumsum_gradient(g: Any) -> Any:
+def cumsum_gradient(g: GradientArgs) -> list[OpDesc]:
     given = g.attrs.get("reverse")
     attrs = {**g.attrs, "reverse": not (given is not None and decode_attr(given))}
     return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

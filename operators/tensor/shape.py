@@ -10,6 +10,7 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import nothing, reducing, same_memory
 
 _X = Slot("x", "any shape", not_in_gradient=True)
@@ -45,11 +46,11 @@ def _reshaping(
     )
 
     @entry.kernel
-    def kernel(k: Any) -> Any:
+    def kernel(k: KernelArgs) -> Call:
         return copier(k.xp, k["x"], k["out"])
 
     @entry.backward("x", inplace={"x_grad": "out_grad"})
-    def grad_kernel(k: Any) -> Any:
+    def grad_kernel(k: KernelArgs) -> Call:
         return copier(k.xp, k["out_grad"], k["x_grad"])
 
     return entry
@@ -165,12 +166,12 @@ def transpose_shape(s: ShapeArgs) -> None:
 
 
 @transpose.kernel
-def transpose_kernel(k: Any) -> Any:
+def transpose_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k["x"].transpose(*k.attrs["perm"]))
 
 
 @transpose.backward("x")
-def transpose_grad_kernel(k: Any) -> Any:
+def transpose_grad_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["x_grad"].transpose(*k.attrs["perm"]), k["out_grad"])
 
 
@@ -203,12 +204,12 @@ def expand_shape(s: ShapeArgs) -> None:
 
 
 @expand.kernel
-def expand_kernel(k: Any) -> Any:
+def expand_kernel(k: KernelArgs) -> Call:
     return partial(k.xp.copyto, k["out"], k["x"])
 
 
 @expand.backward("x")
-def expand_grad_kernel(k: Any) -> Any:
+def expand_grad_kernel(k: KernelArgs) -> Call:
     return reducing(k.xp, k["out_grad"], k["x_grad"]) or nothing
 
 
@@ -230,21 +231,21 @@ def tile_shape(s: ShapeArgs) -> None:
     s.set("out", (out, s.dtype("x")))
 
 
-def _tiles(k: Any, tiled: Any) -> Any:
+def _tiles(k: KernelArgs, tiled: Any) -> Any:
     """`tiled` with two axes for each: copy, place in x."""
     pairs = zip(k.attrs["repeats"], k.shape("x"), strict=True)
     return tiled.reshape([size for pair in pairs for size in pair])
 
 
 @tile.kernel
-def tile_kernel(k: Any) -> Any:
+def tile_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     spread = x.reshape([size for dim in x.shape for size in (1, dim)])
     return partial(k.xp.copyto, _tiles(k, k["out"]), spread)
 
 
 @tile.backward("x")
-def tile_grad_kernel(k: Any) -> Any:
+def tile_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.ndim:
         return partial(k.xp.copyto, x_grad, k["out_grad"])

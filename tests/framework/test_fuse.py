@@ -434,7 +434,7 @@ def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
     assert steps == [["affine"], ["add", "relu"]]
     want = np.maximum(given["x"] @ given["w"] + given["b"], 0)
     np.testing.assert_allclose(scope.numpy("y"), want, rtol=1e-5, atol=1e-6)
-    assert lookup("affine").split_tail is not None
+    assert lookup("affine").split_epilogue is not None
     kept = Scope()
     kept.feed(given)
     net.run(kept, OpContext(keep=["h", "y"]))  # the sum itself may be wanted too

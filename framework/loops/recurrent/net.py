@@ -26,6 +26,7 @@ from ...base.errors import VariableError
 from ...base.scope import Variable
 from ...ir.desc import RECURRENT, clone, make_op
 from ...ir.names import EMPTY, steps_name
+from ...kernel_args import KernelArgs
 from ...runtime.executor import CannotFuseError
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
@@ -63,7 +64,7 @@ class GradientProgram:
     another frame.
     """
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         self._k = k
         self._kept: list[Any] | None = None
         self._program: Any = None

@@ -18,7 +18,8 @@ from ...base.scope import Scope
 from ...base.sequence import Schedule
 from ...base.shape import Levels, Meta
 from ...fusion.team import Prepared
-from ...runtime.executor import RunState, ScratchPool
+from ...kernel_args import RunState
+from ...runtime.executor import ScratchPool
 
 
 class Whole:

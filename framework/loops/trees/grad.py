@@ -15,6 +15,7 @@ from ....proto import net_pb2 as pb
 from ...base.errors import GradientError, RunError
 from ...ir.desc import BACKWARD, clone, make_op, make_var, output_names
 from ...ir.names import DENSE_OP, EMPTY, carry_name, grad_name, linked_grad_name, rows_name
+from ...kernel_args import KernelArgs
 from ...passes.backward import GradientArgs, build_backward
 from ...runtime.plain_net import PlainNet
 from .description import tree_net
@@ -120,7 +121,7 @@ class _Flow:
 class GradientProgram(Program):
     """A `recursive_grad` operator bound to the arrays of one frame."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         super().__init__(k)
         tree, nodes = self.tree, self.nodes
         previous = [memory.previous for memory in self.memories]

@@ -20,6 +20,7 @@ from ...base.scope import Scope
 from ...base.shape import Meta
 from ...ir.desc import BACKWARD
 from ...ir.names import EMPTY, carry_name
+from ...kernel_args import KernelArgs
 from ...runtime.executor import Frame
 from ...runtime.plain_net import PlainNet, current_options
 from ...runtime.plan import analyse
@@ -126,7 +127,7 @@ def take(xp: Any, source: Any, index: Any, out: Any) -> None:
 class Program:
     """What forward and gradient runs share: the tree net, its links and its shapes."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         self.k = k
         self.tree: TreeNet = tree_net(k.attrs["net"])
         self.frame = k.frame
@@ -179,7 +180,7 @@ class Program:
 class ForwardProgram(Program):
     """A `recursive` operator bound to the arrays of one frame; calling it runs all nodes."""
 
-    def __init__(self, k: Any) -> None:
+    def __init__(self, k: KernelArgs) -> None:
         super().__init__(k)
         tree, nodes = self.tree, self.nodes
         self.x = dict(zip(tree.inputs, k.list("x"), strict=True))

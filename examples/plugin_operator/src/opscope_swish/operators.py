@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from opscope.framework.base.shape import same_as
 from opscope.framework.ir.registry import AttrSpec, Slot, operator
+from opscope.framework.kernel_args import Call, KernelArgs
 
 swish = operator(
     "swish",
@@ -21,7 +19,7 @@ swish = operator(
 
 
 @swish.kernel
-def swish_kernel(k: Any) -> Callable[[], None]:
+def swish_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     minus_beta = x.dtype.type(-k.attrs["beta"])
 
@@ -35,7 +33,7 @@ def swish_kernel(k: Any) -> Callable[[], None]:
 
 
 @swish.backward("x")
-def swish_grad_kernel(k: Any) -> Callable[[], None]:
+def swish_grad_kernel(k: KernelArgs) -> Call:
     xp, x, out_grad, x_grad = k.xp, k["x"], k["out_grad"], k["x_grad"]
     beta = x.dtype.type(k.attrs["beta"])
     s = k.scratch(x.shape, x.dtype)

@@ -1,0 +1,159 @@
+"""What a kernel sees while it is bound: arrays by slot, attributes, and the state of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .base.backend import CPUPlace, Place, to_host
+from .base.context import OpContext
+from .base.scope import Scope
+from .base.shape import Levels, Meta, OperatorView, Shape
+
+Call = Callable[[], Any]
+"""Work that is prepared and runs without arguments."""
+
+
+class RunState:
+    """What a bound kernel may look at while running: the context of the run under way."""
+
+    __slots__ = ("_context", "_fetched", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.context = None
+
+    @property
+    def context(self) -> OpContext:
+        """The context of the run under way; setting it begins a run."""
+        return self._context
+
+    @context.setter
+    def context(self, context: OpContext | None) -> None:
+        self._context: Any = context  # None before the first run, when nobody asks
+        self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
+
+    def fetched(self, array: Any) -> np.ndarray:
+        """An array that no operator of the run writes, on the host: a GPU is asked once a run."""
+        if isinstance(array, np.ndarray):
+            return array
+        found = self._fetched.get(id(array))
+        if found is None:  # the array is kept, so that no other one gets its id
+            found = self._fetched[id(array)] = array, to_host(array)
+        return found[1]
+
+    @property
+    def generator(self) -> Any:
+        """The random generator of this run on this place."""
+        return self.context.generator(self.place)
+
+    @property
+    def host_generator(self) -> np.random.Generator:
+        """The generator of the host: for decisions that it takes itself, without asking a GPU."""
+        return self.context.generator(CPUPlace())
+
+
+class KernelFrame(Protocol):
+    """What `KernelArgs` asks of the frame that binds a kernel (see executor.py).
+
+    `xp` is NumPy or CuPy; `train` says whether the run is one of training.
+    """
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def xp(self) -> Any: ...
+
+    @property
+    def train(self) -> bool: ...
+
+    @property
+    def state(self) -> RunState: ...
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any: ...
+
+    def offsets(self, name: str) -> Levels: ...
+
+
+class KernelArgs:
+    """What a kernel binds to: arrays by slot, attributes, and the run's state.
+
+    A kernel is called once for each plan with arrays that stay where they are, and returns a
+    callable without arguments that does the work; views and scratch memory are made while binding.
+
+    Attributes:
+        op: the operator. attrs: its attributes, defaults filled in.
+        xp: NumPy or CuPy.
+        state: random generators and the like of the run under way, for use while running.
+        accumulate: add to what the output holds (see `OperatorDef.accumulates`).
+        train: whether the run is one of training.
+        prepared: in a loop, weights packed before it starts, keyed by array; else None.
+        frame: the frame that binds the kernel. Loops alone need it as a whole.
+    """
+
+    def __init__(
+        self,
+        op: OperatorView,
+        arrays: Mapping[str, Any],
+        metas: Mapping[str, Meta],
+        frame: KernelFrame,
+    ) -> None:
+        self.op = op
+        self.attrs: dict[str, Any] = op.attrs
+        self.xp = frame.xp
+        self.frame: Any = frame
+        self.state = frame.state
+        self.accumulate: bool = op.accumulate
+        self.train: bool = frame.train
+        self.prepared: Any = getattr(frame, "prepared", None)
+        self._arrays = arrays
+        self._metas = metas
+
+    def __getitem__(self, slot: str) -> Any:
+        """The array of the one variable of a slot."""
+        names = self.op.inputs.get(slot) or self.op.outputs[slot]
+        return self._arrays[names[0]]
+
+    def get(self, slot: str) -> Any:
+        """Like `[]`, but None where the slot holds no variable."""
+        names = self.op.inputs.get(slot) or self.op.outputs.get(slot)
+        return self._arrays.get(names[0]) if names else None
+
+    def list(self, slot: str) -> list[Any]:
+        """The arrays of a duplicable slot; None for variables that nobody needs."""
+        names = self.op.inputs.get(slot) or self.op.outputs.get(slot, ())
+        return [self._arrays.get(name) for name in names]
+
+    def shape(self, slot: str) -> Shape:
+        """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
+        names = self.op.inputs.get(slot) or self.op.outputs[slot]
+        return self._metas[names[0]][0]
+
+    def shapes(self, slot: str) -> list[Shape]:
+        """Shapes of all variables of an input slot."""
+        return [self._metas[name][0] for name in self.op.inputs.get(slot, ())]
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory for use within one call of the kernel; its contents do not last between calls."""
+        return self.frame.scratch(shape, dtype)
+
+    def describe(self, why: str) -> str:
+        """An error message for data that the kernel refuses; see `Operator.describe`."""
+        return self.op.describe(why, self._metas)
+
+    def offsets(self, slot: str) -> Levels:
+        """Sequence offsets of an input's variable; () for a plain array."""
+        return self.frame.offsets(self.op.inputs[slot][0])
+
+    @property
+    def place(self) -> Place:
+        """Where the kernel runs."""
+        return self.frame.place
+
+    @property
+    def scope(self) -> Scope:
+        """The scope whose variables the frame is bound to."""
+        return self.frame.scope
