@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from ...operators.math.elementwise_math import gradient, unary
 

@@ -29,8 +29,8 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
-from ..kernel_args import Call, KernelArgs
 from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
+from .kernel_args import Call, KernelArgs
 from .rows import RowsRule
 
 ENTRY_POINTS = "opscope.operators"

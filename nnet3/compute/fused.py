@@ -18,7 +18,7 @@ from ...framework.base.settings import is_on
 from ...framework.fusion import compiler
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 
 
 def fused(

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import decode_attr
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from ...operators.base.indexing import scatter_adder
 

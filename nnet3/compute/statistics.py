@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lstm import LstmGates
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...framework.fusion import team
 from ...framework.fusion.compiler import address
 from ...framework.fusion.openmp import load_openmp
-from ...framework.kernel_args import Call
+from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..base.calls import in_order
 from ..linear import matmul

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import team
-from ...framework.kernel_args import Call
+from ...framework.ir.kernel_args import Call
 
 _HEAD = """\
 #include <stdint.h>

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.backend import address
 from ...framework.fusion import team
-from ...framework.kernel_args import Call
+from ...framework.ir.kernel_args import Call
 
 
 def nothing() -> None:

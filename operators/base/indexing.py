@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from .calls import nothing
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import Levels, Meta, ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
 from ...framework.loops.recurrent.grad import make_gradient
 from ...framework.loops.recurrent.links import (

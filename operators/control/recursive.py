@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
 from ...framework.loops.trees.grad import GradientProgram, make_gradient

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order, stacked
 from .windows import Axis, tap_spans
 

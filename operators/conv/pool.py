@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order
 from .windows import PADDING, STRIDE, Axis, check_attrs, make_axes, per_axis, spread
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
-from ...framework.kernel_args import Call, KernelArgs
 from ..linear.matmul import as_rows
 
 IGNORE_INDEX = AttrSpec(

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import OpDesc, clone
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 from .elementwise_math import gradient, unary
 from .erf import erfc_call

@@ -12,9 +12,9 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order
 from .erf import erf_call

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 
 # Highest power first.

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order, reducing
 
 

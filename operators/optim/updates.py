@@ -17,8 +17,8 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order
 
 _CHUNK = 16384

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of, make_schedule, offsets_of
 from ...framework.base.shape import Levels, ShapeArgs
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import taker
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order
 from .fill import check_value

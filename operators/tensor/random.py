@@ -15,8 +15,8 @@ import numpy as np
 
 from ...framework.base.backend import random_generator
 from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from .shape import copier
 
 _SEED = AttrSpec("seed", "int", "0: the run's random state; else a generator of its own", 0, 0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opscope.framework.base.shape import same_as
+from opscope.framework.ir.kernel_args import Call, KernelArgs
 from opscope.framework.ir.registry import AttrSpec, Slot, operator
-from opscope.framework.kernel_args import Call, KernelArgs
 
 swish = operator(
     "swish",
