@@ -1,1 +1,4 @@
-"""Scopes, the operator registry, nets, passes and the executor; knows no operator by name."""
+"""The runtime of op lists; it knows no operator by name.
+
+Rooms, in their order: base, ir, passes, fusion, runtime, files, loops, draw. May import proto.
+"""

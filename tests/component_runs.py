@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope.nnet3.compute.lowering import OUT, X, backward_steps
+from opscope.nnet3.components.base.lowering import OUT, X, backward_steps
 from opscope.proto import net_pb2 as pb
 
 

@@ -11,70 +11,87 @@ FLOORS = {"proto": 0, "framework": 1, "operators": 2, "nnet3": 3, "cntk": 3, "py
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "proto": (),
+    "framework": ("base", "ir", "passes", "fusion", "runtime", "files", "loops", "draw"),
+    "operators": (
+        "base",
+        "math",
+        "tensor",
+        "linear",
+        "conv",
+        "sequence",
+        "loss",
+        "optim",
+        "control",
+        "backends",
+    ),
+    "nnet3": (
+        "files",
+        "language",
+        "index",
+        "operators",
+        "components",
+        "graph",
+        "network",
+        "compile",
+        "optimize",
+        "lower",
+        "run",
+        "cache",
+        "inference",
+        "xconfig",
+        "chain",
+        "training",
+        "egs",
+        "tables",
+        "programs",
+    ),
     "cntk": (
-        "text",
-        "mersenne",
-        "layout",
-        "lattices",
+        "base",
         "config",
+        "lattices",
         "network",
         "operators",
         "lower",
         "readers",
-        "carry",
         "models",
         "ndl",
-        "brainscript",
         "mel",
-        "build",
-        "runtime",
-        "formatting",
-        "tracing",
+        "brainscript",
+        "run",
         "sgd",
-        "check",
         "actions",
+        "programs",
     ),
+    "python_api": ("builder", "train", "generate", "to_python", "recipe", "convert", "cli"),
 }
 """The rooms of each floor: a room imports only from those that stand before it."""
-
-UNORDERED_FLOORS = {"framework", "operators", "nnet3", "python_api"}
-"""Floors whose rooms have no order yet."""
 
 DOORS = {("framework/ir/registry.py", "operators")}
 """The one place that reaches upwards: the registry registers the operators on the first look-up of
 one, by the package's name alone, and imports nothing from there."""
 
-START_UP = ("python_api/cli",)
+START_UP = ("python_api/cli/",)
 """How the paths of modules begin whose functions may import anything: the command line, which loads
 only what a command needs. Such imports count neither for the order of rooms nor for circles."""
 
 KINDS = {
-    "operators",
     "nnet3/components",
-    "nnet3/compute",
     "cntk/lower",
     "cntk/network/kinds",
     "cntk/operators",
-    "cntk/readers",
 }
 """Tables of kinds, a module each kind: these folders may hold any number of modules."""
 
 MOST_MODULES = 15
 """How many modules any other folder may hold, `__init__.py` not counted."""
 
-CROWDED = {
-    "framework": 61,
-    "nnet3": 63,
-    "python_api": 54,
-    "cntk/brainscript": 18,
-    "cntk/network": 18,
-}
+CROWDED = {"python_api/builder": 19}
 """Folders that hold more for now, and how many at most."""
 
 MOST_LINES = 500
 """How long a file may be."""
 
-LONG_FILES = {"framework/loops/recurrent/fast.py": 506}
+LONG_FILES = {"framework/loops/recurrent/fast.py": 506, "tests/nnet3/test_components_io.py": 518}
 """Files that are longer for now, and how long at most."""
 
 MODULES_IN_CIRCLES = 15
@@ -83,7 +100,7 @@ MODULES_IN_CIRCLES = 15
 MODULES_IN_CIRCLES_OF_TYPES = 50
 """The same with what is imported for type checkers only, under `if TYPE_CHECKING`."""
 
-UNNAMED_FUNCTIONS = 631
+UNNAMED_FUNCTIONS = 0
 """How many functions may be called `_`."""
 
 DESCRIBED_FLOORS: tuple[str, ...] = ()

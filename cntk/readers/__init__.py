@@ -1,9 +1,5 @@
-"""Readers of training data and writers of results.
+"""Readers and writers of CNTK: from files to minibatches, and from values to files.
 
-A deserializer (`text_format`, `htk_data`, `image_reader`, `binary_format`, several by `joined`)
-knows a file format and gives chunks of sequences; an enumerator (`order`, `htk_order`) says which
-sequence comes next; a packer (`pack`, `htk_pack`) puts sequences into minibatches with a layout
-(`layout`). Tables and sentences have packers of their own (`table`, `lm_reader`, `lu_reader`).
-`reader` and `writer` hold what all have in common, and find them by the name that a config gives.
-Source: CNTK's `Source/Readers`.
+Rooms: base, then one for each format; this folder composes deserializers. May import config and
+lattices.
 """

@@ -1,0 +1,4 @@
+"""What everything stands on: errors, switches, dtypes, places, shapes, sequences, scopes, contexts.
+
+Gives these to every floor. May import nothing but proto.
+"""

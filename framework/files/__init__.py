@@ -1,0 +1,4 @@
+"""Nets and arrays on disk: `.pb` beside `.safetensors`, never pickle.
+
+Gives `save`, `load` and tensor files to all above. May import base, ir, passes and runtime.
+"""

@@ -1,0 +1,4 @@
+"""Running a list: PlainNet, plans, frames, hooks, and first values of parameters.
+
+Gives nets that run in any scope. May import base, ir, passes and fusion.
+"""

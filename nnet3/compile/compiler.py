@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
-from ..compute.time_grid import precompute_indexes
+from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph
 from ..graph.request import ComputationRequest
 from ..graph.topology import FLAGS, Topology, TopologyNode

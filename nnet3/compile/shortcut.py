@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compute.time_grid import precompute_indexes
+from ..components.base.precompute import precompute_indexes
 from ..graph.request import ComputationRequest, IoSpecification
 from ..index.indexes import Columns, IndexList
 from ..index.sequences import Widened, n_stride

@@ -4,7 +4,7 @@ Source: Kaldi's ComputationStepsComputer. All rows of a step belong to one node,
 they read stands in earlier steps. Besides:
 (a) an input or output of the request is one step, with the rows in the order of the request;
 (b) a component's step stands right behind the step of its own descriptor node, which for a simple
-    component has the same indexes; some other components reorder and pad both (`reorder_indexes`);
+    component has the same indexes; others reorder and pad both (`Component.reorder`);
 (c) a dim-range's step has exactly the rows of the step that it is a column range of.
 """
 
@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..compute.time_grid import reorder_indexes
-from ..graph.dependence import SAME
+from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment
 from ..graph.request import ComputationRequest
 from ..graph.time_graph import Level
@@ -241,7 +240,7 @@ class Steps:
             read = [(number, keys) for number, keys in read if len(keys)]
             inputs = self._merge(read) if read else Columns.of(np.zeros((0, 3), np.int32))
         if info.properties & FLAGS.REORDERS_INDEXES:
-            return reorder_indexes(info.component, inputs, outputs)
+            return info.component.reorder(inputs, outputs)
         return inputs, outputs
 
     def _component_input(self, node: int, number: int, keys: np.ndarray) -> np.ndarray:

@@ -1,43 +1,37 @@
-"""All component types of Kaldi's nnet3: what their files hold and what configures them."""
+"""All component types of Kaldi's nnet3, a module for each family.
 
-from . import (
-    affine,
-    composite,
-    convolution,
-    dropout,
-    elementwise,
-    nonlinear,
-    normalize,
-    rearrange,
-    recurrent,
-    sequence,
-    time_height,
-)
-from .base import (
+A module holds all there is to its types: what files contain, what config lines and info texts say,
+how they compute, and their own operators. Modules of this folder are found by themselves; importing
+the package registers all types and their operators. What families share is in `base/`.
+May import: files, config lines and indexes of nnet3, and `nnet3.operators`.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from .base.component import (
     COMPONENTS,
     Component,
     Properties,
     UpdatableComponent,
     new_component,
 )
+from .base.component_ops import ComponentOps, part_of, set_statistic
+from .base.lowering import lower
 from .nonlinear import NonlinearComponent
 
 __all__ = [
     "COMPONENTS",
     "Component",
+    "ComponentOps",
     "NonlinearComponent",
     "Properties",
     "UpdatableComponent",
-    "affine",
-    "composite",
-    "convolution",
-    "dropout",
-    "elementwise",
+    "lower",
     "new_component",
-    "nonlinear",
-    "normalize",
-    "rearrange",
-    "recurrent",
-    "sequence",
-    "time_height",
+    "part_of",
+    "set_statistic",
 ]
+
+for _module in iter_modules(__path__):
+    import_module(f".{_module.name}", __package__)

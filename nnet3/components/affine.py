@@ -1,30 +1,30 @@
-"""Affine components, y = x W^T + b, and their relatives with repeated or block-diagonal W."""
+"""Affine components, y = x W^T + b, and linear ones without b."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
 
 from ..files.kaldi_io import Reader
-from .base import (
-    OLD_IS_GRADIENT,
-    Component,
-    Properties,
-    UpdatableComponent,
-    normal,
-    optional,
-    read_matrix_file,
-    refuse_beside,
-    required,
-    split_bias,
+from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableComponent
+from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
+from .base.initial import normal, read_matrix_file, refuse_beside, split_bias
+from .base.keys import optional
+from .base.lowered_op import LoweredOp, encode_attrs
+from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of
+from .base.preconditioning import (
+    NATURAL_GRADIENT_KEYS,
+    FisherEstimate,
+    default_ranks,
+    precondition_product,
 )
-from .fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
-from .summary import flag, number, parameter_stats
+from .base.summary import flag, number, parameter_stats
 
 _P = Properties
-_SIMPLE_UPDATABLE = _P.SIMPLE | _P.UPDATABLE | _P.BACKPROP_NEEDS_INPUT | _P.BACKPROP_ADDS
-_LINEAR = (
+SIMPLE_UPDATABLE = _P.SIMPLE | _P.UPDATABLE | _P.BACKPROP_NEEDS_INPUT | _P.BACKPROP_ADDS
+LINEAR_FIELDS = (
     Field("<LinearParams>", MATRIX, "linear_params"),
     Field("<BiasParams>", VECTOR, "bias_params"),
 )
@@ -35,18 +35,7 @@ _ORTHONORMAL = Field(
     default=0.0,
     when=lambda c: c.orthonormal_constraint != 0,
 )
-NATURAL_GRADIENT_KEYS = (
-    *optional(float, num_samples_history=2000.0, alpha=4.0),
-    *optional(int, rank_in=-1, rank_out=-1, update_period=4),
-)
-
-
-def default_ranks(o: SimpleNamespace, dim_in: int, dim_out: int, most_in: int = 20) -> None:
-    """Ranks of the natural gradient that a config line leaves open, from the dimensions."""
-    if o.rank_in < 0:
-        o.rank_in = min(most_in, (dim_in + 1) // 2)
-    if o.rank_out < 0:
-        o.rank_out = min(80, (dim_out + 1) // 2)
+_TRANSPOSED = encode_attrs({"transpose_y": True})
 
 
 def set_attributes(component: Component, o: SimpleNamespace, *names: str) -> None:
@@ -55,11 +44,14 @@ def set_attributes(component: Component, o: SimpleNamespace, *names: str) -> Non
         setattr(component, name, getattr(o, name))
 
 
-class _Affine(UpdatableComponent):
+class AffineParameters(UpdatableComponent):
     """What `linear_params` [out, in] and `bias_params` [out] make of any affine component."""
 
+    linear_params: np.ndarray
+    bias_params: np.ndarray
+
     trained = ("linear_params", "bias_params")
-    flags = _SIMPLE_UPDATABLE
+    flags = SIMPLE_UPDATABLE
 
     @property
     def input_dim(self) -> int:
@@ -75,10 +67,12 @@ class _Affine(UpdatableComponent):
         self.demand(rows == size, f"{rows} rows of linear parameters, but {size} biases")
 
 
-class AffineComponent(_Affine):
+class AffineComponent(AffineParameters):
     """y = x W^T + b; W `linear_params` [out, in], b `bias_params` [out]."""
 
-    own_fields = (*_LINEAR, OLD_IS_GRADIENT, _ORTHONORMAL)
+    orthonormal_constraint: float
+
+    own_fields = (*LINEAR_FIELDS, OLD_IS_GRADIENT, _ORTHONORMAL)
     own_keys = (
         *optional(str, matrix=None),
         *optional(int, input_dim=None, output_dim=None),
@@ -108,6 +102,9 @@ class AffineComponent(_Affine):
         text += parameter_stats("linear-params", self.linear_params, norms=True)
         return text + parameter_stats("bias", self.bias_params, mean=True)
 
+    def lower(self, recipe: Recipe) -> None:
+        lower_affine(self, recipe, trainable=True)
+
 
 def check_dims(component: Component, o: SimpleNamespace) -> None:
     """Refuse dimensions of a config line that the file it names does not have."""
@@ -121,8 +118,14 @@ def check_dims(component: Component, o: SimpleNamespace) -> None:
 class NaturalGradientAffineComponent(AffineComponent):
     """As AffineComponent; its update is preconditioned (natural-gradient SGD)."""
 
+    rank_in: int
+    rank_out: int
+    update_period: int
+    num_samples_history: float
+    alpha: float
+
     own_fields = (
-        *_LINEAR,
+        *LINEAR_FIELDS,
         Field("<RankIn>", INT, "rank_in"),
         Field("<RankOut>", INT, "rank_out"),
         _ORTHONORMAL,
@@ -155,8 +158,18 @@ class NaturalGradientAffineComponent(AffineComponent):
     def info(self) -> str:
         return super().info() + preconditioner_info(self)
 
+    def precondition(self, recipe: Recipe) -> None:
+        settings = self.update_period, self.alpha, self.num_samples_history
+        precondition_product(
+            recipe,
+            FisherEstimate(recipe, "in", self.rank_in, *settings),
+            FisherEstimate(recipe, "out", self.rank_out, *settings),
+            (self.output_dim, self.input_dim),
+            ("linear_params", "bias_params"),
+        )
 
-def preconditioner_info(component: Component) -> str:
+
+def preconditioner_info(component: NaturalGradientAffineComponent | LinearComponent) -> str:
     """`, rank-in=...` and what else configures the natural gradient."""
     c = component
     return (
@@ -168,6 +181,15 @@ def preconditioner_info(component: Component) -> str:
 
 class LinearComponent(UpdatableComponent):
     """y = x W^T; W `params` [out, in]."""
+
+    params: np.ndarray
+    orthonormal_constraint: float
+    use_natural_gradient: bool
+    rank_in: int
+    rank_out: int
+    alpha: float
+    num_samples_history: float
+    update_period: int
 
     own_fields = (
         Field("<Params>", MATRIX, "params"),
@@ -186,7 +208,7 @@ class LinearComponent(UpdatableComponent):
         *NATURAL_GRADIENT_KEYS,
     )
     trained = ("params",)
-    flags = _SIMPLE_UPDATABLE | _P.PROPAGATE_ADDS
+    flags = SIMPLE_UPDATABLE | _P.PROPAGATE_ADDS
 
     @property
     def input_dim(self) -> int:
@@ -221,99 +243,28 @@ class LinearComponent(UpdatableComponent):
             f"{preconditioner_info(self)}"
         )
 
+    def lower(self, recipe: Recipe) -> None:
+        w = recipe.parameter("params", self.params)
+        recipe.op("matmul", OUT, attrs=_TRANSPOSED, x=X, y=w)
 
-class RepeatedAffineComponent(_Affine):
-    """The same affine transform applied to each of `num_repeats` blocks of columns."""
-
-    own_fields = (Field("<NumRepeats>", INT, "num_repeats"), *_LINEAR, OLD_IS_GRADIENT)
-    own_keys = (
-        *required(int, "num-repeats", "input-dim", "output-dim"),
-        *optional(float, param_stddev=None, bias_mean=0.0, bias_stddev=0.0),
-    )
-    flags = _SIMPLE_UPDATABLE | _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
-
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1] * self.num_repeats
-
-    @property
-    def output_dim(self) -> int:
-        return self.linear_params.shape[0] * self.num_repeats
-
-    def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        self.num_repeats = check_blocks("num-repeats", o.num_repeats, o)
-        dim_in, dim_out = o.input_dim // o.num_repeats, o.output_dim // o.num_repeats
-        stddev = dim_in**-0.5 if o.param_stddev is None else o.param_stddev
-        self.linear_params = normal(rng, (dim_out, dim_in), stddev)
-        self.bias_params = normal(rng, dim_out, o.bias_stddev, o.bias_mean)
-
-    def check(self) -> None:
-        super().check()
-        self.demand(self.num_repeats > 0, "num-repeats must be positive")
-
-    def info(self) -> str:
-        return (
-            f"{super().info()}, num-repeats={self.num_repeats}"
-            f"{parameter_stats('linear-params', self.linear_params)}"
-            f"{parameter_stats('bias', self.bias_params, mean=True)}"
-        )
-
-
-class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
-    """As RepeatedAffineComponent; its update is preconditioned (natural-gradient SGD)."""
-
-
-def check_blocks(name: str, count: int, o: SimpleNamespace) -> int:
-    """`count`, which must be positive and divide both dimensions of the config line."""
-    dims = o.input_dim, o.output_dim
-    Component.demand(
-        count > 0 and all(dim > 0 and dim % count == 0 for dim in dims),
-        f"{name}={count} does not divide input-dim={dims[0]} and output-dim={dims[1]}",
-    )
-    return count
-
-
-class BlockAffineComponent(_Affine):
-    """An affine transform with a block-diagonal W, whose blocks lie one below another in
-    `linear_params` [out, in / num_blocks]."""
-
-    own_fields = (Field("<NumBlocks>", INT, "num_blocks"), *_LINEAR, OLD_IS_GRADIENT)
-    own_keys = (
-        *required(int, "input-dim", "output-dim", "num-blocks"),
-        *optional(float, param_stddev=None, bias_mean=0.0, bias_stddev=1.0),
-    )
-
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1] * self.num_blocks
-
-    def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        self.num_blocks = check_blocks("num-blocks", o.num_blocks, o)
-        dim_in = o.input_dim // o.num_blocks
-        stddev = dim_in**-0.5 if o.param_stddev is None else o.param_stddev
-        self.linear_params = normal(rng, (o.output_dim, dim_in), stddev)
-        self.bias_params = normal(rng, o.output_dim, o.bias_stddev, o.bias_mean)
-
-    def check(self) -> None:
-        super().check()
-        rows = self.linear_params.shape[0]
-        self.demand(
-            self.num_blocks > 0 and rows % self.num_blocks == 0,
-            f"num-blocks={self.num_blocks} does not divide output-dim={rows}",
-        )
-
-    def info(self) -> str:
-        return (
-            f"{super().info()}, num-blocks={self.num_blocks}"
-            f"{parameter_stats('linear-params', self.linear_params)}"
-            f"{parameter_stats('bias', self.bias_params, mean=True)}"
+    def precondition(self, recipe: Recipe) -> None:
+        settings = self.update_period, self.alpha, self.num_samples_history
+        precondition_product(
+            recipe,
+            FisherEstimate(recipe, "in", self.rank_in, *settings),
+            FisherEstimate(recipe, "out", self.rank_out, *settings),
+            (self.output_dim, self.input_dim),
+            ("params", None),
         )
 
 
 class FixedAffineComponent(Component):
     """y = x W^T + b with fixed parameters."""
 
-    fields = _LINEAR
+    linear_params: np.ndarray
+    bias_params: np.ndarray
+
+    fields = LINEAR_FIELDS
     keys = (*optional(str, matrix=None), *optional(int, input_dim=None, output_dim=None))
     flags = _P.SIMPLE | _P.BACKPROP_ADDS
 
@@ -354,3 +305,37 @@ class FixedAffineComponent(Component):
             + parameter_stats("linear-params", self.linear_params)
             + parameter_stats("bias", self.bias_params, mean=True)
         )
+
+    def lower(self, recipe: Recipe) -> None:
+        lower_affine(self, recipe, trainable=False)
+
+
+def lower_affine(
+    component: AffineComponent | FixedAffineComponent, recipe: Recipe, trainable: bool
+) -> None:
+    """Operators of an affine component: a product of matrices, and a sum."""
+    w = recipe.parameter("linear_params", component.linear_params, trainable)
+    b = recipe.parameter("bias_params", component.bias_params, trainable)
+    forward, backward = _affine_ops(w, b, recipe.temp(), trainable)
+    recipe.steps += forward
+    recipe.backward = [*backward]
+
+
+@lru_cache
+def _affine_ops(
+    w: str, b: str, middle: str, trainable: bool
+) -> tuple[list[LoweredOp], list[LoweredOp]]:
+    """Forward and gradient operators; most components of a net have the same."""
+    forward = [
+        LoweredOp.of("matmul", {"x": X, "y": w}, {"out": middle}, _TRANSPOSED),
+        LoweredOp.of("add", {"x": middle, "y": b}, {"out": OUT}),
+    ]
+    if not trainable:  # then the gradient needs no value of x
+        return forward, [LoweredOp.of("matmul", {"x": OUT_DERIV, "y": w}, {"out": IN_DERIV})]
+    # Both operators have the same gradient at their outputs; the registry's way would copy it.
+    grad = {"out_grad": OUT_DERIV}
+    both = {"x_grad": IN_DERIV, "y_grad": deriv_of(w)}
+    return forward, [
+        LoweredOp.of("add_grad", {"x": OUT_DERIV, "y": b, **grad}, {"y_grad": deriv_of(b)}),
+        LoweredOp.of("matmul_grad", {"x": X, "y": w, **grad}, both, _TRANSPOSED),
+    ]

@@ -8,8 +8,15 @@ import numpy as np
 
 from ..files.kaldi_io import Reader, Writer
 from ..language.config import ConfigLine
-from .base import COMPONENTS, Component, Properties, UpdatableComponent, new_component
-from .fields import INT, Field, Kind
+from .base.component import (
+    Component,
+    Properties,
+    UpdatableComponent,
+    is_component_type,
+    new_component,
+)
+from .base.fields import INT, Field, Kind
+from .base.lowering import OUT, Recipe, X, lower_into
 
 _P = Properties
 _MOST = 100000  # as many components Kaldi reads at most
@@ -37,10 +44,14 @@ def _write_components(writer: Writer, parts: list[Component]) -> None:
 class CompositeComponent(UpdatableComponent):
     """Applies `components` one after the other, at most `max_rows_process` rows at a time."""
 
+    max_rows_process: int
+
     own_fields = (
         Field("<MaxRowsProcess>", INT, "max_rows_process"),
         Field(
-            "<NumComponents>", Kind("components", _read_components, _write_components), "components"
+            "<NumComponents>",
+            Kind("components", list[Component], _read_components, _write_components),
+            "components",
         ),
     )
     components: list[Component]
@@ -76,7 +87,7 @@ class CompositeComponent(UpdatableComponent):
             type = nested.require("type")
             if nested.first_token:
                 raise nested.error(f"{nested.first_token!r} is not expected here")
-            if type == self.type or type not in COMPONENTS:
+            if type == self.type or not is_component_type(type):
                 raise nested.error(f"{type} cannot be a part of a {self.type}")
             part = new_component(type)
             part.init_from_config(nested, rng)
@@ -129,3 +140,22 @@ class CompositeComponent(UpdatableComponent):
     def zero_stats(self) -> None:
         for part in self.components:
             part.zero_stats()
+
+    def lower(self, recipe: Recipe) -> None:
+        # Intermediate results are variables like any other;
+        # `composite_rows` cuts the rows into pieces.
+        source, last = X, len(self.components) - 1
+        for number, part in enumerate(self.components):
+            path = f"{recipe.path}{number}."
+            wanted = recipe.natural_gradient, recipe.statistics
+            inner = Recipe((None, -1), *wanted, path=path)
+            lower_into(part, inner)
+            target = OUT if number == last else recipe.temp()
+            names = {X: source, OUT: target}
+            names |= {name: recipe.temp() for name in inner.temps()}
+            recipe.steps += [step.renamed(names) for step in inner.steps]
+            recipe.parameters |= inner.parameters
+            recipe.constants |= inner.constants
+            recipe.states |= inner.states
+            recipe.parts.append((inner, names))
+            source = target

@@ -1,31 +1,34 @@
-"""Convolution and pooling over images that lie in one row, and TDNN layers."""
+"""Convolution and max-pooling of images that lie as vectors in the rows of a matrix.
+
+An image [X, Y, Z] is a row with index (Y Z) x + Z y + z ("zyx"), or (Y Z) x + Y z + y ("yzx").
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from .affine import default_ranks
-from .base import (
-    Component,
-    Properties,
-    UpdatableComponent,
-    key,
-    normal,
-    optional,
-    read_matrix_file,
-    required,
-    split_bias,
-)
-from .fields import BOOL, FLOAT, INT, INTS, MATRIX, VECTOR, Field
-from .summary import flag, number, parameter_stats
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
+from ..operators.blocks import chunks_of
+from .base.component import Component, Properties, UpdatableComponent
+from .base.fields import BOOL, INT, MATRIX, VECTOR, Field
+from .base.initial import normal, read_matrix_file, split_bias
+from .base.keys import optional, required
+from .base.lowering import OUT, Recipe, X
+from .base.summary import parameter_stats
 
 _P = Properties
 _VECTORIZATIONS = ("yzx", "zyx")  # which dimension runs fastest; Kaldi's enum in this order
 _IMAGE = ("input_x_dim", "input_y_dim", "input_z_dim")
 _FILTER = ("filt_x_dim", "filt_y_dim", "filt_x_step", "filt_y_step")
 _POOL = tuple(f"pool_{axis}_{what}" for what in ("size", "step") for axis in "xyz")
+_SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 
 
 def _token(attr: str) -> str:
@@ -47,6 +50,17 @@ class ConvolutionComponent(UpdatableComponent):
     `filter_params` [filters, filt_x * filt_y * z], `bias_params` [filters]. The output holds, for
     each position (x slow, y fast), all filters.
     """
+
+    input_x_dim: int
+    input_y_dim: int
+    input_z_dim: int
+    filt_x_dim: int
+    filt_y_dim: int
+    filt_x_step: int
+    filt_y_step: int
+    input_vectorization: int
+    filter_params: np.ndarray
+    bias_params: np.ndarray
 
     own_fields = (
         *_int_fields(*_IMAGE, *_FILTER, "input_vectorization"),
@@ -133,9 +147,30 @@ class ConvolutionComponent(UpdatableComponent):
         text += parameter_stats("filter-params", self.filter_params)
         return text + parameter_stats("bias-params", self.bias_params, mean=True)
 
+    def lower(self, recipe: Recipe) -> None:
+        attrs = {
+            "size": [int(self.input_x_dim), int(self.input_y_dim), int(self.input_z_dim)],
+            "filter": [int(self.filt_x_dim), int(self.filt_y_dim)],
+            "step": [int(self.filt_x_step), int(self.filt_y_step)],
+            "order": _VECTORIZATIONS[self.input_vectorization],
+        }
+        w = recipe.parameter("filter_params", self.filter_params)
+        b = recipe.parameter("bias_params", self.bias_params)
+        recipe.op("nnet3.convolution", OUT, attrs=attrs, x=X, w=w, b=b)
+
 
 class MaxpoolingComponent(Component):
     """The maximum over boxes of an x, y, z image that lies in one row (z fastest)."""
+
+    input_x_dim: int
+    input_y_dim: int
+    input_z_dim: int
+    pool_x_size: int
+    pool_y_size: int
+    pool_z_size: int
+    pool_x_step: int
+    pool_y_step: int
+    pool_z_step: int
 
     fields = _int_fields(*_IMAGE, *_POOL)
     keys = required(int, *map(_option, _IMAGE + _POOL))
@@ -169,112 +204,200 @@ class MaxpoolingComponent(Component):
         dims = (f", {_option(name)}={getattr(self, name)}" for name in _IMAGE + _POOL)
         return self.type + "".join(dims)
 
+    def lower(self, recipe: Recipe) -> None:
+        attrs = {
+            "size": [int(self.input_x_dim), int(self.input_y_dim), int(self.input_z_dim)],
+            "pool": [int(self.pool_x_size), int(self.pool_y_size), int(self.pool_z_size)],
+            "step": [int(self.pool_x_step), int(self.pool_y_step), int(self.pool_z_step)],
+        }
+        recipe.op("nnet3.max_pool", OUT, attrs=attrs, x=X)
 
-class TdnnComponent(UpdatableComponent):
-    """An affine transform of several frames side by side: y_t = sum_i x_{t+offset_i} W_i^T + b.
 
-    `linear_params` [out, in * offsets], `bias_params` [out], empty if there is no bias.
-    """
+def _positions(s: ShapeArgs, window: str) -> list[int]:
+    """Places that a window takes along each axis."""
+    size, attrs = s.attrs["size"], s.attrs
+    if len(size) != 3 or len(attrs[window]) != len(attrs["step"]):
+        s.fail(f"size wants 3 numbers, and {window} as many as step")
+    whole = [*attrs[window], *size[len(attrs[window]) :]]
+    steps = [*attrs["step"], *(1 for _ in size[len(attrs["step"]) :])]
+    for total, part, step in zip(size, whole, steps, strict=True):
+        if part > total or (total - part) % step:
+            s.fail(f"windows of {attrs[window]} in steps of {attrs['step']} do not cover {size}")
+    cols = s.rank("x", 2)[1]
+    s.same("the columns of x and the product of size", cols, size[0] * size[1] * size[2])
+    return [1 + (t - p) // k for t, p, k in zip(size, whole, steps, strict=True)]
 
-    own_fields = (
-        Field("<TimeOffsets>", INTS, "time_offsets"),
-        Field("<LinearParams>", MATRIX, "linear_params"),
-        Field("<BiasParams>", VECTOR, "bias_params"),
-        Field("<OrthonormalConstraint>", FLOAT, "orthonormal_constraint"),
-        Field("<UseNaturalGradient>", BOOL, "use_natural_gradient"),
-        Field("<NumSamplesHistory>", FLOAT, "num_samples_history"),
-        Field(
-            "<AlphaInOut>",
-            FLOAT,
-            "alpha_in",
-            "alpha_out",
-            older=Field("<Alpha>", FLOAT, "alpha_in"),
-        ),
-        Field("<RankInOut>", INT, "rank_in", "rank_out"),
-    )
-    own_keys = (
-        key("time-offsets", "offsets"),
-        *required(int, "input-dim", "output-dim"),
-        *optional(float, param_stddev=-1.0, bias_mean=0.0, bias_stddev=1.0),
-        *optional(float, orthonormal_constraint=0.0, num_samples_history=2000.0),
-        *optional(float, alpha_in=4.0, alpha_out=4.0),
-        *optional(int, rank_in=-1, rank_out=-1),
-        *optional(bool, use_bias=True, use_natural_gradient=True),
-    )
-    trained = ("linear_params", "bias_params")
-    update_period = 4  # of the natural gradient; files do not hold it
 
-    @property
-    def properties(self) -> Properties:
-        return (
-            _P.UPDATABLE
-            | _P.REORDERS_INDEXES
-            | _P.BACKPROP_ADDS
-            | _P.BACKPROP_NEEDS_INPUT
-            | (_P(0) if self.bias_params.size else _P.PROPAGATE_ADDS)
-        )
+_SIZE = AttrSpec("size", "ints", "X, Y and Z of an image", minimum=1)
 
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1] // len(self.time_offsets)
+convolution = operator(
+    "nnet3.convolution",
+    doc=(
+        "Convolution of the images in the rows of x [N, X*Y*Z] with F filters that span all of Z:"
+        " w [F, FX*FY*Z], b [F] -> out [N, PX*PY*F], where PX = 1 + (X - FX) / SX."
+    ),
+    inputs=[
+        Slot("x", "[N, X*Y*Z]"),
+        Slot("w", "[F, FX*FY*Z]"),
+        Slot("b", "[F]", not_in_gradient=True),
+    ],
+    outputs=[Slot("out", "[N, PX*PY*F]", not_in_gradient=True)],
+    attrs=[
+        _SIZE,
+        AttrSpec("filter", "ints", "FX and FY", minimum=1),
+        AttrSpec("step", "ints", "SX and SY: steps of the filter", minimum=1),
+        AttrSpec("order", "string", "order of y and z in a row", "zyx", choices=_VECTORIZATIONS),
+    ],
+    source=_SOURCE,
+)
 
-    @property
-    def output_dim(self) -> int:
-        return self.linear_params.shape[0]
 
-    def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        self.demand(bool(o.time_offsets), "time-offsets is empty")
-        self.demand(o.input_dim > 0 and o.output_dim > 0, "dimensions must be positive")
-        spliced = o.input_dim * len(o.time_offsets)
-        stddev = spliced**-0.5 if o.param_stddev < 0 else o.param_stddev
-        self.time_offsets = o.time_offsets
-        self.linear_params = normal(rng, (o.output_dim, spliced), stddev)
-        self.bias_params = np.zeros(0, np.float32)
-        if o.use_bias:
-            self.bias_params = normal(rng, o.output_dim, o.bias_stddev, o.bias_mean)
-        default_ranks(o, spliced, o.output_dim)
-        for name in (
-            "orthonormal_constraint",
-            "use_natural_gradient",
-            "num_samples_history",
-            "alpha_in",
-            "alpha_out",
-            "rank_in",
-            "rank_out",
-        ):
-            setattr(self, name, getattr(o, name))
+@convolution.shape_rule
+def convolution_shape(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w", "b")
+    across, down, _ = _positions(s, "filter")
+    filters, taps = s.rank("w", 2)
+    filters = s.same("the rows of w and the length of b", filters, s.rank("b", 1)[0])
+    wanted = s.attrs["filter"][0] * s.attrs["filter"][1] * s.attrs["size"][2]
+    s.same("the columns of w and the size of a filter", taps, wanted)
+    s.set("out", ((s["x"][0], across * down * filters if filters >= 0 else -1), dtype))
 
-    def after_read(self) -> None:
-        super().after_read()
-        if "alpha_out" not in self.__dict__:
-            self.alpha_out = self.alpha_in
 
-    def check(self) -> None:
-        offsets, (rows, columns) = self.time_offsets, self.linear_params.shape
-        self.demand(len(offsets) > 0, "time-offsets is empty")
-        self.demand(len(set(offsets)) == len(offsets), "a time offset is given twice")
-        self.demand(
-            rows > 0 and columns > 0 and columns % len(offsets) == 0,
-            f"linear parameters [{rows}, {columns}] do not fit {len(offsets)} time offsets",
-        )
-        size = self.bias_params.size
-        self.demand(size in (0, rows), f"{rows} rows of linear parameters, but {size} biases")
+def _patches(array: Any, attrs: Any, xp: Any) -> Any:
+    """Windows of the images [N, PX, PY, FX, FY, Z]: a view."""
+    x, y, z = attrs["size"]
+    rows = array.shape[0]
+    if attrs["order"] == "zyx":
+        images = array.reshape(rows, x, y, z)
+    else:
+        images = array.reshape(rows, x, z, y).swapaxes(2, 3)
+    windows = xp.lib.stride_tricks.as_strided
+    (fx, fy), (sx, sy) = attrs["filter"], attrs["step"]
+    n, dx, dy, dz = images.strides
+    shape = (rows, 1 + (x - fx) // sx, 1 + (y - fy) // sy, fx, fy, z)
+    return windows(images, shape, (n, dx * sx, dy * sy, dx, dy, dz))
 
-    def info(self) -> str:
-        text = super().info()
-        if self.orthonormal_constraint != 0:
-            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
-        text += f", time-offsets={','.join(map(str, self.time_offsets))}"
-        text += parameter_stats("linear-params", self.linear_params, norms=True)
-        if self.bias_params.size:
-            text += parameter_stats("bias", self.bias_params, mean=True)
-        else:
-            text += f", has-bias={flag(False)}"
-        if not self.use_natural_gradient:
-            return text + ", use-natural-gradient=false"
-        return (
-            f"{text}, rank-in={self.rank_in}, rank-out={self.rank_out}"
-            f", num-samples-history={number(self.num_samples_history)}"
-            f", update-period={self.update_period}"
-            f", alpha-in={number(self.alpha_in)}, alpha-out={number(self.alpha_out)}"
-        )
+
+def _windows(attrs: Any) -> int:
+    """How many windows an image has."""
+    (x, y, _), (fx, fy), (sx, sy) = attrs["size"], attrs["filter"], attrs["step"]
+    return (1 + (x - fx) // sx) * (1 + (y - fy) // sy)
+
+
+@convolution.kernel
+def convolution_kernel(k: KernelArgs) -> Call:
+    xp, w, b, out = k.xp, k["w"], k["b"], k["out"]
+    patches = _patches(k["x"], k.attrs, xp)
+    pools, taps = patches.shape[1] * patches.shape[2], w.shape[1]
+    chunks = chunks_of(len(out), pools * taps * out.itemsize)
+    longest = max((c.stop - c.start for c in chunks), default=0)
+    buffer = k.scratch((longest, *patches.shape[1:]), out.dtype)
+    targets = out.reshape(len(out), pools, len(w))
+    calls = []
+    for rows in chunks:
+        part = buffer[: rows.stop - rows.start]
+        calls += [
+            partial(xp.copyto, part, patches[rows]),
+            partial(xp.matmul, part.reshape(len(part), pools, taps), w.T, out=targets[rows]),
+        ]
+    return in_order(*calls, partial(xp.add, targets, b, targets))
+
+
+@convolution.backward("x", "w", "b")
+def convolution_grad_kernel(k: KernelArgs) -> Call:
+    xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
+    filters, taps = w.shape
+    grad, calls = k["out_grad"], []
+    rows_total, pools = grad.shape[0], _windows(k.attrs)
+    grad = grad.reshape(rows_total, pools, filters)
+    if k.get("b_grad") is not None:
+        calls.append(reducing(xp, grad, k["b_grad"]))
+    if w_grad is not None:
+        calls.append(partial(w_grad.fill, 0))
+    if x_grad is not None:
+        calls.append(partial(x_grad.fill, 0))
+    chunks = chunks_of(rows_total, pools * taps * grad.itemsize)
+    for rows in chunks:
+        part = grad[rows]
+        flat = k.scratch((part.shape[0] * pools, filters), grad.dtype)
+        calls.append(partial(xp.copyto, flat.reshape(part.shape), part))
+        if w_grad is not None:
+            source = _patches(k["x"][rows], k.attrs, xp)
+            buffer = k.scratch(source.shape, grad.dtype)
+            share = k.scratch(w_grad.shape, grad.dtype)
+            calls += [
+                partial(xp.copyto, buffer, source),
+                partial(xp.matmul, flat.T, buffer.reshape(len(flat), taps), out=share),
+                partial(xp.add, w_grad, share, w_grad),
+            ]
+        if x_grad is not None:
+            target = _patches(x_grad[rows], k.attrs, xp)
+            spread = k.scratch(target.shape, grad.dtype)
+            calls.append(partial(xp.matmul, flat, w, out=spread.reshape(len(flat), taps)))
+            for i in range(target.shape[3]):  # windows overlap, their single places do not
+                for j in range(target.shape[4]):
+                    place = target[:, :, :, i, j]
+                    calls.append(partial(xp.add, place, spread[:, :, :, i, j], place))
+    return in_order(*calls)
+
+
+max_pool = operator(
+    "nnet3.max_pool",
+    doc=(
+        "Maximum over windows of the images in the rows of x [N, X*Y*Z] -> out [N, PX*PY*PZ]."
+        " Elements that tie for the maximum each get the whole gradient."
+    ),
+    inputs=[Slot("x", "[N, X*Y*Z]")],
+    outputs=[Slot("out", "[N, PX*PY*PZ]")],
+    attrs=[
+        _SIZE,
+        AttrSpec("pool", "ints", "sizes of a window along x, y and z", minimum=1),
+        AttrSpec("step", "ints", "steps of the window along x, y and z", minimum=1),
+    ],
+    source=_SOURCE,
+)
+
+
+@max_pool.shape_rule
+def max_pool_shape(s: ShapeArgs) -> None:
+    dtype = s.floats("x")
+    if len(s.attrs["pool"]) != 3:
+        s.fail("pool wants 3 numbers")
+    across, down, deep = _positions(s, "pool")
+    s.set("out", ((s["x"][0], across * down * deep), dtype))
+
+
+def _places(array: Any, attrs: Any) -> list[Any]:
+    """For each place within a window, that element of all windows: views [N, PX, PY, PZ]."""
+    size, pool, step = (np.array(attrs[name]) for name in ("size", "pool", "step"))
+    images = array.reshape(array.shape[0], *(int(n) for n in size))
+    ends = (size - pool) // step * step + 1
+    return [
+        images[(slice(None), *(slice(o, o + e, s) for o, e, s in zip(at, ends, step, strict=True)))]
+        for at in np.ndindex(*pool)
+    ]
+
+
+@max_pool.kernel
+def max_pool_kernel(k: KernelArgs) -> Call:
+    xp, places = k.xp, _places(k["x"], k.attrs)
+    out = k["out"].reshape(places[0].shape)
+    first = partial(xp.copyto, out, places[0])
+    return in_order(first, *(partial(xp.maximum, out, place, out=out) for place in places[1:]))
+
+
+@max_pool.backward("x")
+def max_pool_grad_kernel(k: KernelArgs) -> Call:
+    xp, x_grad = k.xp, k["x_grad"]
+    places, targets = _places(k["x"], k.attrs), _places(x_grad, k.attrs)
+    out, grad = (k[slot].reshape(places[0].shape) for slot in ("out", "out_grad"))
+    equal, share = k.scratch(out.shape, bool), k.scratch(out.shape, out.dtype)
+
+    def spread() -> None:
+        x_grad.fill(0)
+        for place, target in zip(places, targets, strict=True):
+            xp.equal(place, out, out=equal)
+            xp.multiply(grad, equal, out=share)
+            xp.add(target, share, target)
+
+    return spread

@@ -1,21 +1,41 @@
-"""Random components, and their test mode, in which they are deterministic."""
+"""Dropout of elements, rows and sequences by random masks; in test mode nothing is random.
+
+A mask is an operator of its own that draws from the run's random state; its product with the input
+is another. In test mode components lower to plain operators. The state of `train` plays no part:
+as in Kaldi, a component is random unless it is in test mode itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from .base import Component, KeepsDim, Properties, key, optional
-from .elementwise import check_block
-from .fields import BOOL, FLAG, FLOAT, INT, Field
-from .summary import flag, number
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
+from ..index.indexes import IndexList
+from ..operators.blocks import blocks_of
+from .base.checks import check_block
+from .base.component import Component, KeepsDim, Properties
+from .base.dependence import NOTHING, Reads
+from .base.fields import BOOL, FLAG, FLOAT, INT, Field
+from .base.keys import key, optional
+from .base.lowering import OUT, Recipe, X, scale_by
+from .base.summary import flag, number
 
 _P = Properties
-_RANDOM = _P.RANDOM | _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE | _P.USES_MEMO
+RANDOM_IN_PLACE = _P.RANDOM | _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE | _P.USES_MEMO
+_SOURCE = "Kaldi: nnet3/nnet-general-component.cc"
+_NO_GRADIENT = "a random mask depends on no input's values"
 
 
-def _proportion(component: Component, name: str) -> None:
+def check_proportion(component: Component, name: str) -> None:
     value = getattr(component, name)
     component.demand(0 <= value <= 1, f"{name.replace('_', '-')}={value} is not between 0 and 1")
 
@@ -30,6 +50,9 @@ class RandomComponent(Component):
 class DropoutComponent(KeepsDim, RandomComponent):
     """Zeroes elements (or whole rows, `dropout_per_frame`) with probability
     `dropout_proportion` and scales the others up."""
+
+    dropout_proportion: float
+    dropout_per_frame: bool
 
     fields = (
         Field("<Dim>", INT, "dim"),
@@ -52,7 +75,7 @@ class DropoutComponent(KeepsDim, RandomComponent):
 
     def check(self) -> None:
         super().check()
-        _proportion(self, "dropout_proportion")
+        check_proportion(self, "dropout_proportion")
 
     def info(self) -> str:
         return (
@@ -60,9 +83,22 @@ class DropoutComponent(KeepsDim, RandomComponent):
             f", dropout-per-frame={flag(self.dropout_per_frame)}"
         )
 
+    def lower(self, recipe: Recipe) -> None:
+        p = float(self.dropout_proportion)
+        if self.test_mode:
+            recipe.op("scale", OUT, attrs={"scale": 1.0 - p}, x=X)
+            return
+        mask = recipe.temp()
+        attrs = {"columns": 1 if self.dropout_per_frame else int(self.dim), "p": p}
+        recipe.op("nnet3.dropout_mask", mask, attrs=attrs, like=X)
+        scale_by(recipe, mask)
+
 
 class DropoutMaskComponent(RandomComponent):
     """A dropout mask without any input: zeros and ones, or uniform if `continuous`."""
+
+    dropout_proportion: float
+    continuous: bool
 
     fields = (
         Field("<OutputDim>", INT, "output_dim"),
@@ -86,10 +122,43 @@ class DropoutMaskComponent(RandomComponent):
         text += f", dropout-proportion={number(self.dropout_proportion)}"
         return text + (", continuous=true" if self.continuous else "")
 
+    def reads(self) -> Reads:
+        return NOTHING
+
+    def lower(self, recipe: Recipe) -> None:
+        p, columns = float(self.dropout_proportion), int(self.output_dim)
+        if self.test_mode or p == 0:
+            value = 1.0 if self.continuous or p == 0 else 1.0 - p
+            recipe.op("fill_constant", OUT, attrs={"shape": [recipe.rows, columns], "value": value})
+            return
+        attrs = {
+            "rows": recipe.rows,
+            "columns": columns,
+            "p": p,
+            "continuous": bool(self.continuous),
+            "exclusive": not self.continuous and columns in (2, 3),
+        }
+        recipe.op("nnet3.dropout_mask", OUT, attrs=attrs)
+
+
+@dataclass(frozen=True)
+class MaskRows:
+    """For each row, which of `count` masks applies to it; int64 [N]."""
+
+    rows: np.ndarray
+    count: int
+
 
 class GeneralDropoutComponent(KeepsDim, RandomComponent):
     """Dropout with one mask for each sequence, or for each `time_period` frames of it; masks have
     `block_dim` columns and repeat; or SpecAugment's masks over columns."""
+
+    block_dim: int
+    time_period: int
+    dropout_proportion: float
+    specaugment_max_proportion: float
+    specaugment_max_regions: int
+    continuous: bool
 
     fields = (
         Field("<Dim>", INT, "dim"),
@@ -124,7 +193,7 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
     @property
     def properties(self) -> Properties:
         blocks = self.block_dim != self.dim
-        return _RANDOM | (_P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS if blocks else _P(0))
+        return RANDOM_IN_PLACE | (_P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS if blocks else _P(0))
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         super().configure(o, rng)
@@ -132,7 +201,7 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
 
     def check(self) -> None:
         check_block(self.dim, self.block_dim)
-        _proportion(self, "specaugment_max_proportion")
+        check_proportion(self, "specaugment_max_proportion")
         if self.specaugment_max_proportion != 0:
             self.demand(not self.continuous, "continuous= does not go with SpecAugment")
             self.demand(self.specaugment_max_regions >= 1, "specaugment-max-regions is below 1")
@@ -149,34 +218,162 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
             text += f", specaugment-max-regions={self.specaugment_max_regions}"
         return text + (f", time-period={self.time_period}" if self.time_period > 0 else "")
 
+    def precompute(self, inputs: IndexList, outputs: IndexList) -> MaskRows:
+        n, t, _ = inputs.indexes.astype(np.int64).T
+        period = self.time_period
+        pairs = np.stack((n, t // period if period else np.zeros_like(t)), axis=1)
+        masks, rows = np.unique(pairs, axis=0, return_inverse=True)
+        return MaskRows(rows.reshape(-1), len(masks))
 
-class SpecAugmentTimeMaskComponent(KeepsDim, RandomComponent):
-    """Zeroes stretches of up to `time_mask_max_frames` rows, `zeroed_proportion` of all."""
-
-    fields = (
-        Field("<Dim>", INT, "dim"),
-        Field("<ZeroedProportion>", FLOAT, "zeroed_proportion"),
-        Field("<TimeMaskMaxFrames>", INT, "time_mask_max_frames"),
-        Field("<TestMode>", FLAG, "test_mode", default=False),
-    )
-    keys = (
-        key("dim", int),
-        *optional(float, zeroed_proportion=0.25),
-        *optional(int, time_mask_max_frames=10),
-    )
-    flags = _RANDOM
-
-    def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        super().configure(o, rng)
-        self.test_mode = False
-
-    def check(self) -> None:
-        super().check()
-        _proportion(self, "zeroed_proportion")
-        self.demand(self.time_mask_max_frames > 1, "time-mask-max-frames must be above 1")
-
-    def info(self) -> str:
-        return (
-            f"{self.type}, dim={self.dim}, zeroed-proportion={number(self.zeroed_proportion)}"
-            f", time-mask-max-frames={self.time_mask_max_frames}"
+    def lower(self, recipe: Recipe) -> None:
+        p, specaugment = (
+            float(self.dropout_proportion),
+            float(self.specaugment_max_proportion),
         )
+        if self.test_mode or (p == 0 and specaugment == 0):
+            recipe.op("assign", OUT, x=X)
+            return
+        mask, where = recipe.temp(), recipe.indexes
+        shape = {"rows": where.count, "columns": int(self.block_dim)}
+        if specaugment:
+            attrs = {"proportion": specaugment, "regions": int(self.specaugment_max_regions)}
+            recipe.op("nnet3.spec_augment_mask", mask, attrs=shape | attrs)
+        else:
+            attrs = {"p": p, "continuous": bool(self.continuous), "scaled": True}
+            recipe.op("nnet3.dropout_mask", mask, attrs=shape | attrs)
+        recipe.op("nnet3.multiply_rows", OUT, attrs={"rows": where.rows}, x=X, mask=mask)
+
+
+MASK_ROWS = AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1)
+MASK_COLUMNS = AttrSpec("columns", "int", "columns of the mask", minimum=1)
+MASK_DTYPE = AttrSpec(
+    "dtype", "dtype", "of the mask, where there is no `like`", np.dtype("float32")
+)
+MASK_LIKE = Slot(
+    "like",
+    "[N, ...]: its rows are counted, its values are not read",
+    optional=True,
+    shape_only=True,
+)
+
+
+def mask_shape(s: ShapeArgs) -> None:
+    rows = s.attrs["rows"]
+    if rows < 0:
+        if not s.has("like"):
+            s.fail("wants rows, or an input `like`")
+        rows = s["like"][0]
+    dtype = s.dtype("like") if s.has("like") else s.attrs["dtype"]
+    s.set("out", ((rows, s.attrs["columns"]), dtype))
+
+
+dropout_mask = operator(
+    "nnet3.dropout_mask",
+    doc=(
+        "Random mask [rows, columns]: 0 with probability p, else 1 (`scaled`: 1 / (1 - p));"
+        " `continuous`: uniform between 1 - 2p and 1 + 2p. `exclusive`: the first two columns are"
+        " never both 0, as long as p <= 0.5."
+    ),
+    inputs=[MASK_LIKE],
+    outputs=[Slot("out", "[rows, columns]")],
+    attrs=[
+        MASK_ROWS,
+        MASK_COLUMNS,
+        AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0),
+        AttrSpec("continuous", "bool", "uniform instead of zeros and ones", False),
+        AttrSpec("scaled", "bool", "divide by 1 - p, so that the mean is 1", False),
+        AttrSpec("exclusive", "bool", "zeros of the first two columns exclude each other", False),
+        MASK_DTYPE,
+    ],
+    source=_SOURCE,
+    shape=mask_shape,
+    no_gradient=_NO_GRADIENT,
+    random=True,
+)
+
+
+def _uniform(k: KernelArgs, out: Any) -> tuple[Any, Callable[[], None]]:
+    """Memory for uniform numbers of the shape of `out`, and the call that draws them."""
+    direct = out.flags.c_contiguous and out.dtype != np.float16
+    dtype = np.dtype("float32") if out.dtype == np.float16 else out.dtype
+    drawn = out if direct else k.scratch(out.shape, dtype)
+    state = k.state
+
+    def draw() -> None:
+        state.generator.random(drawn.shape, dtype, out=drawn)
+
+    return drawn, draw
+
+
+@dropout_mask.kernel
+def dropout_mask_kernel(k: KernelArgs) -> Call:
+    xp, out, p = k.xp, k["out"], k.attrs["p"]
+    drawn, draw = _uniform(k, out)
+    real = drawn.dtype.type
+    if k.attrs["continuous"]:
+        return in_order(
+            draw,
+            partial(xp.multiply, drawn, real(4 * p), drawn),
+            partial(xp.add, drawn, real(1 - 2 * p), out),
+        )
+    calls = [draw]
+    if k.attrs["exclusive"]:  # the other end of the same number
+        calls.append(partial(xp.subtract, real(1), drawn[:, 0], drawn[:, 1]))
+    kept = k.scratch(out.shape, bool)
+    value = out.dtype.type(1 / (1 - p) if k.attrs["scaled"] and p < 1 else 1)
+    return in_order(
+        *calls,
+        partial(xp.greater, drawn, real(p), kept),
+        partial(xp.multiply, kept, value, out),
+    )
+
+
+multiply_rows = operator(
+    "nnet3.multiply_rows",
+    doc=(
+        "Product with rows of a mask, the same for every block of columns: out[r, b] = x[r, b] *"
+        " mask[rows[r]]; x [N, B*D], mask [M, D] -> out [N, B*D]."
+    ),
+    inputs=[Slot("x", "[N, B*D]", not_in_gradient=True), Slot("mask", "[M, D]")],
+    outputs=[Slot("out", "[N, B*D]", inplace="x", not_in_gradient=True)],
+    attrs=[AttrSpec("rows", "tensor", "[N] row of the mask for each row of x")],
+    source=_SOURCE,
+)
+
+
+@multiply_rows.shape_rule
+def multiply_rows_shape(s: ShapeArgs) -> None:
+    (rows, cols), (masks, width) = s.rank("x", 2), s.rank("mask", 2)
+    which = s.attrs["rows"]
+    if which.ndim != 1 or which.dtype.kind not in "iu":
+        s.fail("rows wants one integer for each row of x")
+    s.same("the rows of x and the length of rows", rows, len(which))
+    if len(which) and (which.min() < 0 or 0 <= masks <= which.max()):
+        s.fail(f"rows run from {which.min()} to {which.max()} and there are {masks} masks")
+    if width == 0 or (min(cols, width) >= 0 and cols % width):
+        s.fail(f"the {cols} columns of x are no multiple of the {width} columns of mask")
+    s.set("out", ((len(which), cols), s.floats("x", "mask")))
+
+
+def _product(k: KernelArgs, source: str, target: str) -> Call:
+    xp, mask = k.xp, k["mask"]
+    x, out = blocks_of(k[source], mask.shape[1]), blocks_of(k[target], mask.shape[1])
+    if not x.size:
+        return in_order()
+    rows = xp.asarray(k.attrs["rows"])
+    chosen = k.scratch((len(rows), mask.shape[1]), mask.dtype)
+    options = {"mode": "clip"} if xp is np else {}
+    return in_order(
+        partial(xp.take, mask, rows, axis=0, out=chosen, **options),
+        partial(xp.multiply, x, chosen[:, None], out),
+    )
+
+
+@multiply_rows.kernel
+def multiply_rows_kernel(k: KernelArgs) -> Call:
+    return _product(k, "x", "out")
+
+
+@multiply_rows.backward("x", inplace={"x_grad": "out_grad"})
+def multiply_rows_grad_kernel(k: KernelArgs) -> Call:
+    return _product(k, "out_grad", "x_grad")

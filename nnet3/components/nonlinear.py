@@ -1,21 +1,30 @@
-"""Nonlinearities that keep the dimension: sigmoid, tanh, ReLU, softmax, log-softmax."""
+"""Nonlinearities that keep the dimension: sigmoid, tanh, ReLU, softmax, log-softmax.
+
+Sigmoid, tanh, ReLU and log-softmax are shared operators; softmax has one of its own, with a floor.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from .base import Component, KeepsDim, Properties, key, optional
-from .fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
-from .summary import number, summarize_vector
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import in_order
+from .base.component import Component, KeepsDim, Properties
+from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
+from .base.keys import key, optional
+from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X
+from .base.summary import number, summarize_vector
 
 _P = Properties
 _COMMON = _P.SIMPLE | _P.BACKPROP_NEEDS_OUTPUT | _P.STORES_STATS
-
-
 UNSET_THRESHOLD: Final = -1000.0
+SOFTMAX_FLOOR = 1e-20
 
 
 class NonlinearComponent(KeepsDim, Component):
@@ -25,7 +34,21 @@ class NonlinearComponent(KeepsDim, Component):
     float64; empty until there are some.
     """
 
+    block_dim: int
+    count: float
+    oderiv_count: float
+    num_dims_self_repaired: float
+    num_dims_processed: float
+    self_repair_lower_threshold: float
+    self_repair_upper_threshold: float
+    self_repair_scale: float
+
     abstract = True
+    op_type: ClassVar[str] = ""  # the operator that computes it
+    sums_values: ClassVar[bool] = True  # whether `value_sum` is collected
+    repaired: ClassVar[tuple[float, float] | None] = None
+    """Where there is self-repair: its default lower and upper threshold of the average slope."""
+
     fields = (
         Field("<Dim>", INT, "dim"),
         Field(
@@ -139,6 +162,52 @@ class NonlinearComponent(KeepsDim, Component):
             text += f", oderiv-count={number(self.oderiv_count)}"
         return text
 
+    def lower(self, recipe: Recipe) -> None:
+        recipe.op(self.op_type, OUT, x=X)
+        if recipe.statistics:
+            self._keep_statistics(recipe)
+
+    def _keep_statistics(self, recipe: Recipe) -> None:
+        """Sums of values, slopes and squared output derivatives, and self-repair."""
+        width = (self.dim,)
+        if self.sums_values:
+            count = recipe.state("count", self.count)
+            total = recipe.state("value_sum", self.value_sum, width)
+            recipe.keep("nnet3.column_sums", x=OUT, total=total, count=count)
+            if self.repaired is not None:
+                slopes = recipe.state("deriv_sum", self.deriv_sum, width)
+                attrs = {"of": f"{self.op_type}_slope"}
+                recipe.keep("nnet3.column_sums", attrs, x=OUT, total=slopes)
+                if self.self_repair_scale:
+                    self._self_repair(recipe, self.repaired, slopes, count)
+        squares = recipe.state("oderiv_sumsq", self.oderiv_sumsq, width)
+        rows = recipe.state("oderiv_count", self.oderiv_count)
+        slots = {"x": OUT_DERIV, "total": squares, "count": rows}
+        recipe.keep("nnet3.column_sums", {"of": "square"}, when="before", **slots)
+
+    def _self_repair(
+        self, recipe: Recipe, thresholds: tuple[float, float], slopes: str, count: str
+    ) -> None:
+        lower, upper = thresholds
+        given = self.self_repair_lower_threshold, self.self_repair_upper_threshold
+        recipe.keep(
+            "nnet3.self_repair",
+            {
+                "kind": self.op_type,
+                "lower": lower if given[0] == UNSET_THRESHOLD else float(given[0]),
+                "upper": upper if given[1] == UNSET_THRESHOLD else float(given[1]),
+                "scale": float(self.self_repair_scale),
+                "block": int(self.block_dim),
+            },
+            when="after",
+            grad=IN_DERIV,
+            out=OUT,
+            slopes=slopes,
+            count=count,
+            repaired=recipe.state("num_dims_self_repaired", self.num_dims_self_repaired),
+            processed=recipe.state("num_dims_processed", self.num_dims_processed),
+        )
+
 
 def _root_mean(total: np.ndarray, count: float) -> np.ndarray:
     mean = total.astype(np.float32)
@@ -150,18 +219,24 @@ def _root_mean(total: np.ndarray, count: float) -> np.ndarray:
 class SigmoidComponent(NonlinearComponent):
     """y = 1 / (1 + exp(-x))."""
 
+    op_type = "sigmoid"
+    repaired = (0.05, 1.0)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
 
 class TanhComponent(NonlinearComponent):
     """y = tanh(x)."""
 
+    op_type = "tanh"
+    repaired = (0.2, 1.0)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
 
 class RectifiedLinearComponent(NonlinearComponent):
     """y = max(x, 0)."""
 
+    op_type = "relu"
+    repaired = (0.05, 0.95)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
     @property
@@ -172,10 +247,53 @@ class RectifiedLinearComponent(NonlinearComponent):
 class SoftmaxComponent(NonlinearComponent):
     """y = exp(x) / sum(exp(x)) over each row."""
 
+    op_type = "nnet3.softmax"
     flags = _COMMON | _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE
 
 
 class LogSoftmaxComponent(NonlinearComponent):
     """y = x - log(sum(exp(x))) over each row."""
 
+    op_type = "log_softmax"
+    sums_values = False
     flags = _COMMON
+
+
+softmax = operator(
+    "nnet3.softmax",
+    doc=(
+        "Softmax of each row with the result floored at 1e-20: out = max(softmax(x), 1e-20);"
+        " x [N, D] -> out [N, D]. The gradient is that of softmax at out."
+    ),
+    inputs=[Slot("x", "[N, D]", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, D]", inplace="x")],
+    source="Kaldi: nnet3/nnet-simple-component.cc",
+)
+
+
+@softmax.shape_rule
+def softmax_shape(s: ShapeArgs) -> None:
+    rows, cols = s.rank("x", 2)
+    if cols == 0:
+        s.fail("x has no columns")
+    s.set("out", ((rows, cols), s.floats("x")))
+
+
+@softmax.kernel
+def softmax_kernel(k: KernelArgs) -> Call:
+    xp, x, out = k.xp, k["x"], k["out"]
+    edge = k.scratch((x.shape[0], 1), x.dtype)
+    return in_order(
+        partial(xp.max, x, axis=1, keepdims=True, out=edge),
+        partial(xp.subtract, x, edge, out),
+        partial(xp.exp, out, out=out),
+        partial(xp.sum, out, axis=1, keepdims=True, out=edge),
+        partial(xp.divide, out, edge, out),
+        partial(xp.maximum, out, out.dtype.type(SOFTMAX_FLOOR), out=out),
+    )
+
+
+@softmax.gradient_maker
+def softmax_gradient(g: Any) -> list[Any]:
+    reads = {"x": g.inputs("x"), "out": g.outputs("out"), "out_grad": g.output_grads("out")}
+    return [g.op("softmax_grad", reads, {"x_grad": g.input_grads("x")}, {"axis": -1})]

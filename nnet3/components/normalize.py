@@ -1,27 +1,40 @@
-"""Normalisation: of each row to a given root mean square, or of each column over the batch."""
+"""NormalizeComponent: blocks of each row scaled to a given root mean square."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from .base import Component, KeepsDim, Properties, key, optional
-from .elementwise import check_block
-from .fields import BOOL, DOUBLE, DOUBLE_VECTOR, FLOAT, INT, VECTOR, Averaged, Field
-from .summary import flag, number, summarize_vector
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order
+from ..operators.blocks import blocks_of, whole_blocks
+from .base.checks import check_block
+from .base.component import Component, Properties
+from .base.fields import BOOL, DOUBLE, FLOAT, INT, VECTOR, Field
+from .base.keys import optional
+from .base.lowering import OUT, Recipe, X
+from .base.summary import flag, number
 
 _P = Properties
 _BLOCKS = _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
 _IN_PLACE = _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE
-_BATCH_NORM = _P.SIMPLE | _P.BACKPROP_NEEDS_OUTPUT | _IN_PLACE
-_BATCH_NORM_TRAINED = _BATCH_NORM | _P.USES_MEMO | _P.STORES_STATS
+SQUARED_NORM_FLOOR = 2.0**-66
+"""Least value of the scaled squared norm of a row."""
 
 
 class NormalizeComponent(Component):
     """Each block of `block_dim` columns of a row scaled to the root mean square `target_rms`; if
     `add_log_stddev`, the log of the root mean square found is appended."""
+
+    block_dim: int
+    target_rms: float
+    add_log_stddev: bool
 
     fields = (
         Field("<InputDim>", INT, "input_dim", older=Field("<Dim>", INT, "input_dim")),
@@ -74,82 +87,94 @@ class NormalizeComponent(Component):
             text += f", block-dim={self.block_dim}"
         return text
 
-
-def _variance(component: Any, total: np.ndarray, count: float) -> np.ndarray:
-    variance = total.astype(np.float32)
-    if count != 0:
-        mean = type(component).stats_mean.compute(component)
-        variance = variance * np.float32(1.0 / count) - mean * mean
-    return variance
-
-
-def _sum_of_squares(component: Any, variance: np.ndarray, count: float) -> np.ndarray:
-    mean = component.stats_sum / (count or 1.0)
-    return (variance + mean * mean) * count
+    def lower(self, recipe: Recipe) -> None:
+        attrs = {
+            "block": int(self.block_dim),
+            "target_rms": float(self.target_rms),
+            "add_log_stddev": bool(self.add_log_stddev),
+        }
+        recipe.op("nnet3.normalize", OUT, attrs=attrs, x=X)
 
 
-class BatchNormComponent(KeepsDim, Component):
-    """Each column minus its mean, scaled to the deviation `target_rms`, over the rows of the batch;
-    in test mode by the statistics `stats_sum` and `stats_sumsq` (float64) over `count` rows."""
+normalize = operator(
+    "nnet3.normalize",
+    doc=(
+        "Scales every block of `block` columns in every row to the root mean square `target_rms`:"
+        " p = max(mean(x^2) / target_rms^2, 2^-66), out = x / sqrt(p). With `add_log_stddev` each"
+        " block of out has one column more, log(sqrt(p) * target_rms). x [N, B*block] ->"
+        " out [N, B*block] or [N, B*(block+1)]."
+    ),
+    inputs=[Slot("x", "[N, B*block]")],
+    outputs=[Slot("out", "[N, B*block] or [N, B*(block+1)]", inplace="x", not_in_gradient=True)],
+    attrs=[
+        AttrSpec("block", "int", "columns that are scaled together", minimum=1),
+        AttrSpec("target_rms", "float", "root mean square of the result", 1.0),
+        AttrSpec("add_log_stddev", "bool", "append the logarithm of the standard deviation", False),
+    ],
+    source="Kaldi: nnet3/nnet-normalize-component.cc, cudamatrix/cu-math.cc",
+)
 
-    fields = (
-        Field("<Dim>", INT, "dim"),
-        Field("<BlockDim>", INT, "block_dim"),
-        Field("<Epsilon>", FLOAT, "epsilon"),
-        Field("<TargetRms>", FLOAT, "target_rms"),
-        Field("<TestMode>", BOOL, "test_mode"),
-        Field("<Count>", DOUBLE, "count"),
-        Field("<StatsMean>", DOUBLE_VECTOR, "stats_mean"),
-        Field("<StatsVar>", DOUBLE_VECTOR, "stats_var"),
-    )
-    keys = (
-        key("dim", int),
-        key("block-dim", int, None),
-        *optional(float, epsilon=1e-3, target_rms=1.0),
-        *optional(bool, test_mode=False),
-    )
 
-    stats_mean = Averaged("stats_sum")
-    stats_var = Averaged("stats_sumsq", lambda c: c.count, _variance, _sum_of_squares)
+@normalize.shape_rule
+def normalize_shape(s: ShapeArgs) -> None:
+    blocks, block = whole_blocks(s), s.attrs["block"] + int(s.attrs["add_log_stddev"])
+    s.set("out", ((s["x"][0], blocks * block if blocks >= 0 else -1), s.floats("x")))
 
-    @property
-    def properties(self) -> Properties:
-        flags = _BATCH_NORM if self.test_mode else _BATCH_NORM_TRAINED
-        return flags | _BLOCKS if self.block_dim < self.dim else flags
 
-    def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        super().configure(o, rng)
-        self.epsilon = float(np.float32(o.epsilon))
-        self.block_dim = o.dim if o.block_dim in (None, -1) else o.block_dim
-        check_block(self.dim, self.block_dim)
-        self._forget()
+def _inverse_rms(k: KernelArgs, x: Any, squares: Any, scale: Any) -> list[Call]:
+    """Calls: scale = max(sum(x^2) / (D target_rms^2), floor) ** -0.5 for every row and block."""
+    xp, real = k.xp, x.dtype.type
+    factor = 1.0 / (x.shape[2] * k.attrs["target_rms"] ** 2)
+    return [
+        partial(xp.multiply, x, x, squares),
+        partial(xp.sum, squares, axis=2, out=scale),
+        partial(xp.multiply, scale, real(factor), scale),
+        partial(xp.maximum, scale, real(SQUARED_NORM_FLOOR), out=scale),
+        partial(xp.sqrt, scale, out=scale),
+        partial(xp.divide, real(1), scale, scale),
+    ]
 
-    def zero_stats(self) -> None:
-        """Forget all statistics, except in test mode, in which they are the transform."""
-        if not self.test_mode:
-            self._forget()
 
-    def _forget(self) -> None:
-        self.count = 0.0
-        self.stats_sum, self.stats_sumsq = np.zeros(self.block_dim), np.zeros(self.block_dim)
+@normalize.kernel
+def normalize_kernel(k: KernelArgs) -> Call:
+    xp, block = k.xp, k.attrs["block"]
+    x = blocks_of(k["x"], block)
+    out = blocks_of(k["out"], block + int(k.attrs["add_log_stddev"]))
+    scale = k.scratch(x.shape[:2], x.dtype)
+    squares = k.scratch(x.shape, x.dtype)
+    calls = _inverse_rms(k, x, squares, scale)
+    calls.append(partial(xp.multiply, x, scale[..., None], out[..., :block]))
+    if k.attrs["add_log_stddev"]:
+        last = out[..., block]
+        log_rms = x.dtype.type(math.log(k.attrs["target_rms"]))
+        calls += [partial(xp.log, scale, out=last), partial(xp.subtract, log_rms, last, last)]
+    return in_order(*calls)
 
-    def check(self) -> None:
-        check_block(self.dim, self.block_dim)
-        self.demand(self.epsilon > 0 and self.target_rms > 0, "epsilon, target-rms must be > 0")
-        for name in ("stats_sum", "stats_sumsq"):
-            size = getattr(self, name).size
-            self.demand(size == self.block_dim, f"{name} has {size}, not {self.block_dim} values")
 
-    def info(self) -> str:
-        text = (
-            f"{self.type}, dim={self.dim}, block-dim={self.block_dim}"
-            f", epsilon={number(self.epsilon)}, target-rms={number(self.target_rms)}"
-            f", count={number(self.count)}, test-mode={flag(self.test_mode)}"
-        )
-        if self.count > 0:
-            scale = np.float32(1.0 / self.count)
-            mean = self.stats_sum.astype(np.float32) * scale
-            variance = self.stats_sumsq.astype(np.float32) * scale - mean * mean
-            text += f", data-mean={summarize_vector(mean)}"
-            text += f", data-stddev={summarize_vector(np.sqrt(np.maximum(variance, 0)))}"
-        return text
+@normalize.backward("x", inplace={"x_grad": "out_grad"})
+def normalize_grad_kernel(k: KernelArgs) -> Call:
+    xp, block, log = k.xp, k.attrs["block"], int(k.attrs["add_log_stddev"])
+    x, grad = blocks_of(k["x"], block), blocks_of(k["out_grad"], block + log)
+    target, real = blocks_of(k["x_grad"], block), x.dtype.type
+    work, scale = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:2], x.dtype)
+    dot, floored = k.scratch(x.shape[:2], x.dtype), k.scratch(x.shape[:2], bool)
+    top = real(1 / math.sqrt(SQUARED_NORM_FLOOR))
+    factor = real(-1.0 / (block * k.attrs["target_rms"] ** 2))
+
+    def through_scale() -> None:
+        # d scale / d x = -scale^3 x / (D target_rms^2), nothing where the floor holds
+        xp.multiply(grad[..., :block], x, work)
+        xp.sum(work, axis=2, out=dot)
+        xp.multiply(dot, scale, dot)
+        if log:  # the last column is minus the logarithm of the scale
+            xp.subtract(dot, grad[..., block], dot)
+        xp.multiply(dot, scale, dot)
+        xp.multiply(dot, scale, dot)
+        xp.multiply(dot, factor, dot)
+        xp.greater_equal(scale, top, out=floored)
+        xp.copyto(dot, real(0), where=floored)
+        xp.multiply(x, dot[..., None], work)
+        xp.multiply(grad[..., :block], scale[..., None], target)
+        xp.add(target, work, target)
+
+    return in_order(*_inverse_rms(k, x, work, scale), through_scale)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..components.base import Properties
+from ..components.base.component import Properties
+from ..components.base.dependence import SAME, Reads
 from ..language.descriptor import (
     BinarySumDescriptor,
     Descriptor,
@@ -27,7 +28,6 @@ from ..language.descriptor import (
     SimpleSumDescriptor,
     SumDescriptor,
 )
-from .dependence import SAME, Reads, component_reads
 from .node_order import compute_epochs
 from .units import Units
 
@@ -91,7 +91,7 @@ def component_facts(component: Any) -> tuple[Any, ...]:
 
     They differ also where that cannot be seen, as components may read rows by any rule.
     """
-    reads = component_reads(component)
+    reads = component.reads()
     listed = reads if reads.offsets is None else (reads.required, reads.offsets)
     return component, component.output_dim, component.properties, listed
 
@@ -104,7 +104,7 @@ class Topology:
         self.index = {node.name: i for i, node in enumerate(self.nodes)}
         for i, node in enumerate(self.nodes):
             if node.kind == "component":
-                node.reads = component_reads(node.component)
+                node.reads = node.component.reads()
                 node.properties = int(node.component.properties)
             elif node.kind == "descriptor":
                 after = self.nodes[i + 1] if i + 1 < len(self.nodes) else None

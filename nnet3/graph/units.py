@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .dependence import SAME
+from ..components.base.dependence import SAME
 
 if TYPE_CHECKING:
     from .topology import Topology

@@ -116,10 +116,10 @@ class LazyIndexes:
         return Columns.of(self.indexes)
 
 
-class Columns:
+class Columns(IndexList):
     """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
 
-    Not to be changed: steps of one list share it. It is an `IndexList`.
+    Not to be changed: steps of one list share it.
 
     Attributes:
         size, sequences: see `IndexList`.

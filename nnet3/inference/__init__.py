@@ -1,0 +1,4 @@
+"""Scores for utterances and streams, and the whole pipeline in one call.
+
+Gives `ChunkComputer`, `LoopedComputer`, `compile_request`. May import cache and below.
+"""

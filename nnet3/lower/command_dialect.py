@@ -41,9 +41,11 @@ from ...framework.ir.desc import (
 )
 from ...proto import net_pb2 as pb
 from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
-from ..compute.dropout import MaskRows, SequenceRows
-from ..compute.pooling import RowRanges
-from ..compute.time_grid import AttentionRows, OffsetRows
+from ..components.attention import AttentionRows
+from ..components.base.time_offsets import OffsetRows
+from ..components.dropout import MaskRows
+from ..components.spec_augment import SequenceRows
+from ..components.statistics import RowRanges
 from ..graph.topology import Topology
 from ..index.indexes import Columns
 

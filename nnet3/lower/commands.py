@@ -33,11 +33,11 @@ from ...framework.ir.names import grad_name
 from ...framework.ir.wire import delimited
 from ...proto import net_pb2 as pb
 from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
-from ..compute import ComponentOps
-from ..compute.lowering import FROZEN, OUT, X
-from ..compute.marks import GOTO, LABEL, SEGMENT
-from ..compute.step import Step, of_indexes
-from ..compute.template import Template
+from ..components import ComponentOps
+from ..components.base.lowered_op import LoweredOp, of_indexes
+from ..components.base.lowering import FROZEN, OUT, X
+from ..components.base.template import Template
+from ..operators.marks import GOTO, LABEL, SEGMENT
 from .composite_rows import split_composites
 from .matrix_lifetimes import FewMatrices
 from .variables import Declarations
@@ -468,7 +468,7 @@ def _from_x(op_type: str, role: int, *attrs: tuple[str, Any]) -> Template:
     """An operator of the table `_FROM_X`, from x to out."""
     slots, array = _FROM_X[op_type]
     known = {array: of_indexes(), **dict(attrs)} if array else dict(attrs)
-    return Template([Step.of(op_type, slots, {"out": OUT}, known)], role)
+    return Template([LoweredOp.of(op_type, slots, {"out": OUT}, known)], role)
 
 
 def int_tensor(array: Any) -> pb.Attr:

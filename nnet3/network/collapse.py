@@ -14,7 +14,7 @@ import numpy as np
 
 from ..components import Component
 from ..components.affine import AffineComponent, FixedAffineComponent
-from ..components.elementwise import FixedScaleComponent
+from ..components.scale_offset import FixedScaleComponent
 from ..language.descriptor import (
     Descriptor,
     OffsetForwardingDescriptor,

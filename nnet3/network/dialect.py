@@ -34,7 +34,7 @@ from ...framework.ir.desc import (
 )
 from ...proto import net_pb2 as pb
 from ..components import Component, new_component
-from ..components.fields import Field
+from ..components.base.fields import Field
 from ..language.descriptor_parse import parse_descriptor
 from ..language.nodes import COMPONENT, DESCRIPTOR, DIM_RANGE, INPUT, NetworkNode
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import ShapeError
-from ..components.summary import number
+from ..components.base.summary import number
 from ..files.kaldi_io import Reader, Writer
 from .nnet import Nnet
 

@@ -22,7 +22,7 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, nearest
 from ...proto import net_pb2 as pb
 from ..components import Component, new_component
-from ..components.summary import singular_values
+from ..components.base.summary import singular_values
 from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
 from ..graph.topology import Topology, TopologyNode, component_facts

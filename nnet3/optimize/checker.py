@@ -13,7 +13,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..compile.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
 from ..compile.computation import Command, Computation, SubMatrix
-from ..components.base import Properties
+from ..components.base.component import Properties
 
 _KNOWN_STORAGE = ("uint8", "int16")
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError
 from ..compile.analyze import BACKPROPS, Analysis, Cover
 from ..compile.computation import Command, Computation, SubMatrix, without_memory
-from ..components.base import Properties
+from ..components.base.component import Properties
 from ..index.indexes import LazyIndexes
 from .options import LEAST, MOST, OptimizeOptions
 

@@ -16,7 +16,7 @@ import click
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ..cache.files import read_cache, write_cache
-from ..components.summary import singular_values
+from ..components.base.summary import singular_values
 from ..files.examples import NnetExample
 from ..files.kaldi_io import Writer
 from ..network import adjust

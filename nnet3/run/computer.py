@@ -14,7 +14,7 @@ from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, deco
 from ...framework.ir.names import grad_name
 from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
-from ..compute import part_of, set_statistic
+from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
 from ..network.nnet import Nnet
 

@@ -11,8 +11,8 @@ from ...framework.base.errors import FormatError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, OUTPUT
 from ...proto import net_pb2 as pb
-from ..compute.marks import GOTO, LABEL, SEGMENT, mark
 from ..network.nnet import Nnet
+from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
-from ..components.normalize import BatchNormComponent
+from ..components.batch_norm import BatchNormComponent
 from ..files.examples import NnetExample
 from ..network import adjust
 from ..network.nnet import Nnet

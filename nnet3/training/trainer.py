@@ -27,8 +27,8 @@ from ...framework.passes.to_float64 import WidenFloats
 from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
 from ..cache.computations import CachingCompiler, RecentCache
-from ..compute import part_of, set_statistic
-from ..compute.lowering import FROZEN
+from ..components import part_of, set_statistic
+from ..components.base.lowering import FROZEN
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
 from ..network.adjust import set_learning_rate

@@ -1,0 +1,4 @@
+"""Operators that hold nets: composites, `recurrent` and `recursive`.
+
+Registers operators. May import linear and framework's loops.
+"""

@@ -1,0 +1,4 @@
+"""Optimizers, clipping and learning-rate schedules.
+
+Registers operators; gives kernels that update parameters. May import base.
+"""

@@ -1,1 +1,4 @@
-"""Feed-forward networks from CNTK to Kaldi's nnet3, and back."""
+"""Feed-forward networks from CNTK to nnet3 and back.
+
+Gives `convert_file`. May import both front ends; no room of this floor.
+"""

@@ -16,7 +16,7 @@ from conversion_runs import run_cntk, run_nnet3, windows
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.readers.base.htk_files import HtkFile, read_script
 from opscope.framework.base.errors import UnknownOperatorError
-from opscope.nnet3.components.normalize import BatchNormComponent
+from opscope.nnet3.components.batch_norm import BatchNormComponent
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import read_table
 from opscope.python_api.convert.from_cntk import to_nnet3

@@ -13,8 +13,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var
 from opscope.framework.ir.names import grad_name
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.components import Component, Properties
-from opscope.nnet3.compute import ComponentOps
+from opscope.nnet3.components import Component, ComponentOps, Properties
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.proto import net_pb2 as pb
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, difference, need
-from opscope.nnet3.components.normalize import BatchNormComponent
+from opscope.nnet3.components.batch_norm import BatchNormComponent
 from opscope.nnet3.inference.chunks import ChunkComputer, ChunkOptions, Utterance
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import read_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import opscope.nnet3.compute  # noqa: F401 - registers the operators
+import opscope.nnet3.components  # noqa: F401 - registers the operators
 from chain_graphs import brute_force, leaky_paths, paths, random_hmm, random_supervision
 from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError

@@ -10,7 +10,7 @@ from opscope.framework.base.errors import FormatError
 from opscope.framework.ir.desc import parse_net, serialize_net
 from opscope.framework.ir.printer import net_text
 from opscope.nnet3.compile.computation import Command
-from opscope.nnet3.compute.time_grid import OffsetRows
+from opscope.nnet3.components.base.time_offsets import OffsetRows
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower import command_dialect

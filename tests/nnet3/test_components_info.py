@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from component_lines import from_config
-from opscope.nnet3.components.summary import number, parameter_stats, summarize_vector
+from opscope.nnet3.components.base.summary import number, parameter_stats, summarize_vector
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import math
 from itertools import islice
+from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -9,7 +11,14 @@ import pytest
 from component_lines import LINES, from_config
 from damage import flips
 from opscope.framework.base.errors import FormatError, ShapeError
-from opscope.nnet3.components import COMPONENTS, Component, Properties, new_component
+from opscope.nnet3.components import (
+    COMPONENTS,
+    Component,
+    Properties,
+    UpdatableComponent,
+    new_component,
+)
+from opscope.nnet3.components.base.fields import Averaged
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 
@@ -29,8 +38,11 @@ def retyped(text, binary=False):
 
 
 def test_every_type_is_there():
-    assert set(LINES) == set(COMPONENTS)
-    assert len(COMPONENTS) == 46
+    """Kaldi's types are in the table of config lines, others have a test of their own."""
+    assert len(LINES) == 46 and set(LINES) <= set(COMPONENTS)
+    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    for type in set(COMPONENTS) - set(LINES):
+        assert any(f'type = "{type}"' in text for text in texts), type
 
 
 @pytest.mark.parametrize("type", LINES)
@@ -488,3 +500,19 @@ def test_nested_composites_in_files_are_refused():
     text = "<CompositeComponent> <LearningRate> 1 <MaxRowsProcess> 9 <NumComponents> 1 "
     with pytest.raises(FormatError, match="within"):
         retyped(text + inner.decode() + "</CompositeComponent> ")
+
+
+@pytest.mark.parametrize("type", LINES)
+def test_declared_types(type):
+    """An editor knows each attribute that files hold: by annotation, or by a descriptor."""
+    component_class = COMPONENTS[type]
+    declared = get_type_hints(component_class)
+    made_by_init = vars(UpdatableComponent())
+    for field in component_class.fields:
+        for attr in field.attrs:
+            if isinstance(getattr(component_class, attr, None), property | Averaged):
+                continue
+            if attr in made_by_init:
+                assert isinstance(made_by_init[attr], field.kind.type)
+            else:
+                assert declared[attr] == field.kind.type, attr

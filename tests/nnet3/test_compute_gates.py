@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-import opscope.nnet3.compute  # noqa: F401  (registers the operators)
+import opscope.nnet3.components  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.compute import images
+from opscope.nnet3.operators import blocks
 from opscope.proto import net_pb2 as pb
 
 
@@ -159,7 +159,7 @@ class TestConvolutionInChunks(TestConvolution):
 
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
-        monkeypatch.setattr(images, "CHUNK_BYTES", 700)
+        monkeypatch.setattr(blocks, "CHUNK_BYTES", 700)
 
 
 class TestMaxPool(OpTest):

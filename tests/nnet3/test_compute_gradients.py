@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import opscope.nnet3.compute  # noqa: F401  (registers the operators)
+import opscope.nnet3.components  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var

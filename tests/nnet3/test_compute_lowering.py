@@ -1,19 +1,17 @@
 """Components as operators: in place, adding, accumulating, composite; what refuses to compute."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
+from component_lines import from_config
 from component_runs import arrays, backprop, backprop_reads, propagate
 from opscope.framework.base.errors import RunError, ShapeError, UnknownOperatorError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import decode_attr, make_var
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.components import COMPONENTS, Component
-from opscope.nnet3.compute import ComponentOps, lowered_types
-from opscope.nnet3.compute.time_grid import precompute_indexes, reorder_indexes
+from opscope.nnet3.components import COMPONENTS, Component, ComponentOps
+from opscope.nnet3.components.base.precompute import precompute_indexes
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.index.indexes import Columns
 from opscope.proto import net_pb2 as pb
@@ -63,7 +61,8 @@ B = np.array([1, -1], np.float32)
 
 
 def test_every_component_can_be_computed():
-    assert lowered_types() == sorted(COMPONENTS)
+    for component_class in COMPONENTS.values():
+        assert component_class.lower is not Component.lower
 
 
 def test_operators_of_a_recipe_are_found_by_name():
@@ -190,8 +189,8 @@ def test_like_components_share_operators_but_no_variables():
 
 
 def test_indexes_that_are_an_attribute_need_no_recipe_of_their_own():
-    truncation = SimpleNamespace(
-        type="BackpropTruncationComponent", scale=0.5, clipping_threshold=1, zeroing_threshold=2
+    truncation = from_config(
+        "BackpropTruncationComponent", "dim=3 scale=0.5 clipping-threshold=1 zeroing-threshold=2"
     )
     ops = ComponentOps(truncation, "p")
     rows = [np.array(mask, bool) for mask in ([1, 0], [0, 0, 1])]
@@ -208,8 +207,11 @@ def test_indexes_that_are_an_attribute_need_no_recipe_of_their_own():
 
 
 def test_unknown_type():
+    class Unfinished(Component):
+        type = "NoComponent"
+
     with pytest.raises(UnknownOperatorError, match="'NoComponent' cannot be computed"):
-        ComponentOps(SimpleNamespace(type="NoComponent"), "p").recipe()
+        ComponentOps(Unfinished(), "p").recipe()
 
 
 def test_batch_norm_without_statistics():
@@ -225,11 +227,11 @@ def indexes(*times, n=0, x=0):
     return np.array([(n, t, x) for t in times], np.int32).reshape(-1, 3)
 
 
-TDNN = SimpleNamespace(type="TdnnComponent", time_offsets=[-1, 2])
+TDNN = from_config("TdnnComponent", "input-dim=1 output-dim=1 time-offsets=-1,2")
 
 
 def reordered(component, *sides):
-    return [side.indexes for side in reorder_indexes(component, *map(Columns.of, sides))]
+    return [side.indexes for side in component.reorder(*map(Columns.of, sides))]
 
 
 def precomputed(component, *sides):
@@ -257,10 +259,10 @@ def test_tdnn_rows_of_two_sequences():
 def test_missing_inputs_are_refused():
     with pytest.raises(ShapeError, match="time offset 2"):
         precomputed(TDNN, indexes(0, 1, 2), indexes(1, 2))
-    extraction = SimpleNamespace(type="StatisticsExtractionComponent", output_period=4)
+    extraction = from_config("StatisticsExtractionComponent", "input-dim=2 output-period=4")
     with pytest.raises(ShapeError, match=r"\(0, 9, 0\) have no input"):
         precomputed(extraction, indexes(0, 1, 2), indexes(1, 9))
-    distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
+    distribute = from_config("DistributeComponent", "input-dim=4 output-dim=2")
     with pytest.raises(ShapeError, match=r"lacks its input .* \(0, 1, 2\)"):
         precomputed(distribute, indexes(1), indexes(1, x=5))
     with pytest.raises(ShapeError, match="without any time"):
@@ -268,7 +270,7 @@ def test_missing_inputs_are_refused():
 
 
 def test_statistics_rows():
-    extraction = SimpleNamespace(type="StatisticsExtractionComponent", output_period=4)
+    extraction = from_config("StatisticsExtractionComponent", "input-dim=2 output-period=4")
     inputs = np.concatenate([indexes(-2, -1, 0, 3, n=n) for n in (1, 0)])
     outputs = np.concatenate([indexes(1, -4, n=n) for n in (1, 0)])
     inputs, outputs = reordered(extraction, inputs, outputs)
@@ -278,29 +280,42 @@ def test_statistics_rows():
 
 
 def test_distribute_rows():
-    distribute = SimpleNamespace(type="DistributeComponent", input_dim=4, output_dim=2)
+    distribute = from_config("DistributeComponent", "input-dim=4 output-dim=2")
     inputs = np.array([(0, 1, 0), (0, 1, -1)], np.int32)
     outputs = np.array([(0, 1, -1), (0, 1, -2), (0, 1, 1), (0, 1, 0)], np.int32)
     assert precomputed(distribute, inputs, outputs).tolist() == [3, 2, 1, 0]
 
 
 def test_truncation_boundaries():
-    truncation = SimpleNamespace(
-        type="BackpropTruncationComponent", zeroing_interval=4, recurrence_interval=1
+    truncation = from_config(
+        "BackpropTruncationComponent", "dim=2 zeroing-interval=4 recurrence-interval=1"
     )
     rows = np.concatenate((indexes(0, 1, 4), indexes(0, 1, 5, n=1)))
     got = precomputed(truncation, rows, rows)
     assert got.tolist() == [True, False, True, False, True, True]
     steps = [(truncation, Columns.of(part), Columns.of(part)) for part in (rows[:2], rows[2:])]
-    affine = (SimpleNamespace(type="AffineComponent"), *steps[0][1:])
+    affine = (component(AFFINE), *steps[0][1:])
     first, none, second = precompute_indexes([steps[0], affine, steps[1]])
     assert none is None and [*first, *second] == got.tolist()
 
 
 def test_masks_by_sequence_and_period():
-    dropout = SimpleNamespace(type="GeneralDropoutComponent", time_period=3)
+    dropout = from_config("GeneralDropoutComponent", "dim=2 time-period=3")
     rows = np.concatenate((indexes(0, 2, 3, n=0), indexes(-1, 1, n=1)))
     where = precomputed(dropout, rows, rows)
     assert where.count == 4 and where.rows.tolist() == [0, 0, 1, 2, 3]
     dropout.time_period = 0
     assert precomputed(dropout, rows, rows).count == 2
+
+
+def test_time_masks_of_spec_augment():
+    """Rows of each sequence are masked in the order of their times."""
+    mask = from_config("SpecAugmentTimeMaskComponent", "dim=3 time-mask-max-frames=2")
+    rows = np.concatenate((indexes(2, 0, 1, n=1), indexes(5, n=0)))
+    where = precomputed(mask, rows, rows)
+    assert where.order.tolist() == [3, 1, 2, 0] and where.lengths == (1, 3)
+    ops = ComponentOps(mask, "p")
+    made = propagate(ops, "x", "y", indexes=where)
+    np.testing.assert_array_equal(decode_attr(made[0].attrs["order"]), where.order)
+    out = run(made, {"x": np.ones((4, 3))}, "y")
+    assert set(out[:, 0]) <= {0, 1} and (out == out[:, :1]).all()

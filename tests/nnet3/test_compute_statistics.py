@@ -9,8 +9,7 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.components import Component, new_component
-from opscope.nnet3.compute import ComponentOps, set_statistic
+from opscope.nnet3.components import Component, ComponentOps, new_component, set_statistic
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.language.config import ConfigLine
 from opscope.proto import net_pb2 as pb

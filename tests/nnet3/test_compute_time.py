@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import opscope.nnet3.compute  # noqa: F401  (registers the operators)
+import opscope.nnet3.components  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
-from opscope.nnet3.compute import images
+from opscope.nnet3.operators import blocks
 
 
 class TestTdnn(OpTest):
@@ -87,7 +87,7 @@ class TestTimeHeightConvolutionInChunks(TestTimeHeightConvolution):
 
     @pytest.fixture(autouse=True)
     def _little_memory(self, monkeypatch):
-        monkeypatch.setattr(images, "CHUNK_BYTES", 500)
+        monkeypatch.setattr(blocks, "CHUNK_BYTES", 500)
 
 
 class TestAttention(OpTest):

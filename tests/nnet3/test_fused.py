@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import compiler
-from opscope.nnet3.compute.fused import fused
+from opscope.nnet3.operators.fused import fused
 
 K = SimpleNamespace(xp=np)
 FORMULAS = {"s": "1 / (1 + exp(-x * w))", "y": "s * x + m", "z": "y - s"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.nnet3.compute.natural_gradient import EPSILON, special_orthonormal
+from opscope.nnet3.operators.natural_gradient import EPSILON, special_orthonormal
 
 ALPHA = 4.0
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import opscope.nnet3.compute  # noqa: F401  registers the operators
+import opscope.nnet3.components  # noqa: F401  registers the operators
 from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope

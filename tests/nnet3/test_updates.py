@@ -2,7 +2,7 @@
 
 import numpy as np
 
-import opscope.nnet3.compute  # noqa: F401 - registers the operators
+import opscope.nnet3.components  # noqa: F401 - registers the operators
 from op_test import Case, OpTest
 
 ONE = np.ones(1)

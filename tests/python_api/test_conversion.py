@@ -8,7 +8,7 @@ from conversion_runs import run_cntk, run_nnet3, windows
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import ShapeError, UnknownOperatorError
-from opscope.nnet3.components.normalize import BatchNormComponent
+from opscope.nnet3.components.batch_norm import BatchNormComponent
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.files.transition_model import HmmState, TransitionModel
 from opscope.nnet3.network.model import AmNnetSimple

@@ -1,0 +1,4 @@
+"""BrainScript as text: tokens, parse tree, parser, printer, formatter.
+
+Gives parse trees with places. May import base.
+"""

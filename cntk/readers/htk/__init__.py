@@ -1,0 +1,4 @@
+"""HTK features, label files and lattices.
+
+Gives HTKMLFReader, its deserializers and its writer. May import readers.base and lattices.
+"""

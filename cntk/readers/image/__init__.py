@@ -1,0 +1,4 @@
+"""Images and their classes.
+
+Gives ImageReader and its deserializers. May import readers.base.
+"""

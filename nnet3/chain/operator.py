@@ -1,0 +1,114 @@
+"""The LF-MMI objective as an operator between the forward and the backward part of a network."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import to_host
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from .arrays import graph_of, supervision_of
+from .objective import ChainOptions, chain_objective
+
+_SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
+_GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
+
+
+def _rule(s: ShapeArgs) -> None:
+    shape, dtype = s["output"], s.floats("output")
+    s.rank("output", 2)
+    s.set("deriv", (shape, dtype))
+    s.set("totals", ((3,), np.dtype(np.float64)))
+    if s.has("posteriors"):
+        s.same_shape("outputs and posteriors", shape, s["posteriors"])
+    if s.has("xent_deriv"):
+        s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
+        s.set("xent_totals", ((2,), np.dtype(np.float64)))
+
+
+chain = operator(
+    "nnet3.chain_objective",
+    doc="LF-MMI: the log-probability of the supervision's paths less that of all paths of the"
+    " denominator graph. totals: the weight of the frames, the objective, and what L2"
+    " regularisation adds; xent_totals: the weight, and the cross-entropy objective of xent_output,"
+    " float64. Half of the runs that train, chosen at random, also pull outputs beyond [-30, 30]"
+    " back, with twice the scale.",
+    inputs=[
+        Slot("output", "[N, D], row t * sequences + s is frame t of sequence s"),
+        Slot("arcs", "[A, 4] int32: FST, source, next state, label; label 0 is padding"),
+        Slot("weights", "[A]"),
+        Slot("finals", "[S, 2]: FST (-1: padding) and final weight of its states"),
+        Slot("weight", "[1]: of the supervision"),
+        Slot("layout", "[2] int32: sequences, and 1 where each has an FST of its own"),
+        Slot("graph_arcs", "[G, 3] int32: source, next state, pdf"),
+        Slot("graph_probs", "[G] float64"),
+        Slot("graph_initial", "[H] float64"),
+        Slot("deriv_weights", "[N]: factor of each row's derivative", optional=True),
+        Slot("xent_output", "[N, D]: log-probabilities", optional=True),
+        Slot("posteriors", "[N, D]: of another network, not to be forgotten", optional=True),
+    ],
+    outputs=[
+        Slot("deriv", "[N, D]"),
+        Slot("totals", "[3]"),
+        Slot("xent_deriv", "[N, D]", optional=True),
+        Slot("xent_totals", "[2]", optional=True),
+    ],
+    attrs=[
+        AttrSpec("l2_regularize", "float", "of the output", default=0.0, minimum=0),
+        AttrSpec(
+            "out_of_range_regularize", "float", "of outputs beyond 30", default=0.01, minimum=0
+        ),
+        AttrSpec("leaky_hmm_coefficient", "float", "above 0, below 1", default=1e-5, minimum=0),
+        AttrSpec("xent_regularize", "float", "scale of xent_deriv", default=0.0, minimum=0),
+        AttrSpec("lwf_scale", "float", "of the posteriors", default=0.0),
+        AttrSpec("lwf_den_scale", "float", "of these and of the graph's part", default=0.0),
+    ],
+    source="Kaldi: chain/chain-training.cc, nnet3/nnet-chain-training.cc",
+    shape=_rule,
+    no_gradient="it gives the derivative itself",
+    random=True,
+)
+
+
+@chain.kernel
+def chain_kernel(k: KernelArgs) -> Call:
+    xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
+    attrs, state = k.attrs, k.state
+    options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})
+    xent = k.get("xent_output")
+    row_weights = k.get("deriv_weights")
+    rows, pdfs = output.shape
+    held: dict[str, Any] = {}
+
+    def host(names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        return {name: to_host(k[name]) for name in names}
+
+    def compute() -> None:
+        if not held:  # the graph stays the same
+            held["graph"] = graph_of(host(_GRAPH), pdfs)
+        supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
+        penalize = bool(options.out_of_range_regularize and state.host_generator.random() < 0.5)
+        found = chain_objective(
+            *(options, held["graph"], supervision, output),
+            xent=xent is not None,
+            penalize=penalize,
+            posteriors=k.get("posteriors"),
+            xp=xp,
+        )
+        deriv[...] = found.deriv
+        totals[0], totals[1], totals[2] = found.weight, found.objective, found.l2_term
+        if row_weights is not None:
+            xp.multiply(deriv, row_weights[:, None], out=deriv)
+        if xent is not None:
+            xent_deriv = k["xent_deriv"]
+            k["xent_totals"][0] = found.weight
+            k["xent_totals"][1] = xp.vdot(xent, found.xent_deriv)
+            xp.multiply(found.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
+            if row_weights is not None:
+                xp.multiply(xent_deriv, row_weights[:, None], out=xent_deriv)
+
+    return compute

@@ -1,0 +1,423 @@
+"""What all nnet3 components share: properties, files, config lines, registration.
+
+A component is a transformation with its parameters and statistics. Its class states as data what
+files contain (`fields`), what a config line may say (`keys`) and what is trained (`trained`); its
+methods say in words what it is (`info`) and in operators what it computes (`lower`). Attributes
+have Kaldi's names without the last underscore, and annotations with their types; arrays are NumPy,
+float32 for parameters and float64 for statistics.
+
+Source: Kaldi's `nnet3/nnet-component-itf.h`.
+"""
+
+from __future__ import annotations
+
+import copy
+from enum import IntFlag
+from functools import cache
+from importlib.metadata import entry_points
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+
+from ....framework.base.errors import FormatError, ShapeError, UnknownOperatorError, nearest
+from ...files.kaldi_io import Reader, Writer
+from ...index.indexes import Columns, IndexList
+from ...language.config import ConfigLine
+from .dependence import SAME, Reads
+from .fields import (
+    BOOL,
+    FLOAT,
+    REQUIRED,
+    Deviation,
+    Field,
+    read_fields,
+    settle,
+    write_fields,
+)
+from .keys import GETTERS, Key, optional
+from .lowering import Recipe
+from .summary import number
+
+
+class Properties(IntFlag):
+    """What a component can do and what its backprop reads: Kaldi's `ComponentProperties`."""
+
+    SIMPLE = 0x001  # each output row depends on the input row of the same index only
+    UPDATABLE = 0x002
+    PROPAGATE_IN_PLACE = 0x004
+    PROPAGATE_ADDS = 0x008
+    REORDERS_INDEXES = 0x010
+    BACKPROP_ADDS = 0x020
+    BACKPROP_NEEDS_INPUT = 0x040
+    BACKPROP_NEEDS_OUTPUT = 0x080
+    BACKPROP_IN_PLACE = 0x100
+    STORES_STATS = 0x200
+    INPUT_CONTIGUOUS = 0x400
+    OUTPUT_CONTIGUOUS = 0x800
+    USES_MEMO = 0x1000
+    RANDOM = 0x2000
+
+
+COMPONENTS: Final[dict[str, type[Component]]] = {}
+
+
+class Component:
+    """Base of all components. A class of its own name in Kaldi registers itself as that type."""
+
+    type: ClassVar[str] = ""
+    fields: ClassVar[tuple[Field, ...]] = ()
+    keys: ClassVar[tuple[Key, ...]] = ()
+    trained: ClassVar[tuple[str, ...]] = ()
+    flags: ClassVar[Properties] = Properties(0)
+    closing = ""  # the closing token that was read, if it was not the usual one
+
+    input_dim: int  # columns of the input
+    output_dim: int  # columns of the output
+    deviations: dict[int, Deviation]  # see fields.read_fields
+    was_binary: bool | None  # the form of the file that it came from
+
+    def __init__(self) -> None:
+        self.deviations, self.was_binary = {}, None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__name__.endswith("Component") and not cls.__dict__.get("abstract", False):
+            cls.type = cls.__name__
+            COMPONENTS[cls.type] = cls
+
+    # Properties
+
+    @property
+    def properties(self) -> Properties:
+        """What the component can do; may depend on its configuration."""
+        return self.flags
+
+    @property
+    def is_updatable(self) -> bool:
+        """Whether it has parameters to train."""
+        return bool(self.properties & Properties.UPDATABLE)
+
+    # Configuration
+
+    def init_from_config(self, line: ConfigLine, rng: np.random.Generator) -> None:
+        """Set everything from a config line; random parameters come from `rng`.
+
+        Raises:
+            FormatError: a key is missing, unknown, or has an impossible value.
+        """
+        values = {}
+        for k in self.keys:
+            value = GETTERS[k.type](line, k.name)
+            if value is None:
+                if k.default is REQUIRED:
+                    raise line.error(f"{self.type} wants {k.name}=")
+                value = k.default
+            if k.type == "float" and value is not None:
+                value = float(np.float32(value))
+            values[k.name.replace("-", "_")] = value
+        line.check_unused(known=[k.name for k in self.keys])
+        try:
+            self.configure(SimpleNamespace(**values), rng)
+            self.check()
+            self.check_settings()
+        except (ValueError, ShapeError, FormatError) as error:
+            told = line.text in str(error)  # else it may be about a file that the line names
+            raise error if told else line.error(f"{self.type}: {error}") from error
+
+    def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
+        """Set attributes from the values of `keys`; by default each becomes an attribute.
+
+        Raises:
+            ValueError: values that do not go together.
+        """
+        for name, value in vars(o).items():
+            setattr(self, name, value)
+
+    def check(self) -> None:
+        """Raises ValueError where attributes contradict one another."""
+        self.demand(self.input_dim > 0 and self.output_dim > 0, "dimensions must be positive")
+
+    def check_settings(self) -> None:
+        """Raises ValueError where a setting of training is out of range."""
+
+    @staticmethod
+    def demand(condition: bool, message: str) -> None:
+        """Raises ValueError unless the condition holds."""
+        if not condition:
+            raise ValueError(message)
+
+    # Files
+
+    @classmethod
+    def read_new(cls, reader: Reader) -> Component:
+        """Read any component, from its opening token on.
+
+        Raises:
+            FormatError: an unknown component, or a damaged file.
+        """
+        start = reader.offset
+        token = reader.read_token()
+        type = token[1:-1]
+        if token[:1] + token[-1:] != "<>" or not is_component_type(type):
+            raise reader.error(f"unknown component {token!r}{nearest(type, COMPONENTS)}", start)
+        component = COMPONENTS[type]()
+        component.read(reader)
+        return component
+
+    def read(self, reader: Reader) -> None:
+        """Read what follows the opening token.
+
+        Raises:
+            FormatError: the file is damaged, or its values contradict one another.
+        """
+        start = reader.offset
+        read_fields(self, reader, self.fields)
+        self.read_close(reader)
+        try:
+            self.after_read()
+            self.check()
+            self.check_settings()
+        except (ValueError, ShapeError) as error:
+            raise reader.error(f"{self.type}: {error}", start) from error
+
+    def read_close(self, reader: Reader) -> None:
+        """Pass over the closing token."""
+        reader.expect_token(f"</{self.type}>")
+
+    def after_read(self) -> None:
+        """Compute what files do not hold."""
+        settle(self)
+
+    def write(self, writer: Writer) -> None:
+        """Write it as Kaldi does, opening and closing token included."""
+        writer.write_token(f"<{self.type}>")
+        write_fields(self, writer, self.fields)
+        writer.write_token(self.closing or f"</{self.type}>")
+
+    def copy(self) -> Self:
+        """A deep copy."""
+        return copy.deepcopy(self)
+
+    # Computation
+
+    def lower(self, recipe: Recipe) -> None:
+        """Write the forward operators into a recipe: they compute `OUT` from `X`.
+
+        The backward operators follow from these. A recipe also takes the component's parameters,
+        the statistics that it collects, and gradients that are better than those of the registry.
+
+        Raises:
+            UnknownOperatorError: there is no computation for this type.
+        """
+        raise UnknownOperatorError(f"components of type {self.type!r} cannot be computed")
+
+    def precondition(self, recipe: Recipe) -> None:
+        """Write how natural gradient makes the gradients of parameters; see `preconditioning`.
+
+        Without an own definition all gradients are plain. It is called after `lower`.
+        """
+
+    def reads(self) -> Reads:
+        """The candidate rows of the input for each output row: by default the same row alone."""
+        return SAME
+
+    def reorder(self, inputs: Columns, outputs: Columns) -> tuple[Columns, Columns]:
+        """Input and output rows in the order that the component wants, with its padding rows.
+
+        The compiler asks components with the property REORDERS_INDEXES alone.
+        """
+        return inputs, outputs
+
+    def precompute(self, inputs: IndexList, outputs: IndexList) -> Any:
+        """What `lower` finds in `recipe.indexes`, from the rows in the order of `reorder`.
+
+        Raises:
+            ShapeError: an input that the outputs depend on is not there.
+        """
+
+    # Text
+
+    def info(self) -> str:
+        """One line for `nnet3-info`, without the component's name."""
+        return f"{self.type}, input-dim={self.input_dim}, output-dim={self.output_dim}"
+
+    def __repr__(self) -> str:
+        return f"<{self.info().split(', learning-rate')[0][:200]}>"
+
+    # Parameters
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers `vectorize` gives."""
+        return sum(getattr(self, name).size for name in self.trained) if self.is_updatable else 0
+
+    def vectorize(self) -> np.ndarray:
+        """All parameters as one float32 vector, in Kaldi's order."""
+        parts = [getattr(self, name).reshape(-1) for name in self.trained]
+        if not self.is_updatable or not parts:
+            return np.zeros(0, np.float32)
+        return np.concatenate(parts).astype(np.float32, copy=False)
+
+    def unvectorize(self, vector: np.ndarray) -> None:
+        """Set all parameters from a vector in the order of `vectorize`.
+
+        Raises:
+            ShapeError: it has the wrong size.
+        """
+        self.check_size(vector)
+        begin = 0
+        for name in self.trained if self.is_updatable else ():
+            old = getattr(self, name)
+            part = vector[begin : begin + old.size]
+            setattr(self, name, part.reshape(old.shape).astype(np.float32))
+            begin += old.size
+
+    def check_size(self, vector: np.ndarray) -> None:
+        """Refuse a vector that is not as long as there are parameters."""
+        if vector.shape != (self.num_parameters,):
+            raise ShapeError(
+                f"{self.type} has {self.num_parameters} parameters, the vector {vector.shape}"
+            )
+
+    # Statistics
+
+    def zero_stats(self) -> None:
+        """Forget all statistics, if it keeps any."""
+
+
+PLUGINS: Final = "opscope.components"
+"""The group of entry points that name modules with component types of other packages."""
+
+
+@cache
+def load_plugins() -> None:
+    """Import the modules of other packages that register component types."""
+    for point in entry_points(group=PLUGINS):
+        point.load()
+
+
+def is_component_type(type: str) -> bool:
+    """Whether there is a component type of this name, here or in an installed package."""
+    if type not in COMPONENTS:
+        load_plugins()
+    return type in COMPONENTS
+
+
+def new_component(type: str) -> Component:
+    """An empty component of Kaldi's type name.
+
+    Raises:
+        FormatError: there is no such type.
+    """
+    if not is_component_type(type):
+        raise FormatError(f"unknown component type {type!r}{nearest(type, COMPONENTS)}")
+    return COMPONENTS[type]()
+
+
+UPDATABLE_FIELDS: Final = (
+    Field(
+        "<LearningRateFactor>",
+        FLOAT,
+        "learning_rate_factor",
+        default=1.0,
+        when=lambda c: c.learning_rate_factor != 1,
+    ),
+    Field("<IsGradient>", BOOL, "is_gradient", default=False, when=lambda c: c.is_gradient),
+    Field("<MaxChange>", FLOAT, "max_change", default=0.0, when=lambda c: c.max_change > 0),
+    Field(
+        "<L2Regularize>", FLOAT, "l2_regularize", default=0.0, when=lambda c: c.l2_regularize > 0
+    ),
+    Field("<LearningRate>", FLOAT, "learning_rate", default=float(np.float32(0.001))),
+)
+UPDATABLE_KEYS: Final = optional(
+    float, learning_rate=0.001, learning_rate_factor=1.0, max_change=0.0, l2_regularize=0.0
+)
+# Settings of the natural gradient by attribute: the least value, whether that is allowed, the most.
+_SETTINGS: Final = {
+    **dict.fromkeys(("rank", "rank_in", "rank_out", "update_period"), (0, False, np.inf)),
+    **dict.fromkeys(("alpha", "alpha_in", "alpha_out"), (0, True, np.inf)),
+    "num_samples_history": (0, False, 1e6),
+    "num_minibatches_history": (1, False, np.inf),
+}
+OLD_IS_GRADIENT: Final = Field("<IsGradient>", BOOL, "is_gradient", old=True)
+
+
+class KeepsDim:
+    """Mixin: input and output have `dim` columns."""
+
+    dim: int
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of the input."""
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        """Columns of the output."""
+        return self.dim
+
+
+class UpdatableComponent(Component):
+    """A component with parameters: learning rate, its factor, L2 and the largest change a step."""
+
+    abstract = True
+    own_fields: ClassVar[tuple[Field, ...]] = ()
+    own_keys: ClassVar[tuple[Key, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.learning_rate = float(np.float32(0.001))
+        self.learning_rate_factor = 1.0
+        self.l2_regularize = 0.0
+        self.max_change = 0.0
+        self.is_gradient = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.fields = UPDATABLE_FIELDS + cls.own_fields
+        cls.keys = UPDATABLE_KEYS + cls.own_keys
+
+    def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
+        for k in UPDATABLE_KEYS:
+            name = k.name.replace("-", "_")
+            value = o.__dict__.pop(name)
+            self.demand(value >= 0, f"{k.name} must not be negative")
+            setattr(self, name, value)
+        self.is_gradient = False
+        self.set_up(o, rng)
+
+    def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
+        """As `configure`, for the component's own keys."""
+        super().configure(o, rng)
+
+    def check_settings(self) -> None:
+        for name, (least, included, most) in _SETTINGS.items():
+            value = getattr(self, name, None)
+            if value is not None:
+                fits = least < value < most or (included and value == least)
+                self.demand(fits, f"{name.replace('_', '-')}={number(value)} is out of range")
+
+    def copy_configs(self, other: UpdatableComponent) -> None:
+        """Take learning rate and the like from another component."""
+        for k in UPDATABLE_KEYS:
+            name = k.name.replace("-", "_")
+            setattr(self, name, getattr(other, name))
+        self.is_gradient = other.is_gradient
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate, which the component's own factor multiplies."""
+        self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
+
+    def info(self) -> str:
+        text = f"{super().info()}, learning-rate={number(self.learning_rate)}"
+        if self.is_gradient:
+            text += ", is-gradient=true"
+        if self.l2_regularize != 0:
+            text += f", l2-regularize={number(self.l2_regularize)}"
+        if self.learning_rate_factor != 1:
+            text += f", learning-rate-factor={number(self.learning_rate_factor)}"
+        if self.max_change > 0:
+            text += f", max-change={number(self.max_change)}"
+        return text

@@ -1,0 +1,268 @@
+"""Operators of components for a compiler: recipes with the names of a net's variables.
+
+made, ops = [], ComponentOps(component, "tdnn1")
+ops.propagate(made, b"m1", b"m2", prefix=b"step7")
+ops.backprop(made, b"m1", b"m2", b"m2_deriv", b"m1_deriv", prefix=b"step7", trained=True)
+net.MergeFromString(b"".join(made))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....framework.ir.desc import BACKWARD, FORWARD
+from ....framework.ir.registry import lookup
+from .lowered_op import LoweredOp
+from .lowering import (
+    IN_DERIV,
+    MEMORY,
+    OUT,
+    OUT_DERIV,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    Recipe,
+    X,
+    backward_steps,
+    deriv_of,
+    lower,
+)
+from .template import Template, own_field
+
+Templates = dict[tuple[Any, ...], Template]
+"""Operators of one recipe by how they are used: the flags of the functions that make steps."""
+_Use = tuple[Recipe, Templates]
+
+
+@lru_cache(maxsize=256)
+def _kept_templates(key: Hashable) -> Templates:
+    """What all recipes with the same operators share; see `Recipe.key`."""
+    return {}
+
+
+def _apart(steps: list[LoweredOp], read: str, write: str) -> list[LoweredOp]:
+    """Steps that stay right when the variables `read` and `write` share their memory.
+
+    They are right already where the only operator that writes is the last that reads, and may
+    write over that input. Else they read a copy.
+    """
+    writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
+    readers = [i for i, step in enumerate(steps) if step.reads(read)]
+    if writer is None or not readers or max(readers) < writer:
+        return steps
+    step = steps[writer]
+    slot = next(slot for slot, names in step.outputs if write in names)
+    over = lookup(step.type).output_slots[slot].inplace
+    if max(readers) == writer and over and read in dict(step.inputs).get(over, ()):
+        slots = lookup(step.type).input_slots
+        read_by = [slot for slot, names in step.inputs if read in names]
+        if sum(not slots[slot].shape_only for slot in read_by) == 1:
+            return steps
+    aside = f"{TEMPORARY}aside"
+    moved = [s.renamed({read: aside}) for s in steps]
+    return [LoweredOp.of("assign", {"x": read}, {"out": aside}), *moved]
+
+
+def _adding(steps: list[LoweredOp], write: str) -> list[LoweredOp]:
+    """Steps that add to `write` instead of setting it."""
+    part = f"{TEMPORARY}{write.removeprefix(PARAMETER)}/part"
+    moved = [step.renamed({write: part}) for step in steps]
+    return [*moved, LoweredOp.of("add", {"x": write, "y": part}, {"out": write})]
+
+
+def _forward_steps(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[LoweredOp]:
+    """See `ComponentOps.propagate`."""
+    steps = recipe.steps
+    if statistics:
+        steps = steps + recipe.stats
+    if same:
+        steps = _apart(steps, X, OUT)
+    return _adding(steps, OUT) if add else steps
+
+
+def _backward_steps(
+    recipe: Recipe,
+    given: bool,
+    same: bool,
+    trained: bool,
+    add: bool,
+    accumulate: bool,
+    statistics: bool,
+    natural: bool,
+) -> list[LoweredOp]:
+    """See `ComponentOps.backprop`."""
+    derivs = list(recipe.parameters) if trained else []
+    steps = backward_steps(recipe, derivs, given, statistics, natural)
+    if same:
+        steps = _apart(steps, OUT_DERIV, IN_DERIV)
+    if add and given:
+        steps = _adding(steps, IN_DERIV)
+    if accumulate:
+        for name in derivs:
+            steps = _adding(steps, deriv_of(PARAMETER + name))
+    return steps
+
+
+class ComponentOps:
+    """Forward and backward operators of one component, as often as a compiler asks for them.
+
+    Recipes are kept: later calls with the same `indexes` only name variables anew. The component's
+    settings (test mode, dropout proportion) are read when a recipe is first made.
+
+    Parameters, constants and statistics are variables `NAME/FIELD`, gradients of parameters
+    `NAME/FIELD@GRAD`, what natural gradient keeps `NAME/FIELD@NATURAL_GRADIENT`.
+
+    Args:
+        name: the component's, for its variables.
+        natural_gradient: without, nothing is made for it, and all gradients are plain.
+        statistics: without, none are known.
+    """
+
+    def __init__(
+        self, component: Any, name: str, natural_gradient: bool = True, statistics: bool = True
+    ) -> None:
+        self.component = component
+        self._wanted = natural_gradient, statistics
+        self._name, self._encoded = name, name.encode()
+        self._uses: dict[tuple[int, int], _Use] = {}
+        self._for_all: _Use | None = None  # where there is one recipe alone
+
+    def recipe(self, indexes: Any = None, rows: int = -1) -> Recipe:
+        """The forward recipe for one set of precomputed indexes."""
+        return self._use(indexes, rows)[0]
+
+    def _use(self, indexes: Any, rows: int) -> _Use:
+        if self._for_all is not None:
+            return self._for_all
+        key = id(indexes), rows  # it holds as long as the recipe, which keeps its indexes alive
+        found = self._uses.get(key)
+        if found is None:
+            recipe = lower(self.component, indexes, rows, *self._wanted)
+            # What was made for certain indexes is of use to nobody else, and may be large.
+            templates = _kept_templates(recipe.key()) if recipe.is_general else {}
+            found = self._uses[key] = recipe, templates
+            if recipe.is_general:
+                self._for_all = found
+        return found
+
+    def propagate(
+        self,
+        ops: list[bytes],
+        x: bytes,
+        out: bytes,
+        *,
+        prefix: bytes,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+        statistics: bool = False,
+        role: int = FORWARD,
+    ) -> None:
+        """Append operators that compute `out` from `x` (the same name: in place).
+
+        Args:
+            ops: wire forms of operators; see `template`.
+            prefix: of the names of temporaries; those that the backward operators read again are
+                found there, so give `backprop` the same.
+            indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
+            rows: of the output, where the component has no input.
+            add: add to what `out` holds.
+            statistics: add to the component's statistics; see `states`.
+            role: of the operators.
+        """
+        recipe, templates = self._for_all or self._use(indexes, rows)
+        how = role, x == out, add, statistics
+        template = templates.get(how)
+        if template is None:
+            steps = _forward_steps(recipe, *how[1:])
+            template = templates[how] = Template(steps, role)
+        template.append(ops, (x, out, prefix, self._encoded), indexes)
+
+    def backprop(
+        self,
+        ops: list[bytes],
+        x: bytes,
+        out: bytes,
+        out_deriv: bytes,
+        in_deriv: bytes | None,
+        *,
+        prefix: bytes,
+        trained: bool = False,
+        indexes: Any = None,
+        rows: int = -1,
+        add: bool = False,
+        accumulate: bool = False,
+        statistics: bool = False,
+        natural: bool = False,
+    ) -> None:
+        """Append operators that compute `in_deriv` and the gradient of the parameters.
+
+        Args:
+            in_deriv: None where nobody needs it; may be `out_deriv` itself.
+            trained: make the gradients of the parameters.
+            add: add to what `in_deriv` holds.
+            accumulate: add to what the gradients of the parameters hold.
+            statistics: add to the component's statistics, as in training, and change `in_deriv` by
+                self-repair.
+            natural: natural gradient makes the gradients of components that have it; see `memory`.
+                Without, all are plain gradients.
+        """
+        recipe, templates = self._for_all or self._use(indexes, rows)
+        given, same = in_deriv is not None, in_deriv == out_deriv
+        how = given, same, trained, add, accumulate, statistics, natural
+        template = templates.get(how)
+        if template is None:
+            steps = _backward_steps(recipe, *how)
+            template = templates[how] = Template(steps, BACKWARD)
+        strings = x, out, prefix, self._encoded, out_deriv, in_deriv or b""
+        template.append(ops, strings, indexes)
+
+    def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables that may be trained, with their values."""
+        return self._variables(PARAMETER, self.recipe(indexes, rows).parameters)
+
+    def constants(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Other variables that the operators read besides `x`, with their values."""
+        return self._variables(PARAMETER, self.recipe(indexes, rows).constants)
+
+    def states(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables of the component's statistics with their values so far, float64."""
+        return self._variables(STATE, self.recipe(indexes, rows).states)
+
+    def memory(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
+        """Variables that natural gradient keeps from batch to batch, with their first values."""
+        recipe = self.recipe(indexes, rows)
+        found = dict(recipe.memory)
+        for part, _ in recipe.parts:
+            found |= part.memory
+        return self._variables(MEMORY, found)
+
+    def _variables(self, kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        name = self._name
+        return {name + own_field(kind + field): array for field, array in arrays.items()}
+
+    def keeps_temporaries(self, indexes: Any = None, rows: int = -1) -> bool:
+        """Whether the backward operators read what the forward ones leave besides `out`."""
+        recipe = self.recipe(indexes, rows)
+        kept = recipe.temps()
+        steps = backward_steps(recipe, recipe.parameters, True)
+        return any(step.reads(name) for step in steps for name in kept)
+
+
+def part_of(component: Any, path: str) -> tuple[Any, str]:
+    """The part of a component and the attribute of it that a path such as `2.value_sum` names."""
+    *numbers, field = path.split(".")
+    for number in numbers:
+        component = component.components[int(number)]
+    return component, field
+
+
+def set_statistic(component: Any, path: str, value: np.ndarray) -> None:
+    """Hand a statistic, as `ComponentOps.states` gives it, back to the component."""
+    holder, field = part_of(component, path)
+    scalar = isinstance(getattr(holder, field), float)
+    setattr(holder, field, float(value[0]) if scalar else np.array(value))

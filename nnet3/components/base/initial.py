@@ -1,0 +1,50 @@
+"""Parameters before training: drawn at random, or read from files that config lines name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from ...files.kaldi_io import Reader
+
+
+def normal(
+    rng: np.random.Generator, shape: int | tuple[int, ...], stddev: float = 1.0, mean: float = 0.0
+) -> np.ndarray:
+    """Normally distributed parameters, float32.
+
+    Raises:
+        ValueError: a size that is not positive, or a negative deviation.
+    """
+    stddev = abs(stddev) if stddev == 0 else stddev  # NumPy refuses -0.0
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if min(sizes) <= 0:
+        raise ValueError(f"dimensions must be positive, not {' x '.join(map(str, sizes))}")
+    if not stddev >= 0:
+        raise ValueError("a standard deviation must not be negative")
+    return rng.normal(mean, stddev, sizes).astype(np.float32)
+
+
+def refuse_beside(name: str, o: SimpleNamespace, *others: str) -> None:
+    """Refuse keys of a config line that the file under `name` makes useless."""
+    for other in others:
+        if getattr(o, other, None) is not None:
+            raise ValueError(f"{other.replace('_', '-')}= does not go with {name}=")
+
+
+def read_matrix_file(path: str) -> np.ndarray:
+    """The float32 matrix in a file that a config line names."""
+    return Reader(path).read_matrix(np.float32)
+
+
+def read_vector_file(path: str) -> np.ndarray:
+    """The float32 vector in a file that a config line names."""
+    return Reader(path).read_vector(np.float32)
+
+
+def split_bias(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Linear parameters and bias from a matrix whose last column is the bias."""
+    if matrix.shape[1] < 2:
+        raise ValueError(f"a matrix with a last column for the bias is wanted, not {matrix.shape}")
+    return matrix[:, :-1].copy(), matrix[:, -1].copy()

@@ -1,0 +1,158 @@
+"""Natural gradient in recipes: what `Component.precondition` is written with.
+
+Kaldi preconditions inside a component's backprop, in one of three ways:
+
+- a product of two matrices, W's gradient = (output derivative)' input: the rows of both factors;
+- a sum over rows, the gradient of a vector: the rows that are summed;
+- the gradient itself, where all rows share one small matrix: its rows, or rows and columns.
+
+Each way is a few operators here; the result is scaled so that the norms stay what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from .keys import optional
+from .lowered_op import LoweredOp
+from .lowering import FROZEN, OUT_DERIV, PARAMETER, Recipe, X, deriv_of
+
+NATURAL_GRADIENT_KEYS = (
+    *optional(float, num_samples_history=2000.0, alpha=4.0),
+    *optional(int, rank_in=-1, rank_out=-1, update_period=4),
+)
+
+
+def default_ranks(o: SimpleNamespace, dim_in: int, dim_out: int, most_in: int = 20) -> None:
+    """Ranks of the natural gradient that a config line leaves open, from the dimensions."""
+    if o.rank_in < 0:
+        o.rank_in = min(most_in, (dim_in + 1) // 2)
+    if o.rank_out < 0:
+        o.rank_out = min(80, (dim_out + 1) // 2)
+
+
+class FisherEstimate:
+    """The settings of one preconditioner of a component, and its variables in a recipe."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        name: str,
+        rank: int,
+        period: int,
+        alpha: float = 4.0,
+        samples: float = 2000.0,
+        batches: float = 0.0,
+    ) -> None:
+        self.recipe, self.name, self.rank = recipe, name, int(rank)
+        self.attrs = {
+            "update_period": int(period),
+            "alpha": float(alpha),
+            "samples_history": float(samples),
+            "batches_history": float(batches),
+        }
+
+    def apply(self, source: str, cols: int) -> tuple[str, tuple[str, ...]]:
+        """The preconditioned rows of `source`, which has `cols` columns, and their scale."""
+        rank = min(self.rank, cols - 1)
+        if rank < 1:  # there is only one direction
+            return source, ()
+        recipe = self.recipe
+        first = {
+            "w": np.zeros((rank, cols), np.float32),
+            "d": np.zeros(rank, np.float32),
+            "rho": np.zeros(1, np.float32),
+            "count": np.zeros(1, np.int64),
+        }
+        state = {slot: recipe.keep_memory(f"{self.name}_{slot}", a) for slot, a in first.items()}
+        out, scale = recipe.temp(), recipe.temp()
+        recipe.natural.append(
+            LoweredOp.of(
+                "nnet3.precondition",
+                {"x": source, "frozen": FROZEN} | state,
+                {"out": out, "scale": scale} | {f"{s}_out": var for s, var in state.items()},
+                self.attrs,
+            )
+        )
+        return out, (scale,)
+
+
+def add_natural(
+    recipe: Recipe,
+    op_type: str,
+    inputs: Mapping[str, str | Sequence[str]],
+    outputs: Mapping[str, str],
+    attrs: Any = None,
+) -> None:
+    """Append an operator to those of natural gradient; slots without a variable are left out."""
+    given = {slot: names for slot, names in inputs.items() if names}
+    recipe.natural.append(LoweredOp.of(op_type, given, outputs, attrs))
+
+
+def parameter_deriv(recipe: Recipe, name: str) -> str:
+    """The variable of a parameter's gradient."""
+    return deriv_of(PARAMETER + recipe.path + name)
+
+
+def precondition_product(
+    recipe: Recipe,
+    before: FisherEstimate,
+    after: FisherEstimate,
+    shape: tuple[int, int],
+    names: tuple[str, str | None],
+    splice: Any = None,
+) -> None:
+    """W's gradient [M, K] from the spliced input [N, K] and the output derivative [N, M]."""
+    weight, bias = names
+    units, width = shape
+    source = X
+    if bias or splice:
+        source = recipe.temp()
+        attrs = {"ones": bool(bias)} | (splice or {})
+        add_natural(recipe, "nnet3.splice_rows", {"x": X}, {"out": source}, attrs)
+    x, scale_in = before.apply(source, width + bool(bias))
+    grad, scale_out = after.apply(OUT_DERIV, units)
+    outputs = {"w_grad": parameter_deriv(recipe, weight)}
+    if bias:
+        outputs["b_grad"] = parameter_deriv(recipe, bias)
+    scales = scale_in + scale_out
+    add_natural(recipe, "nnet3.scaled_product", {"x": x, "grad": grad, "scale": scales}, outputs)
+
+
+def precondition_sum(
+    recipe: Recipe, estimate: FisherEstimate, source: str, width: int, name: str
+) -> None:
+    """A vector's gradient [D] from what is summed over the rows and blocks of [N, B*D]."""
+    folded = recipe.temp()
+    add_natural(recipe, "reshape", {"x": source}, {"out": folded}, {"shape": [-1, width]})
+    rows, scale = estimate.apply(folded, width)
+    outputs = {"b_grad": parameter_deriv(recipe, name)}
+    add_natural(recipe, "nnet3.scaled_product", {"grad": rows, "scale": scale}, outputs)
+
+
+def own_gradients(recipe: Recipe, *names: str) -> tuple[str, ...]:
+    """Plain gradients under names of their own, for operators that change them."""
+    recipe.plain |= {recipe.path + name: recipe.temp() for name in names}
+    return tuple(recipe.plain[recipe.path + name] for name in names)
+
+
+def joined_gradients(recipe: Recipe) -> str:
+    """The plain gradients of linear parameters and bias side by side: [M, K+1]."""
+    w, b = own_gradients(recipe, "linear_params", "bias_params")
+    column, joined = recipe.temp(), recipe.temp()
+    add_natural(recipe, "reshape", {"x": b}, {"out": column}, {"shape": [-1, 1]})
+    add_natural(recipe, "concat", {"x": (w, column)}, {"out": joined}, {"axis": 1})
+    return joined
+
+
+def split_gradients(recipe: Recipe, joined: str, scale: tuple[str, ...]) -> None:
+    """The gradients of linear parameters and bias from what `joined_gradients` gave."""
+    outputs = {
+        "w_grad": parameter_deriv(recipe, "linear_params"),
+        "b_grad": parameter_deriv(recipe, "bias_params"),
+    }
+    add_natural(recipe, "nnet3.scaled_parts", {"x": joined, "scale": scale}, outputs)

@@ -1,0 +1,273 @@
+"""The operators of GRU nonlinearities, and the factors of their gradients for natural gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Slot, operator
+from ...operators.base.calls import in_order, reducing
+
+_SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
+
+
+def _gru_shape(s: ShapeArgs, cells: int, wanted: int) -> None:
+    rows, cols = s.rank("x", 2)
+    if min(cols, wanted) >= 0 and cols != wanted:
+        s.fail(f"x wants {wanted} columns for this w and has {cols}")
+    if s.has("repair"):
+        s.same_shape("repair and [C]", s["repair"], (cells,))
+    s.set("out", ((rows, 2 * cells if cells >= 0 else -1), s.floats("x", "w")))
+
+
+gru = operator(
+    "nnet3.gru",
+    doc=(
+        "Nonlinearity of a GRU. x [N, 3C+2R] holds z, r, the input part of h, the previous c' [C]"
+        " and the previous recurrent s' [R]; with R = C there is no projection and x [N, 4C] holds"
+        " no s', which is c'. w [C, R]. h = tanh(hpart + (r s') w'), c = (1 - z) h + z c'"
+        " -> out [N, 2C] = h, c. `repair` [C] changes the gradient at the argument of h's tanh by"
+        " -repair h."
+    ),
+    inputs=[
+        Slot("x", "[N, 3C+2R] or [N, 4C]"),
+        Slot("w", "[C, R]"),
+        Slot("repair", "[C]: pushes of self-repair, see doc", optional=True),
+    ],
+    outputs=[Slot("out", "[N, 2C]")],
+    source=_SOURCE,
+)
+
+
+@gru.shape_rule
+def gru_shape(s: ShapeArgs) -> None:
+    cells, recurrent = s.rank("w", 2)
+    projected = 0 if cells == recurrent else recurrent
+    known = min(cells, recurrent) >= 0
+    _gru_shape(s, cells, 3 * cells + recurrent + projected if known else -1)
+
+
+def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
+    c, r = cells, recurrent
+    return (
+        x[:, :c],
+        x[:, c : c + r],
+        x[:, c + r : 2 * c + r],
+        x[:, 2 * c + r : 3 * c + r],
+        x[:, -r:],
+    )
+
+
+def _mix(k: KernelArgs, z: Any, h: Any, before: Any, out: Any) -> list[Call]:
+    """Calls: out = (1 - z) h + z c' = h + z (c' - h)."""
+    xp = k.xp
+    return [
+        partial(xp.subtract, before, h, out),
+        partial(xp.multiply, out, z, out),
+        partial(xp.add, out, h, out),
+    ]
+
+
+@gru.kernel
+def gru_kernel(k: KernelArgs) -> Call:
+    xp, w, out = k.xp, k["w"], k["out"]
+    cells, recurrent = w.shape
+    z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
+    h, c = out[:, :cells], out[:, cells:]
+    gated = k.scratch(r.shape, w.dtype)
+    return in_order(
+        partial(xp.multiply, r, state, gated),
+        partial(xp.matmul, gated, w.T, out=h),
+        partial(xp.add, h, part, h),
+        partial(xp.tanh, h, out=h),
+        *_mix(k, z, h, before, c),
+    )
+
+
+def gru_common(
+    k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any
+) -> tuple[Any, list[Any]]:
+    """The gradient of the argument of h's tanh, and the calls for it, z and c'."""
+    xp, out, grad = k.xp, k["out"], k["out_grad"]
+    cells = out.shape[1] // 2
+    h, d_h, d_c = out[:, :cells], grad[:, :cells], grad[:, cells:]
+    delta, work = k.scratch(h.shape, out.dtype), k.scratch(h.shape, out.dtype)
+    one = out.dtype.type(1)
+    calls = [
+        partial(xp.subtract, one, z, delta),
+        partial(xp.multiply, delta, d_c, delta),
+        partial(xp.add, delta, d_h, delta),
+        partial(xp.multiply, h, h, work),
+        partial(xp.subtract, one, work, work),
+        partial(xp.multiply, delta, work, delta),
+    ]
+    if k.get("repair") is not None:
+        calls += [
+            partial(xp.multiply, h, k["repair"], work),
+            partial(xp.subtract, delta, work, delta),
+        ]
+    if d_z is not None:
+        calls += [
+            partial(xp.subtract, before, h, d_z),
+            partial(xp.multiply, d_z, d_c, d_z),
+            partial(xp.multiply, d_c, z, d_before),
+        ]
+    return delta, calls
+
+
+@gru.backward("x", "w")
+def gru_grad_kernel(k: KernelArgs) -> Call:
+    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    cells, recurrent = w.shape
+    z, r, _, before, state = gru_parts(x, cells, recurrent)
+    d_z = d_r = d_part = d_before = d_state = None
+    if x_grad is not None:
+        d_z, d_r, d_part, d_before, d_state = gru_parts(x_grad, cells, recurrent)
+    delta, calls = gru_common(k, z, before, d_z, d_before)
+    if k.get("w_grad") is not None:
+        gated = k.scratch(r.shape, w.dtype)
+        calls += [
+            partial(xp.multiply, r, state, gated),
+            partial(xp.matmul, delta.T, gated, out=k["w_grad"]),
+        ]
+    if x_grad is not None:
+        back = k.scratch(r.shape, w.dtype)
+        calls += [
+            partial(xp.copyto, d_part, delta),
+            partial(xp.matmul, delta, w, out=back),
+            partial(xp.multiply, back, state, d_r),
+            partial(xp.multiply, back, r, back),
+            partial(xp.add, d_state, back, d_state)
+            if cells == recurrent  # s' is c', whose gradient is there already
+            else partial(xp.copyto, d_state, back),
+        ]
+    return in_order(*calls)
+
+
+output_gru = operator(
+    "nnet3.output_gru",
+    doc=(
+        "Nonlinearity of an output-GRU. x [N, 3C] holds z, the input part of h and the previous c';"
+        " w [C]. h = tanh(hpart + w c'), c = (1 - z) h + z c' -> out [N, 2C] = h, c."
+        " `repair` [C] changes the gradient at the argument of h's tanh by -repair h."
+    ),
+    inputs=[
+        Slot("x", "[N, 3C]"),
+        Slot("w", "[C]"),
+        Slot("repair", "[C]: pushes of self-repair, see doc", optional=True),
+    ],
+    outputs=[Slot("out", "[N, 2C]")],
+    source=_SOURCE,
+)
+
+
+@output_gru.shape_rule
+def output_gru_shape(s: ShapeArgs) -> None:
+    (cells,) = s.rank("w", 1)
+    _gru_shape(s, cells, 3 * cells if cells >= 0 else -1)
+
+
+@output_gru.kernel
+def output_gru_kernel(k: KernelArgs) -> Call:
+    xp, w, out, x = k.xp, k["w"], k["out"], k["x"]
+    cells = len(w)
+    z, part, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
+    h, c = out[:, :cells], out[:, cells:]
+    return in_order(
+        partial(xp.multiply, before, w, h),
+        partial(xp.add, h, part, h),
+        partial(xp.tanh, h, out=h),
+        *_mix(k, z, h, before, c),
+    )
+
+
+@output_gru.backward("x", "w")
+def output_gru_grad_kernel(k: KernelArgs) -> Call:
+    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    cells = len(w)
+    z, _, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
+    d_z = d_part = d_before = None
+    if x_grad is not None:
+        d_z, d_part, d_before = (x_grad[:, i * cells : (i + 1) * cells] for i in range(3))
+    delta, calls = gru_common(k, z, before, d_z, d_before)
+    work = k.scratch(delta.shape, w.dtype)
+    if k.get("w_grad") is not None:
+        calls += [partial(xp.multiply, delta, before, work), reducing(xp, work, k["w_grad"])]
+    if x_grad is not None:
+        calls += [
+            partial(xp.copyto, d_part, delta),
+            partial(xp.multiply, delta, w, work),
+            partial(xp.add, d_before, work, d_before),
+        ]
+    return in_order(*calls)
+
+
+def _factors_operator(name: str, doc: str, weights: str, value: str, shape: Any) -> Any:
+    return operator(
+        f"nnet3.{name}_factors",
+        doc=doc + " delta [N, C]: the gradient at the argument of h's tanh.",
+        inputs=[
+            Slot("x", f"as in nnet3.{name}"),
+            Slot("w", weights),
+            Slot("out", "[N, 2C]"),
+            Slot("out_grad", "[N, 2C]"),
+            Slot("repair", "[C]", optional=True),
+        ],
+        outputs=[Slot("value", value), Slot("delta", "[N, C]")],
+        source="Kaldi: nnet3/nnet-combined-component.cc (UpdateParameters)",
+        shape=shape,
+        no_gradient="it serves updates of parameters",
+    )
+
+
+def _factors_shape(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w", "out", "out_grad")
+    rows, cols = s.same_shape("out and out_grad", s["out"], s["out_grad"])
+    s.same("the rows of x and out", s.rank("x", 2)[0], rows)
+    cells = s.same("half the columns of out and the rows of w", cols // 2, s["w"][0])
+    s.set("value", ((rows, s["w"][-1]), dtype))
+    s.set("delta", ((rows, cells), dtype))
+
+
+gru_factors = _factors_operator(
+    "gru",
+    "Factors of the gradient of w in nnet3.gru, which is delta' value. value [N, R]: r s'.",
+    "[C, R]",
+    "[N, R]",
+    _factors_shape,
+)
+
+
+@gru_factors.kernel
+def gru_factors_kernel(k: KernelArgs) -> Call:
+    z, r, _, before, state = gru_parts(k["x"], *k["w"].shape)
+    delta, calls = gru_common(k, z, before, None, None)
+    return in_order(
+        *calls,
+        partial(k.xp.copyto, k["delta"], delta),
+        partial(k.xp.multiply, r, state, k["value"]),
+    )
+
+
+output_gru_factors = _factors_operator(
+    "output_gru",
+    "Factors of the gradient of w in nnet3.output_gru, the sum of delta * value over rows."
+    " value [N, C]: c'.",
+    "[C]",
+    "[N, C]",
+    _factors_shape,
+)
+
+
+@output_gru_factors.kernel
+def output_gru_factors_kernel(k: KernelArgs) -> Call:
+    x, cells = k["x"], len(k["w"])
+    before = x[:, 2 * cells : 3 * cells]
+    delta, calls = gru_common(k, x[:, :cells], before, None, None)
+    return in_order(
+        *calls,
+        partial(k.xp.copyto, k["delta"], delta),
+        partial(k.xp.copyto, k["value"], before),
+    )

@@ -1,0 +1,363 @@
+"""The operators of LstmNonlinearityComponent: the cell with peepholes, and its statistics."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_order, reducing
+from ..operators.fused import fused
+from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
+
+_SOURCE = "Kaldi: nnet3/nnet-combined-component.cc, cudamatrix/cu-math.cc"
+_CHUNK = 1 << 16  # elements
+
+
+def _sigmoid(k: KernelArgs, x: Any, out: Any) -> list[Call]:
+    """Calls: out = sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
+    xp, half = k.xp, x.dtype.type(0.5)
+    return [
+        partial(xp.multiply, x, half, out),
+        partial(xp.tanh, out, out=out),
+        partial(xp.multiply, out, half, out),
+        partial(xp.add, out, half, out),
+    ]
+
+
+lstm = operator(
+    "nnet3.lstm",
+    doc=(
+        "Gates of an LSTM with peepholes. x [N, 5C] holds the parts i, f, c, o and the previous"
+        " cell c'; x [N, 5C+3] also factors of i, f and o (dropout masks, no gradient). w [3, C]"
+        " holds the peephole weights wi, wf, wo. c = sigmoid(f + wf c') c' + sigmoid(i + wi c')"
+        " tanh(part c), m = sigmoid(o + wo c) tanh(c) -> out [N, 2C] = c, m."
+        " `repair` [5, C] changes the gradients at the arguments of the nonlinearities i, f, tanh"
+        " of part c, o and tanh of c, by -repair (2 y - 1) for a sigmoid y, -repair y for a tanh."
+    ),
+    inputs=[
+        Slot("x", "[N, 5C] or [N, 5C+3]"),
+        Slot("w", "[3, C]"),
+        Slot("repair", "[5, C]: pushes of self-repair, see doc", optional=True),
+    ],
+    outputs=[Slot("out", "[N, 2C]", not_in_gradient=True)],
+    source=_SOURCE,
+)
+
+
+@lstm.shape_rule
+def lstm_shape(s: ShapeArgs) -> None:
+    dtype = s.floats("x", "w")
+    rows, cols = s.rank("x", 2)
+    three, cells = s.rank("w", 2)
+    s.same("the rows of w and 3", three, 3)
+    if s.has("repair"):
+        s.same_shape("repair and [5, C]", s["repair"], (5, cells))
+    if cols >= 0 and cells >= 0 and cols not in (5 * cells, 5 * cells + 3):
+        s.fail(f"x wants {5 * cells} or {5 * cells + 3} columns for {cells} cells and has {cols}")
+    s.set("out", ((rows, 2 * cells if cells >= 0 else -1), dtype))
+
+
+class LstmGates:
+    """Views and scratch of the LSTM's kernels, and the forward calls that both begin with."""
+
+    def __init__(self, k: KernelArgs) -> None:
+        x, w, xp = k["x"], k["w"], k.xp
+        cells = w.shape[1]
+        self.parts = [x[:, i * cells : (i + 1) * cells] for i in range(5)]
+        self.scales: list[Any] | None = None
+        if x.shape[1] % 5:
+            self.scales = [x[:, 5 * cells + i, None] for i in range(3)]
+        shape = (x.shape[0], cells)
+        self.i, self.f, self.g, self.o, self.c, self.t = (
+            k.scratch(shape, x.dtype) for _ in range(6)
+        )
+        i_part, f_part, c_part, o_part, before = self.parts
+        self.calls: list[Call] = []
+        for part, gate, row in ((i_part, self.i, 0), (f_part, self.f, 1)):
+            self.calls += [
+                partial(xp.multiply, before, w[row], gate),
+                partial(xp.add, gate, part, gate),
+                *_sigmoid(k, gate, gate),
+            ]
+        self.calls += [
+            partial(xp.tanh, c_part, out=self.g),
+            partial(xp.multiply, self.f, before, self.c),
+            partial(xp.multiply, self.i, self.g, self.t),
+            *self.scaled(xp, self.c, 1),
+            *self.scaled(xp, self.t, 0),
+            partial(xp.add, self.c, self.t, self.c),
+            partial(xp.multiply, self.c, w[2], self.o),
+            partial(xp.add, self.o, o_part, self.o),
+            *_sigmoid(k, self.o, self.o),
+            partial(xp.tanh, self.c, out=self.t),
+        ]
+
+    def scaled(self, xp: Any, array: Any, which: int) -> list[Call]:
+        """Calls: array *= factor number `which` of i, f and o, where x holds factors."""
+        if self.scales is None:
+            return []
+        return [partial(xp.multiply, array, self.scales[which], array)]
+
+
+def _lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arrays and formulas of the forward pass, for `fused`; see the operator's doc."""
+    x, w = k["x"], k["w"]
+    cells = w.shape[1]
+    names = {
+        n: x[:, i * cells : (i + 1) * cells] for i, n in enumerate(("pi", "pf", "pg", "po", "b"))
+    }
+    names |= {name: w[i] for i, name in enumerate(("wi", "wf", "wo"))}
+    si = sf = so = ""
+    if x.shape[1] > 5 * cells:
+        names |= {name: x[:, 5 * cells + i, None] for i, name in enumerate(("si", "sf", "so"))}
+        si, sf, so = " * si", " * sf", " * so"
+    formulas = {
+        "i": "1 / (1 + exp(-(pi + wi * b)))",
+        "f": "1 / (1 + exp(-(pf + wf * b)))",
+        "g": "tanh(pg)",
+        "c": f"f * b{sf} + i * g{si}",
+        "o": "1 / (1 + exp(-(po + wo * c)))",
+        "t": "tanh(c)",
+        "m": f"o * t{so}",
+    }
+    return names, formulas
+
+
+@lstm.kernel
+def lstm_kernel(k: KernelArgs) -> Call:
+    xp, out, cells = k.xp, k["out"], k["w"].shape[1]
+    names, formulas = _lstm_formulas(k)
+    call = fused(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
+    if call is not None:
+        return call
+    s = LstmGates(k)
+    m = out[:, cells:]
+    calls = [partial(xp.copyto, out[:, :cells], s.c), partial(xp.multiply, s.o, s.t, m)]
+    return in_order(*s.calls, *calls, *s.scaled(xp, m, 2))
+
+
+def _fused_lstm_grad(k: KernelArgs) -> Call | None:
+    """The gradient as one compiled loop and a sum over rows; None where nothing is compiled."""
+    x_grad, w_grad, cells = k.get("x_grad"), k.get("w_grad"), k["w"].shape[1]
+    names, formulas = _lstm_formulas(k)
+    grad = k["out_grad"]
+    names |= {"grad_c": grad[:, :cells], "grad_m": grad[:, cells:]}
+    si, sf, so = (f" * {name}" if name in names else "" for name in ("si", "sf", "so"))
+    repair = k.get("repair")
+    pushes = ["" for _ in range(5)]
+    if repair is not None:
+        names |= {f"r{i}": repair[i] for i in range(5)}
+        values = ("(2 * i - 1)", "(2 * f - 1)", "g", "(2 * o - 1)", "t")
+        pushes = [f" - r{number} * {value}" for number, value in enumerate(values)]
+    formulas |= {
+        "d_o": f"t * grad_m{so} * o * (1 - o){pushes[3]}",
+        "dc": f"o * grad_m{so} * (1 - t * t) + grad_c + d_o * wo{pushes[4]}",
+        "d_f": f"dc * b{sf} * f * (1 - f){pushes[1]}",
+        "d_i": f"dc * g{si} * i * (1 - i){pushes[0]}",
+        "d_g": f"dc * i{si} * (1 - g * g){pushes[2]}",
+        "d_b": f"dc * f{sf} + d_i * wi + d_f * wf",
+        "w_i": "d_i * b",
+        "w_f": "d_f * b",
+        "w_o": "d_o * c",
+    }
+    results, before, after = {}, [], []
+    if x_grad is not None:
+        for number, name in enumerate(("d_i", "d_f", "d_g", "d_o", "d_b")):
+            results[name] = x_grad[:, number * cells : (number + 1) * cells]
+        if x_grad.shape[1] > 5 * cells:
+            after.append(partial(x_grad[:, 5 * cells :].fill, 0))
+    rows = len(grad)
+    if w_grad is not None:
+        # What is summed over rows goes through memory by pieces that stay in the cache.
+        rows = min(rows, max(1, _CHUNK // (3 * cells)))
+        shares = k.scratch((rows, 3 * cells), grad.dtype)
+        share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))
+        before.append(partial(total.fill, 0))
+        after.append(partial(k.xp.copyto, w_grad, total.reshape(3, cells)))
+    calls = []
+    for begin in range(0, len(grad), max(rows, 1)):
+        piece = slice(begin, min(begin + rows, len(grad)))
+        given = {n: array if array.ndim == 1 else array[piece] for n, array in names.items()}
+        found = {name: array[piece] for name, array in results.items()}
+        if w_grad is not None:
+            part = shares[: piece.stop - begin]
+            for number, name in enumerate(("w_i", "w_f", "w_o")):
+                found[name] = part[:, number * cells : (number + 1) * cells]
+        call = fused(k, given, formulas, found)
+        if call is None:
+            return None
+        calls.append(call)
+        if w_grad is not None:
+            calls += [reducing(k.xp, part, share), partial(k.xp.add, total, share, total)]
+    return in_order(*before, *calls, *after)
+
+
+@lstm.backward("x", "w")
+def lstm_grad_kernel(k: KernelArgs) -> Call:
+    call = _fused_lstm_grad(k)
+    if call is not None:
+        return call
+    xp, s, w = k.xp, LstmGates(k), k["w"]
+    cells, shape, real = w.shape[1], s.c.shape, w.dtype.type
+    grad_c, grad_m = k["out_grad"][:, :cells], k["out_grad"][:, cells:]
+    x_grad, w_grad = k.get("x_grad"), k.get("w_grad")
+    one, before = real(1), s.parts[4]
+    if x_grad is None:
+        slots = [k.scratch(shape, w.dtype) for _ in range(5)]
+    else:
+        slots = [x_grad[:, i * cells : (i + 1) * cells] for i in range(5)]
+    d_i, d_f, d_g, d_o, d_before = slots
+    dc, work = k.scratch(shape, w.dtype), k.scratch(shape, w.dtype)
+    scales = s.scales or (None, None, None)
+    repair = k.get("repair")
+
+    def slope_of_sigmoid(gate: Any, target: Any) -> None:
+        """target *= gate (1 - gate)"""
+        xp.subtract(one, gate, work)
+        xp.multiply(work, gate, work)
+        xp.multiply(target, work, target)
+
+    def slope_of_tanh(value: Any, target: Any) -> None:
+        """target *= 1 - value^2"""
+        xp.multiply(value, value, work)
+        xp.subtract(one, work, work)
+        xp.multiply(target, work, target)
+
+    def repaired(gate: Any, which: int, target: Any) -> None:
+        if repair is not None:
+            xp.multiply(gate, repair[which], work)
+            xp.subtract(target, work, target)
+            if which not in (2, 4):  # a sigmoid: twice its value less one
+                xp.subtract(work, repair[which], work)
+                xp.subtract(target, work, target)
+
+    def scaled(target: Any, which: int) -> None:
+        if scales[which] is not None:
+            xp.multiply(target, scales[which], target)
+
+    def compute() -> None:
+        xp.multiply(s.t, grad_m, d_o)
+        scaled(d_o, 2)
+        slope_of_sigmoid(s.o, d_o)
+        repaired(s.o, 3, d_o)
+        xp.multiply(s.o, grad_m, dc)
+        scaled(dc, 2)
+        slope_of_tanh(s.t, dc)
+        xp.add(dc, grad_c, dc)
+        xp.multiply(d_o, w[2], work)
+        xp.add(dc, work, dc)
+        repaired(s.t, 4, dc)
+        xp.multiply(dc, before, d_f)
+        scaled(d_f, 1)
+        slope_of_sigmoid(s.f, d_f)
+        repaired(s.f, 1, d_f)
+        xp.multiply(dc, s.g, d_i)
+        scaled(d_i, 0)
+        slope_of_sigmoid(s.i, d_i)
+        repaired(s.i, 0, d_i)
+        xp.multiply(dc, s.i, d_g)
+        scaled(d_g, 0)
+        slope_of_tanh(s.g, d_g)
+        repaired(s.g, 2, d_g)
+        xp.multiply(dc, s.f, d_before)
+        scaled(d_before, 1)
+        for delta, row in ((d_i, 0), (d_f, 1)):
+            xp.multiply(delta, w[row], work)
+            xp.add(d_before, work, d_before)
+        if w_grad is not None:
+            for row, (delta, value) in enumerate(((d_i, before), (d_f, before), (d_o, s.c))):
+                xp.multiply(delta, value, work)
+                xp.sum(work, axis=0, out=w_grad[row])
+
+    calls = [*s.calls, compute]
+    if x_grad is not None and s.scales is not None:
+        calls.append(partial(x_grad[:, 5 * cells :].fill, 0))
+    return in_order(*calls)
+
+
+_IN, _OUT = totals_slots(
+    values="[5, C]",
+    slopes="[5, C]",
+    count="[1]: rows so far",
+    repaired="[5]: rows times units that were repaired",
+)
+
+lstm_statistics = operator(
+    "nnet3.lstm_statistics",
+    doc=(
+        "Adds the sums over rows of the five nonlinearities of `nnet3.lstm`, i, f, c, o and that of"
+        " the cell, to values [5, C], those of their slopes to slopes [5, C], and N to count [1]."
+        " Self-repair: N times the units that `repair` [5, C] has just changed are added to"
+        " repaired [5]; repair_out is `scale` where the average slope is now below `lower`, and 0"
+        " elsewhere."
+    ),
+    inputs=[
+        Slot("x", "[N, 5C] or [N, 5C+3]"),
+        Slot("w", "[3, C]"),
+        *_IN,
+        Slot("repair", "[5, C]: that of this batch", optional=True),
+    ],
+    outputs=[*_OUT, Slot("repair_out", "[5, C]: that of the next batch", optional=True)],
+    attrs=[
+        AttrSpec("lower", "floats", "[5]: least average slopes that are left alone", [0.0] * 5),
+        AttrSpec("scale", "floats", "[5]: strengths of self-repair", [0.0] * 5),
+    ],
+    source="Kaldi: cudamatrix/cu-math.cc",
+    no_gradient=NO_GRADIENT,
+)
+
+
+@lstm_statistics.shape_rule
+def lstm_statistics_shape(s: ShapeArgs) -> None:
+    s.floats("x", "w")
+    shape = (5, s.rank("w", 2)[1])
+    keep_totals(s, values=shape, slopes=shape, count=(1,), repaired=(5,))
+    if s.has("repair"):
+        keep_totals(s, repair=shape)
+    for name in ("lower", "scale"):
+        if len(s.attrs[name]) != 5:
+            s.fail(f"{name} has {len(s.attrs[name])} numbers, one for each of 5 nonlinearities")
+
+
+@lstm_statistics.kernel
+def lstm_statistics_kernel(k: KernelArgs) -> Call:
+    xp, gates = k.xp, LstmGates(k)
+    values = (gates.i, gates.f, gates.g, gates.o, gates.t)
+    work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")
+    one = gates.c.dtype.type(1)
+
+    def slopes() -> None:
+        for number, value in enumerate(values):
+            if number in (2, 4):
+                xp.multiply(value, value, work)
+                xp.subtract(one, work, work)
+            else:
+                xp.subtract(one, value, work)
+                xp.multiply(work, value, work)
+            xp.sum(work, axis=0, out=sums[number])
+
+    rows, repair = k.shape("x")[0], k.get("repair")
+
+    def count_repaired() -> None:
+        xp.copyto(k["repaired_out"], k["repaired"])
+        if repair is not None:
+            xp.add(k["repaired_out"], rows * (repair != 0).sum(axis=1), k["repaired_out"])
+
+    def next_repair() -> None:
+        low = k["slopes_out"] < lower * (1 + k["count_out"])
+        xp.multiply(low, scale, k["repair_out"], casting="unsafe")
+
+    lower, scale = (xp.asarray(k.attrs[name])[:, None] for name in ("lower", "scale"))
+    return in_order(
+        *gates.calls,
+        *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
+        partial(xp.add, k["values"], sums, k["values_out"]),
+        slopes,
+        partial(xp.add, k["slopes"], sums, k["slopes_out"]),
+        partial(xp.add, k["count"], rows, k["count_out"]),
+        count_repaired,
+        *([] if repair is None else [next_repair]),
+    )

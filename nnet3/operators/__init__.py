@@ -1,0 +1,11 @@
+"""Operators `nnet3.*` that belong to no component type: those of a compiled computation's commands
+(rows, marks, compression) and of training (objectives, updates, natural gradient).
+
+Importing the package registers them. May import: nothing of nnet3.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f".{_module.name}", __package__)
