@@ -13,8 +13,8 @@ from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
-from ...framework.loops.trees.grad import GradientProgram, make_gradient
-from ...framework.loops.trees.run import ForwardProgram
+from ...framework.loops.trees.grad import TreeGradientProgram, make_gradient
+from ...framework.loops.trees.run import TreeForwardProgram
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 _PARENT = Slot(
@@ -154,7 +154,7 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
 
 @recursive.kernel
 def recursive_kernel(k: Any) -> Any:
-    return ForwardProgram(k)
+    return TreeForwardProgram(k)
 
 
 recursive.gradient_maker(make_gradient)
@@ -190,4 +190,4 @@ recursive_grad.shape_rule(link_grad_shapes)
 
 @recursive_grad.kernel
 def recursive_grad_kernel(k: Any) -> Any:
-    return GradientProgram(k)
+    return TreeGradientProgram(k)
