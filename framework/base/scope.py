@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,6 +170,11 @@ class Scope:
             found = self._vars[name] = Variable(name, self)
             self.touch()  # a new local name may hide one of a parent
         return found
+
+    def declare(self, names: Iterable[str]) -> None:
+        """Make local variables, so that none of these names is found further up."""
+        for name in names:
+            self.var(name)
 
     def find(self, name: str) -> Variable | None:
         """The variable `name` here or in the nearest ancestor that has it; None if no one has."""

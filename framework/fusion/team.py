@@ -2,13 +2,14 @@
 
 The loop of a recurrent net is hundreds of short calls: products, fused loops, copies. One by one,
 each costs a call from Python, and those that use threads wake and join them every time. Kernels
-whose work a C function does attach a `Share` to their callable; `merge` makes one callable of
-neighbouring ones, in which every thread does its share of an item and waits for the others.
+whose work a C function does attach a `ParallelTask` to their callable; `merge` makes one callable
+of neighbouring ones, in which every thread does its part of an item and waits for the others.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -83,11 +84,13 @@ _COPY_WORK = 8
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a callable does, for a team: (C function, address of its argument) one after another.
+class ParallelTask:
+    """What a callable does, as C functions that the threads of a team run together.
 
     Attributes:
-        work: rough work, as in codegen.py. memory: what the addresses point to.
+        items: (address of a C function, address of its argument), one after another.
+        work: a rough measure of the time it takes, in the units of codegen.py.
+        memory: owners of everything that the addresses point to.
     """
 
     items: tuple[tuple[int, int], ...]
@@ -112,28 +115,29 @@ def function(name: str) -> int:
     return library().address(name)
 
 
-def shared(call: Callable[[], Any], share: Share | None) -> Callable[[], Any]:
-    """`call`, which can be run by a team as well."""
-    if share is not None:
-        if not isinstance(call, partial):
-            call = partial(call)
-        call.share = share
+def with_task(call: Callable[[], Any], task: ParallelTask | None) -> Callable[[], Any]:
+    """A callable that does the same and carries its task, if there is one."""
+    if task is None:
+        return call
+    if not isinstance(call, partial):
+        call = partial(call)
+    vars(call)["task"] = task  # a plain partial: a subclass with an attribute is slower to call
     return call
 
 
-def share_of(call: Callable[[], Any]) -> Share | None:
-    """How a team runs it, where it can."""
-    return getattr(call, "share", None)
+def task_of(call: Callable[[], Any]) -> ParallelTask | None:
+    """The task that a callable carries; None where no team can run it."""
+    return getattr(call, "task", None)
 
 
 def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """The calls, with neighbours that a team can run made one."""
     merged: list[Callable[[], Any]] = []
-    neighbours: list[Share] = []
+    neighbours: list[ParallelTask] = []
     for call in calls:
-        share = share_of(call)
-        if share is not None:
-            neighbours.append(share)
+        task = task_of(call)
+        if task is not None:
+            neighbours.append(task)
             continue
         if neighbours:
             merged.append(run_together(neighbours))
@@ -144,16 +148,15 @@ def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     return merged
 
 
-def run_together(shares: Sequence[Share]) -> Callable[[], Any]:
-    """One call that runs them in this order."""
-    items = [item for share in shares for item in share.items]
-    work = sum(share.work for share in shares)
+def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
+    """One call that runs the tasks in this order."""
+    items = [item for task in tasks for item in task.items]
+    work = sum(task.work for task in tasks)
     words = np.array([len(items), *(word for item in items for word in item)], np.int64)
     threads = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
     run = _runner("opscope_team" if threads else "opscope_alone")
-    call = partial(run, words.ctypes.data)
-    call.share = Share(tuple(items), work, (words, [share.memory for share in shares]))
-    return call
+    memory = (words, [task.memory for task in tasks])
+    return with_task(partial(run, words.ctypes.data), ParallelTask(tuple(items), work, memory))
 
 
 @functools.cache
@@ -161,12 +164,13 @@ def _runner(name: str) -> Any:
     return library().function(name)
 
 
-def copying(
+def copy_task(
     target: Any, source: Any, target_rows: Any = None, source_rows: Any = None
-) -> Share | None:
-    """target[target_rows] = source[source_rows]; without rows all of them.
+) -> ParallelTask | None:
+    """The task target[target_rows] = source[source_rows]; without rows, of all of them.
 
-    None where the arrays do not suit: other dtypes, rows whose elements do not lie side by side.
+    None where the arrays do not suit: they have different dtypes, or the elements of a row do not
+    lie side by side.
     """
     arrays = target, source
     if library() is None or any(
@@ -184,24 +188,29 @@ def copying(
         memory.append(index)
         words += [array.ctypes.data, array.strides[0], 0 if index is None else index.ctypes.data]
     count = len(target) if target_rows is None else len(target_rows)
-    size = target.dtype.itemsize * int(np.prod(target.shape[1:], dtype=np.int64))
+    size = target.dtype.itemsize * math.prod(target.shape[1:])
     argument = np.array([count, size, *words], np.int64)
     work = count * (_COPY_WORK + size // 4)
-    return Share(((function("opscope_copy"), argument.ctypes.data),), work, (argument, memory))
+    return ParallelTask(
+        ((function("opscope_copy"), argument.ctypes.data),), work, (argument, memory)
+    )
 
 
-def filling(target: Any, value: float) -> Share | None:
-    """target = value; None where the array does not suit."""
+def fill_task(target: Any, value: float) -> ParallelTask | None:
+    """The task target[...] = value; None where the array does not suit."""
     if type(target) is not np.ndarray or not target.ndim:
         return None
     row = np.full((1, *target.shape[1:]), value, target.dtype)
-    return copying(target, row, None, np.zeros(len(target), np.int64))
+    return copy_task(target, row, None, np.zeros(len(target), np.int64))
 
 
 @dataclass(frozen=True)
 class Part:
-    """Part of an operator's work: a C function of four addresses, `bias` copied to each row of the
-    target before."""
+    """Part of an operator's work: a call of a C function with four addresses.
+
+    Attributes:
+        bias: copied to each row of `target` before the call; None: nothing is copied.
+    """
 
     function: int
     addresses: tuple[int, int, int, int]
@@ -209,8 +218,8 @@ class Part:
     bias: Any = None
 
 
-def parts_share(parts: Sequence[Part], work: int, memory: Any) -> Share | None:
-    """Parts that may run side by side."""
+def parts_task(parts: Sequence[Part], work: int, memory: Any) -> ParallelTask | None:
+    """A task of parts that may run side by side; None where there is no C compiler."""
     if library() is None:
         return None
     words = [len(parts)]
@@ -223,46 +232,49 @@ def parts_share(parts: Sequence[Part], work: int, memory: Any) -> Share | None:
             words.append(part.target.strides[0])
     argument = np.array(words, np.int64)
     item = (function("opscope_parts"), argument.ctypes.data)
-    return Share((item,), work, (argument, list(parts), memory))
+    return ParallelTask((item,), work, (argument, list(parts), memory))
 
 
 def aligned(size: int) -> Any:
-    """So many bytes of memory that begin with a cache line."""
+    """`size` bytes of memory that begin with a cache line."""
     whole = np.empty(size + 64, np.uint8)
     start = -whole.ctypes.data % 64
     return whole[start : start + size]
 
 
 class Prepared:
-    """What is made before a loop runs of arrays that stay the same while it does."""
+    """Memory that is filled before a loop runs, from arrays that the loop does not change.
+
+    Packed weights, for example: a product packs its factor once here, not at every step.
+    """
 
     def __init__(self) -> None:
         self._constant: dict[int, Any] = {}
-        self._made: dict[Any, tuple[Any, Share]] = {}
+        self._made: dict[Any, tuple[Any, ParallelTask]] = {}
         self._buffer: Any = None
 
     def declare(self, arrays: Iterable[Any]) -> None:
-        """Nothing writes to these arrays while the loop runs."""
+        """Note that nothing writes to these arrays while the loop runs."""
         for array in arrays:
             if type(array) is np.ndarray and array.size:
                 self._constant[array.ctypes.data] = array  # so that no other one takes its place
 
     def holds(self, array: Any) -> bool:
-        """Whether an array is one of them, or begins where one of them does."""
+        """Whether an array was declared, or begins where a declared one does."""
         return type(array) is np.ndarray and array.ctypes.data in self._constant
 
-    def get(self, key: Any, make: Callable[[], tuple[Any, Share]]) -> Any:
-        """Memory that `make` gives together with what fills it; the same for equal keys."""
+    def get(self, key: Any, make: Callable[[], tuple[Any, ParallelTask]]) -> Any:
+        """The memory of a key. For a new key, `make` returns it with the task that fills it."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key][0]
 
     def buffer(self, size: int) -> Any:
-        """Memory for use within one call; its contents do not last."""
+        """Memory for use within one call; the next call may write over its contents."""
         if self._buffer is None or self._buffer.nbytes < size:
             self._buffer = aligned(size)
         return self._buffer
 
     def calls(self) -> list[Callable[[], Any]]:
-        """What has to run before the loop."""
-        return [run_together([share]) for _, share in self._made.values()]
+        """The calls that fill this memory; they run before the loop."""
+        return [run_together([task]) for _, task in self._made.values()]

@@ -7,6 +7,7 @@ Binding gives every operator its arrays once and takes back one callable without
 from __future__ import annotations
 
 import contextvars
+import math
 import operator as _operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -95,7 +96,7 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = _as_view(blocks[block], plan.metas[name])
+            self.arrays[name] = as_view(blocks[block], plan.metas[name])
         for name in plan.survivors:
             if name in self.arrays:
                 continue
@@ -290,16 +291,17 @@ class ScratchPool:
             self._blocks.append(self._xp.empty(max(size, 2 * largest, 4096), np.uint8))
         start = self._used
         self._used += size
-        return _as_view(self._blocks[self._block][start:], (shape, dtype))
+        return as_view(self._blocks[self._block][start:], (shape, dtype))
 
 
 def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def _as_view(block: Any, meta: Meta) -> Any:
+def as_view(block: Any, meta: Meta) -> Any:
+    """An array of a shape and dtype in the first bytes of a block of memory."""
     shape, dtype = meta
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
 
 

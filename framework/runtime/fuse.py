@@ -22,7 +22,7 @@ from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Pointwise, count_arrays, pointwise
-from ..fusion.team import Share, shared
+from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
 from .plan import Plan, Step
@@ -278,7 +278,7 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     work = sum(
         int(block[0] * block[1]) * b.loop.work() for b, block in zip(bound, blocks, strict=True)
     )
-    return shared(call, Share(tuple(items), work, (words, blocks, arrays)))
+    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays)))
 
 
 def _words(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -157,8 +157,8 @@ def _bind_stacks(arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]) ->
         team.Part(code, (gemm.handle, *(_address_at(array, place) for array in arrays)))
         for place in places
     ]
-    share = team.parts_share(parts, len(places) * m * n * k, (gemm, arrays))
-    return team.run_together([share])
+    task = team.parts_task(parts, len(places) * m * n * k, (gemm, arrays))
+    return team.run_together([task])
 
 
 def _address_at(stack: Any, place: tuple[int, ...]) -> int:
@@ -217,10 +217,10 @@ def _bind_parts(
         parts.append(team.Part(address(call.func), addresses, piece, start))
         calls.append(call)
     work = out.size * a.shape[1]
-    share = team.parts_share(parts, work, [*arrays, *(call.memory for call in calls)])
+    task = team.parts_task(parts, work, [*arrays, *(call.memory for call in calls)])
     if len(calls) == 1 and bias is None:
-        return team.shared(calls[0], share)
-    return team.run_together([share])
+        return team.with_task(calls[0], task)
+    return team.run_together([task])
 
 
 def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:

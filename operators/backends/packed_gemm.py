@@ -202,18 +202,18 @@ def product(
     A factor b that is none of the prepared ones is packed each time, where the product is large.
     For small ones, and for memory that does not suit, `other` serves.
     """
-    share = None
+    task = None
     if library() is not None and _suited(a, b, out, bias, by):
         (m, k), n = a.shape, b.shape[1]
         begin = out if by is not None else bias
         if prepared.holds(b):
             steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha)
             panels = prepared.get(steps, lambda: _pack(b, alpha, _room(b)))
-            share = _multiply(a, b, panels, out, begin)
+            task = _multiply(a, b, panels, out, begin)
         elif m >= _FEWEST and m * n * k >= _LARGE:
-            share = _in_blocks(prepared, a, b, out, alpha, begin)
-    if share is not None:
-        return team.run_together([share])
+            task = _in_blocks(prepared, a, b, out, alpha, begin)
+    if task is not None:
+        return team.run_together([task])
     return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 
@@ -238,7 +238,7 @@ def _row_step(a: Any) -> tuple[int, int] | None:
     return (1, right) if down == 1 or a.shape[0] == 1 else None
 
 
-def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.Share:
+def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.ParallelTask:
     """out = a b, plus `begin`: a row, an array like `out`, or None."""
     first, step = 0, 0
     if begin is not None:
@@ -253,24 +253,24 @@ def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.Share:
         np.int64,
     )
     item = (library().address(f"product_{_TYPES[out.dtype.name]}"), argument.ctypes.data)
-    return team.Share((item,), m * n * k, (argument, a, b, panels, out, begin))
+    return team.ParallelTask((item,), m * n * k, (argument, a, b, panels, out, begin))
 
 
 def _in_blocks(
     prepared: team.Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any
-) -> team.Share:
+) -> team.ParallelTask:
     """The product over pieces of the inner dimension, one after another through the same panels."""
     panels = prepared.buffer(_room(b[:_BLOCK]))
-    shares = []
+    tasks = []
     for at in range(0, len(b), _BLOCK):
         rows = b[at : at + _BLOCK]
-        shares.append(_pack(rows, alpha, panels)[1])
-        shares.append(_multiply(a[:, at : at + _BLOCK], rows, panels, out, begin))
+        tasks.append(_pack(rows, alpha, panels)[1])
+        tasks.append(_multiply(a[:, at : at + _BLOCK], rows, panels, out, begin))
         begin = out
-    return team.Share(
-        tuple(item for share in shares for item in share.items),
-        sum(share.work for share in shares),
-        [share.memory for share in shares],
+    return team.ParallelTask(
+        tuple(item for task in tasks for item in task.items),
+        sum(task.work for task in tasks),
+        [task.memory for task in tasks],
     )
 
 
@@ -280,7 +280,7 @@ def _room(b: Any) -> int:
     return -(-b.shape[1] // columns) * columns * len(b) * b.itemsize
 
 
-def _pack(b: Any, alpha: float, room: Any) -> tuple[Any, team.Share]:
+def _pack(b: Any, alpha: float, room: Any) -> tuple[Any, team.ParallelTask]:
     """The panels of alpha b, in memory given or of a size given, and what fills them."""
     panels = team.aligned(room) if isinstance(room, int) else room
     factor = np.array([alpha], b.dtype)
@@ -289,4 +289,4 @@ def _pack(b: Any, alpha: float, room: Any) -> tuple[Any, team.Share]:
         [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
     )
     item = (library().address(f"pack_{_TYPES[b.dtype.name]}"), argument.ctypes.data)
-    return panels, team.Share((item,), 2 * b.size, (argument, b, panels, factor))
+    return panels, team.ParallelTask((item,), 2 * b.size, (argument, b, panels, factor))

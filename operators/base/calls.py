@@ -23,9 +23,9 @@ def in_order(*calls: Call | None) -> Call:
         return nothing
     if len(left) == 1:
         return left[0]
-    shares = [team.share_of(call) for call in left]
-    if None not in shares:
-        return team.run_together(shares)
+    tasks = [team.task_of(call) for call in left]
+    if None not in tasks:
+        return team.run_together(tasks)
     if len(left) == 2:
         first, second = left
 

@@ -5,24 +5,27 @@ What it does is told in framework/loops/recurrent/net.py; here are its schema, s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import Levels, Meta, ShapeArgs
-from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.names import EMPTY
+from ...framework.inner_gradient import saving_of
+from ...framework.inner_links import Memory
+from ...framework.ir.kernel_args import KernelArgs
+from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
 from ...framework.loops.recurrent.grad import make_gradient
 from ...framework.loops.recurrent.links import (
-    Bound,
+    RecurrentBinding,
     make_static_track,
     make_track,
     outer_levels,
     plain_schedule,
 )
-from ...framework.loops.recurrent.net import GradientProgram, make_program
+from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
@@ -97,10 +100,11 @@ def recurrent_shape(s: ShapeArgs) -> None:
     s.set("steps", ((0,), np.bool_))
     s.set_offsets("steps", ())
     names = s.op.inputs["x"]
-    levels = [s.input_offsets(name) for name in names]
-    if levels[0] is None:
+    offsets = [s.input_offsets(name) for name in names]
+    if offsets[0] is None:
         _infer_while_building(s, step)
         return
+    levels = [own or () for own in offsets]
     outer = _outer_offsets(s, step, names, levels)
     schedule = plain_schedule(outer)
     sequences = len(outer) - 1
@@ -259,46 +263,56 @@ class _Known:
 
 
 @recurrent.kernel
-def recurrent_kernel(k: KernelArgs) -> Call:
+def recurrent_kernel(k: KernelArgs) -> Any:
     step = step_net(k.attrs["net"])
-    plan, frame = k.frame.plan, k.frame
+    plan, frame, scope = k.frame.plan, k.frame, k.frame.scope
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
     outer = levels[0][0]
     schedule = plain_schedule(outer)
     statics = k.list("static")
     static_levels = [frame.offsets(name) for name in k.op.inputs.get("static", ())]
     boots = k.list("boot")
-    bound = Bound(
-        step,
-        frame,
-        outer,
-        schedule,
-        [make_track(one, schedule) for one in levels],
-        k.list("x"),
-        statics,
-        static_levels,
-        [_own_track(one, outer, schedule) for one in static_levels],
-        [
-            (boots[memory.boot].shape[1:], boots[memory.boot].dtype)
-            if memory.boot >= 0
-            else step.declared_row(memory)
-            for memory in step.memories
-        ],
-        boots,
-        k.list("out"),
-        [make_track(plan.offsets[name], schedule) for name in k.op.outputs.get("out", ())],
-        k.list("final"),
-        k.list("sum"),
-        [None] * len(step.sums),
-        owner=k.op,
+    saving = saving_of(k.op, plan)
+    saved_in = saving.steps if saving.wanted else None
+    return make_program(
+        RecurrentBinding(
+            step=step,
+            owner=k.op,
+            frame=frame,
+            offsets=outer,
+            schedule=schedule,
+            tracks=[make_track(one, schedule) for one in levels],
+            arrays=k.list("x"),
+            statics=statics,
+            static_levels=static_levels,
+            static_tracks=[_own_track(one, outer, schedule) for one in static_levels],
+            memory_metas=[_row_of(step, memory, boots) for memory in step.memories],
+            initial_states=boots,
+            outputs=k.list("out"),
+            out_tracks=[
+                make_track(plan.offsets[name], schedule) for name in k.op.outputs.get("out", ())
+            ],
+            final_states=k.list("final"),
+            sums=k.list("sum"),
+            sum_tracks=[None] * len(step.sums),
+            steps=None if saved_in is None else (scope.find(saved_in) or scope.var(saved_in)),
+            to_save=None if saving.everything else _gradient_reads(saving.readers),
+        )
     )
-    steps = k.op.outputs.get("steps", (EMPTY,))[0]
-    readers = [op for op in plan.operators if steps in op.input_vars()]
-    if steps != EMPTY and (readers or steps in plan.survivors):
-        bound.steps = frame.scope.find(steps) or frame.scope.var(steps)
-        if steps not in plan.survivors:
-            bound.keep = frozenset().union(*(step_net(op.attrs["net"]).values for op in readers))
-    return make_program(bound)
+
+
+def _row_of(step: StepNet, memory: Memory, boots: list[Any]) -> Meta:
+    """Shape without rows, and dtype, of a memory."""
+    if memory.boot >= 0:
+        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
+    declared = step.declared_row(memory)
+    assert declared is not None  # the shape rule refuses a memory of an unknown shape
+    return declared
+
+
+def _gradient_reads(readers: Iterable[Operator]) -> frozenset[str]:
+    """What the gradient step nets of these operators read of the forward steps."""
+    return frozenset().union(*(step_net(op.attrs["net"]).values for op in readers))
 
 
 recurrent.gradient_maker(make_gradient)
@@ -333,5 +347,5 @@ recurrent_grad.shape_rule(link_grad_shapes)
 
 
 @recurrent_grad.kernel
-def recurrent_grad_kernel(k: KernelArgs) -> Call:
-    return GradientProgram(k)
+def recurrent_grad_kernel(k: KernelArgs) -> Any:
+    return RecurrentGradientProgram(k)

@@ -5,15 +5,17 @@ What it does is told in framework/loops/trees/net.py; here are its schema, shape
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...framework.base.shape import Levels, ShapeArgs
-from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
-from ...framework.loops.trees.grad import GradientProgram, make_gradient
-from ...framework.loops.trees.run import ForwardProgram
+from ...framework.loops.trees.grad import TreeGradientProgram, make_gradient
+from ...framework.loops.trees.run import TreeForwardProgram
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 _PARENT = Slot(
@@ -152,8 +154,8 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
 
 
 @recursive.kernel
-def recursive_kernel(k: KernelArgs) -> Call:
-    return ForwardProgram(k)
+def recursive_kernel(k: KernelArgs) -> Any:
+    return TreeForwardProgram(k)
 
 
 recursive.gradient_maker(make_gradient)
@@ -188,5 +190,5 @@ recursive_grad.shape_rule(link_grad_shapes)
 
 
 @recursive_grad.kernel
-def recursive_grad_kernel(k: KernelArgs) -> Call:
-    return GradientProgram(k)
+def recursive_grad_kernel(k: KernelArgs) -> Any:
+    return TreeGradientProgram(k)

@@ -52,7 +52,7 @@ concat = operator(
     outputs=[Slot("out", "dimensions added up along the axis", not_in_gradient=True)],
     attrs=[AttrSpec("axis", "int", "axis to join along", 0)],
     rows=beside("axis"),
-    pieces=("out", "x"),
+    column_views=("out", "x"),
 )
 
 
@@ -134,7 +134,7 @@ split = operator(
         ),
     ],
     rows=beside("axis"),
-    pieces=("x", "out"),
+    column_views=("x", "out"),
 )
 
 

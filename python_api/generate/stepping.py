@@ -43,8 +43,8 @@ from ...framework.ir.infer import declared_meta
 from ...framework.ir.operation import Operator
 from ...framework.ir.rows import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
-from ...framework.loops.recurrent.links import take_into
 from ...framework.passes.prune import prune
+from ...framework.row_copies import take_rows
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.net import Net
 from ..builder.feeding import Feeder
@@ -377,7 +377,8 @@ class Stepper:
                 if parents is None:
                     target[...] = source
                 else:
-                    take_into(self._place.xp, source, np.asarray(parents), target)()
+                    xp = self._place.xp
+                    take_rows(xp, source, xp.asarray(parents), target)
 
 
 def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:

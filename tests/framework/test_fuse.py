@@ -14,7 +14,7 @@ from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import codegen, compiler
 from opscope.framework.fusion.expression import ExpressionError, cost, parse
-from opscope.framework.fusion.team import share_of
+from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
@@ -330,7 +330,7 @@ def test_lone_operators_are_compiled_where_that_gains() -> None:
         scope = Scope()
         scope.feed({"a": feed["a"], "b": feed["b"], "t": feed["a"]})
         frame = chain(op).frame(scope, OpContext())
-        assert (share_of(frame.calls[0]) is not None) is compiled
+        assert (task_of(frame.calls[0]) is not None) is compiled
 
 
 def test_random_chains_agree(monkeypatch: Any) -> None:

@@ -10,7 +10,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.printer import net_text
 from opscope.framework.loops.recurrent import net as recurrent_net
-from opscope.framework.loops.recurrent.fast import FastProgram
+from opscope.framework.loops.recurrent.fast import RecurrentProgram
 from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, with_loss
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")
@@ -192,7 +192,9 @@ def test_one_scope_for_many_batches(seed):
 def test_the_fast_program_is_what_runs(monkeypatch):
     used = []
     monkeypatch.setattr(
-        recurrent_net, "FastProgram", lambda *args: used.append(args) or FastProgram(*args)
+        recurrent_net,
+        "RecurrentProgram",
+        lambda *args: used.append(args) or RecurrentProgram(*args),
     )
     made = Maker(1)
     gradients(made.desc, made.values, made.results, list(made.values))

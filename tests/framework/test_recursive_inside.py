@@ -20,8 +20,8 @@ from opscope.framework.ir.desc import (
 )
 from opscope.framework.ir.registry import load_operators
 from opscope.framework.loops.recurrent.net import recurrent_op
+from opscope.framework.loops.trees.bank import Bank
 from opscope.framework.loops.trees.net import recursive_op
-from opscope.framework.loops.trees.run import Bank
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import PlainNet
 from tree_cells import (

@@ -1,4 +1,4 @@
-"""Lists of C functions that a team of threads runs: shares, merging, copies."""
+"""Lists of C functions that a team of threads runs: tasks, merging, copies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from opscope.framework.runtime.plain_net import PlainNet
 pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
 
 
-def run(share: team.Share) -> None:
-    team.run_together([share])()
+def run(task: team.ParallelTask) -> None:
+    team.run_together([task])()
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.bool_])
@@ -23,13 +23,13 @@ def test_copies_of_rows(dtype: type) -> None:
     source = rng.integers(0, 2, (6, 3, 2)).astype(dtype)
     rows = np.array([5, 0, 0, 3, 1])
     target = np.zeros((5, 3, 2), dtype)
-    share = team.copying(target, source, source_rows=rows)
-    assert share is not None
-    run(share)
+    task = team.copy_task(target, source, source_rows=rows)
+    assert task is not None
+    run(task)
     np.testing.assert_array_equal(target, source[rows])
     wide = np.zeros((9, 3, 2), dtype)
-    run(team.copying(wide[::2], target))
-    run(team.copying(wide[1::2], source, np.array([3, 1]), np.array([0, 5])))
+    run(team.copy_task(wide[::2], target))
+    run(team.copy_task(wide[1::2], source, np.array([3, 1]), np.array([0, 5])))
     np.testing.assert_array_equal(wide[::2], target)
     np.testing.assert_array_equal(wide[[7, 3]], source[[0, 5]])
     assert not wide[[1, 5]].any()
@@ -37,7 +37,7 @@ def test_copies_of_rows(dtype: type) -> None:
 
 def test_filling() -> None:
     target = np.zeros((4, 3), np.float32)
-    run(team.filling(target[1:3], 0.5))
+    run(team.fill_task(target[1:3], 0.5))
     assert target.sum(axis=1).tolist() == [0, 1.5, 1.5, 0]
 
 
@@ -49,8 +49,8 @@ def test_arrays_that_do_not_suit() -> None:
         (wide[:, ::2], np.zeros((4, 3))),
         (np.zeros(()), np.zeros(())),
     ):
-        assert team.copying(target, source) is None
-    assert team.copying(np.zeros((0, 3)), np.zeros((0, 3))) is not None
+        assert team.copy_task(target, source) is None
+    assert team.copy_task(np.zeros((0, 3)), np.zeros((0, 3))) is not None
 
 
 def chain(size: int) -> tuple[list, np.ndarray]:
@@ -67,11 +67,11 @@ def chain(size: int) -> tuple[list, np.ndarray]:
 
 def test_neighbours_become_one_call() -> None:
     calls, _ = chain(7)
-    assert [team.share_of(call) is not None for call in calls] == [True, False, True]
+    assert [team.task_of(call) is not None for call in calls] == [True, False, True]
     first, kernel, last = calls
     merged = team.merge([first, last, kernel, first, last, last])
-    assert [team.share_of(call) is not None for call in merged] == [True, False, True]
-    assert merged[1] is kernel and len(team.share_of(merged[2]).items) == 3
+    assert [team.task_of(call) is not None for call in merged] == [True, False, True]
+    assert merged[1] is kernel and len(team.task_of(merged[2]).items) == 3
     assert team.merge([]) == []
 
 
@@ -92,7 +92,7 @@ def test_prepared_arrays_are_told_by_their_memory() -> None:
     prepared.declare([held, np.zeros(0)])
     assert prepared.holds(held) and prepared.holds(held.T) and prepared.holds(held[:, :2])
     assert not prepared.holds(held[1:]) and not prepared.holds(held.copy())
-    made = prepared.get("key", lambda: (held, team.filling(held, 2.0)))
+    made = prepared.get("key", lambda: (held, team.fill_task(held, 2.0)))
     assert prepared.get("key", None) is made
     for call in prepared.calls():
         call()

@@ -26,11 +26,11 @@ def factors(m: int, n: int, k: int, dtype: Any, turned: bool) -> tuple[Any, ...]
     return a, b, whole, rng.normal(size=n).astype(dtype)
 
 
-def in_threads(share: team.Share, threads: int) -> None:
+def in_threads(task: team.ParallelTask, threads: int) -> None:
     """Every thread's share of the items, one after the other."""
     from ctypes import CFUNCTYPE, c_int64, c_void_p
 
-    for function, argument in share.items:
+    for function, argument in task.items:
         call = CFUNCTYPE(None, c_void_p, c_int64, c_int64)(function)
         for thread in reversed(range(threads)):  # the order must not matter
             call(argument, thread, threads)
@@ -51,8 +51,8 @@ def test_products(sizes: tuple[int, int, int], dtype: Any, turned: bool, threads
         how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
         call = _panels.product(prepared, matmul.product, np, a, b, out, alpha=0.5, **how)
         for packing in prepared.calls():
-            in_threads(team.share_of(packing), threads)
-        in_threads(team.share_of(call), threads)
+            in_threads(team.task_of(packing), threads)
+        in_threads(team.task_of(call), threads)
         wanted = before.copy()
         added = {"nothing": 0, "bias": bias, "out": before[1:-1, 2 : n + 2]}[start]
         wanted[1:-1, 2 : n + 2] = 0.5 * (a @ b) + added
@@ -72,17 +72,17 @@ def test_large_products_in_blocks(start: str, turned: bool, threads: int, monkey
     before, prepared = out.copy(), team.Prepared()
     how = {"bias": bias} if start == "bias" else {"by": out} if start == "out" else {}
     call = _panels.product(prepared, matmul.product, np, a, b, out, alpha=2.0, **how)
-    in_threads(team.share_of(call), threads)
+    in_threads(team.task_of(call), threads)
     added = {"nothing": 0, "bias": bias, "out": before}[start]
     np.testing.assert_allclose(out, 2 * (a @ b) + added, rtol=1e-12, atol=1e-12)
-    assert len(team.share_of(call).items) == 2 * 4 and not prepared.calls()
+    assert len(team.task_of(call).items) == 2 * 4 and not prepared.calls()
 
 
 def test_other_products_where_the_factor_may_change() -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
     prepared = team.Prepared()
     call = _panels.product(prepared, matmul.product, np, a, b, out)
-    assert team.share_of(call) is None and not prepared.calls()
+    assert team.task_of(call) is None and not prepared.calls()
     call()
     assert (out == 3).all()
 

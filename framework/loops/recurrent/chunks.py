@@ -1,12 +1,14 @@
-"""Long sequences in pieces: forward-only runs need memory for a few steps, however many there are.
+"""Long sequences in chunks: forward-only runs need memory for a few steps, however many there are.
 
-Each piece is a run of the fast program of its own; states are carried from one to the next as boot
-values. The pieces share their memory, so what a run needs does not grow with its steps.
+Each chunk is a run over whole sequences of its own (fast.py); states are carried from one
+to the next as initial states. The chunks share their memory, so what a run needs does not grow with
+its steps.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,70 +16,82 @@ import numpy as np
 
 from ...base.sequence import Schedule
 from ...fusion.team import merge
+from ...row_copies import Call, fill_call, take_call
 from ...runtime.plan import PlanOptions
 from .description import StepNet
-from .fast import FastProgram
-from .links import Bound, Track, fill, take_into
+from .fast import RecurrentProgram
+from .links import RecurrentBinding, Track
 
 ROWS = 512
-"""Rows of a piece, about: enough for products of full speed, few enough to stay in the caches."""
+"""Rows of a chunk, about: enough for products of full speed, few enough to stay in the caches."""
 
 
-def piece_steps(bound: Bound) -> int:
-    """Steps of a piece; 0 where the run stays whole: it is short, or the gradient needs it all."""
-    steps = bound.schedule.steps
-    if bound.steps is not None or bound.kept is not None or bound.step.sums or not steps:
+def chunk_steps(binding: RecurrentBinding) -> int:
+    """Steps of a chunk; 0 where the run stays whole: it is short, or the gradient needs it all."""
+    steps = binding.schedule.steps
+    if binding.steps is not None or binding.saved is not None or binding.step.sums or not steps:
         return 0
-    length = max(ROWS // int(bound.schedule.sizes[0]), 1)
+    length = max(ROWS // int(binding.schedule.sizes[0]), 1)
     return length if length < steps else 0
 
 
-class PiecewiseProgram:
-    """A forward-only run in pieces of `length` steps; calling it runs all of them."""
+class ChunkedProgram:
+    """A forward-only run in chunks of `length` steps; calling it runs all of them.
 
-    def __init__(self, bound: Bound, options: PlanOptions, length: int) -> None:
-        self.bound = bound
-        self.xp = bound.frame.xp
-        self.calls: list[Any] = []
-        self.programs: list[FastProgram] = []
-        schedule, step = bound.schedule, _carrying(bound.step)
-        carried = self._carried()
-        begins = range(0, schedule.steps, length)
-        for begin in begins[::-1] if step.reverse else begins:
-            span = slice(begin, min(begin + length, schedule.steps))
-            size = int(schedule.sizes[begin])
-            states = [array[:size] for array in carried]
-            self.programs.append(FastProgram(_piece(bound, step, span, states), options))
-        prepared: list[Any] = []
-        for program in self.programs:
-            first = all(program.arena is not arena for arena in prepared)
-            self.calls += program.all_calls(prepare=first)
-            prepared.append(program.arena)
-        inverse = np.argsort(schedule.order, kind="stable")
-        for memory, array in zip(bound.step.memories, carried, strict=True):
-            if memory.final >= 0 and bound.finals[memory.final] is not None:
-                target = bound.finals[memory.final]
-                self.calls.append(take_into(self.xp, array, inverse, target))
-        self.calls = merge(self.calls)
+    Raises:
+        CannotFuseError: as `bind_recurrent`.
+    """
+
+    def __init__(self, binding: RecurrentBinding, options: PlanOptions, length: int) -> None:
+        carried, calls = _carried_states(binding)
+        self._chunks = [
+            RecurrentProgram(chunk, options) for chunk in _chunks(binding, length, carried)
+        ]
+        arenas: list[Any] = []
+        for program in self._chunks:
+            first = all(program.arena is not arena for arena in arenas)
+            calls += program.all_calls(prepare=first)
+            arenas.append(program.arena)
+        inverse = np.argsort(binding.schedule.order, kind="stable")
+        for memory, array in zip(binding.step.memories, carried, strict=True):
+            if memory.final >= 0 and binding.final_states[memory.final] is not None:
+                target = binding.final_states[memory.final]
+                calls.append(take_call(binding.frame.xp, array, inverse, target))
+        self._calls = merge(calls)
 
     def __call__(self) -> None:
-        for program in self.programs:
+        for program in self._chunks:
             program.begin()
-        for call in self.calls:
+        for call in self._calls:
             call()
 
-    def _carried(self) -> list[Any]:
-        """States between pieces in the schedule's order: boot values at first."""
-        b, arrays = self.bound, []
-        for memory, (row, dtype) in zip(b.step.memories, b.memory_metas, strict=True):
-            array = self.xp.empty((b.sequences, *row), dtype)
-            if memory.boot < 0:
-                self.calls.append(fill(array, memory.boot_value))
-            else:
-                boot = b.boots[memory.boot]
-                self.calls.append(take_into(self.xp, boot, b.schedule.order, array))
-            arrays.append(array)
-        return arrays
+
+def _carried_states(binding: RecurrentBinding) -> tuple[list[Any], list[Call]]:
+    """States between chunks in the schedule's order, and calls that set them to initial states."""
+    xp, arrays, calls = binding.frame.xp, [], []
+    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_metas, strict=True):
+        array = xp.empty((binding.sequences, *row), dtype)
+        if memory.boot < 0:
+            calls.append(fill_call(array, memory.boot_value))
+        else:
+            initial = binding.initial_states[memory.boot]
+            calls.append(take_call(xp, initial, binding.schedule.order, array))
+        arrays.append(array)
+    return arrays, calls
+
+
+def _chunks(
+    binding: RecurrentBinding, length: int, carried: Sequence[Any]
+) -> list[RecurrentBinding]:
+    """The operator over `length` steps at a time, in the order in which these run."""
+    schedule, step = binding.schedule, _carrying(binding.step)
+    found = []
+    begins = range(0, schedule.steps, length)
+    for begin in begins[::-1] if step.reverse else begins:
+        span = slice(begin, min(begin + length, schedule.steps))
+        size = int(schedule.sizes[begin])
+        found.append(_chunk(binding, step, span, [array[:size] for array in carried]))
+    return found
 
 
 def _carrying(step: StepNet) -> StepNet:
@@ -89,24 +103,27 @@ def _carrying(step: StepNet) -> StepNet:
     return new
 
 
-def _piece(bound: Bound, step: StepNet, span: slice, states: list[Any]) -> Bound:
+def _chunk(
+    binding: RecurrentBinding, step: StepNet, span: slice, states: list[Any]
+) -> RecurrentBinding:
     """The operator over some of its steps, for the sequences that have the first of these."""
-    sizes = bound.schedule.sizes[span]
+    schedule = binding.schedule
+    sizes = schedule.sizes[span]
     order = np.arange(sizes[0])
-    starts = bound.schedule.starts[span.start : span.stop + 1] - bound.schedule.starts[span.start]
+    starts = schedule.starts[span.start : span.stop + 1] - schedule.starts[span.start]
     return replace(
-        bound,
+        binding,
         step=step,
         offsets=np.arange(len(order) + 1),
-        schedule=Schedule(order, sizes, starts, bound.schedule.rows[: starts[-1]]),
-        tracks=[_part(track, span) for track in bound.tracks],
+        schedule=Schedule(order, sizes, starts, schedule.rows[: starts[-1]]),
+        tracks=[_part(track, span) for track in binding.tracks],
         static_tracks=[
             track and Track(track.rows, track.starts[span], track.inner[span])
-            for track in bound.static_tracks
+            for track in binding.static_tracks
         ],
-        out_tracks=[_part(track, span) for track in bound.out_tracks],
-        boots=states,
-        finals=states,
+        out_tracks=[_part(track, span) for track in binding.out_tracks],
+        initial_states=states,
+        final_states=states,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,15 @@ import numpy as np
 from ....proto import net_pb2 as pb
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.shape import Levels, Meta
+from ...bounded_cache import BoundedCache
+from ...inner_links import (
+    Memory,
+    check_given,
+    check_reads,
+    check_taken,
+    declared_row,
+    slot_positions,
+)
 from ...ir.desc import (
     INPUT,
     RECURRENT,
@@ -25,29 +33,11 @@ from ...ir.desc import (
     make_var,
     output_names,
     the_step,
-    var_dtype,
-    var_shape,
 )
 from ...ir.infer import infer_metas
 from ...ir.names import COPY_OP, EMPTY, delayed_name
 from ...ir.operation import Operator
 from ...passes.pipeline import lower
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A state that a step hands to the next one.
-
-    Attributes:
-        boot: position among the variables of the slot `boot`, -1 where it starts as `boot_value`.
-        final: position among those of the slot `final`, or -1.
-    """
-
-    state: str
-    previous: str
-    boot: int = -1
-    boot_value: float = 0.0
-    final: int = -1
 
 
 class StepNet:
@@ -82,17 +72,16 @@ class StepNet:
         self.finals = sum(bool(memory.final) for memory in step.memories)
         self.operators = [Operator(op, index) for index, op in enumerate(self.net.ops)]
         self.vars = {var.name: var for var in self.net.vars}
-        self.plans: dict[Any, Any] = {}  # of fast.py; they depend on shapes alone
-        self.analyses: dict[Any, Any] = {}
+        self.plans: BoundedCache[Any, Any] = BoundedCache(512)  # of frame.py
+        self.analyses: BoundedCache[Any, Any] = BoundedCache(256)  # of analysis.py
         self._check()
 
     def _lower_delays(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
         made: list[Memory] = []
-        boots = finals = 0
-        for memory in given:
-            boot = boots if memory.boot else -1
-            final = finals if memory.final else -1
-            boots, finals = boots + (boot >= 0), finals + (final >= 0)
+        given = list(given)
+        boots = slot_positions(memory.boot for memory in given)
+        finals = slot_positions(memory.final for memory in given)
+        for memory, boot, final in zip(given, boots, finals, strict=True):
             state, delay = memory.state, max(memory.delay, 1)
             for back in range(1, delay + 1):
                 previous = delayed_name(memory.previous, back) if back < delay else memory.previous
@@ -127,35 +116,14 @@ class StepNet:
         for op in self.operators:
             for name in op.output_vars():
                 self.writes[name] = self.writes.get(name, 0) + 1
-        for name in self.given:
-            if self.given.count(name) > 1:
-                raise VariableError(f"{self.title}: {name!r} of the step net is linked twice")
-            if name in self.writes:
-                raise VariableError(
-                    f"{self.title}: {name!r} comes from outside, but the step net writes it"
-                )
-        linked = [("its out link takes", name) for name in self.outputs]
-        linked += [("its sum link takes", name) for name in self.sums]
-        linked += [("a memory keeps", memory.state) for memory in self.memories]
-        for what, name in linked:
-            if name not in self.writes:
-                hint = nearest(name, self.writes)
-                raise VariableError(
-                    f"{self.title}: {what} {name!r}, which no operator of the step net writes{hint}"
-                )
-        known = set(self.given)
-        read = set()
-        for op in self.operators:
-            for name in op.input_vars():
-                read.add(name)
-                view = self.vars[name].view.base if name in self.vars else ""
-                if name not in known and view not in known:
-                    hint = nearest(name, known | self.writes.keys())
-                    raise VariableError(
-                        f"{self.title}: {op.title()} reads {name!r}, which is neither linked nor"
-                        f" written before{hint}"
-                    )
-            known.update(op.output_vars())
+        part = "step net"
+        check_given(self.title, part, self.given, self.writes)
+        taken = [("its out link takes", name) for name in self.outputs]
+        taken += [("its sum link takes", name) for name in self.sums]
+        taken += [("a memory keeps", memory.state) for memory in self.memories]
+        check_taken(self.title, part, taken, self.writes)
+        check_reads(self.title, part, self.given, self.operators, self.vars)
+        read = {name for op in self.operators for name in op.input_vars()}
         for memory in self.memories:
             if memory.previous not in read and not self.vars[memory.previous].has_dims:
                 hint = nearest(memory.previous, read)
@@ -179,12 +147,7 @@ class StepNet:
 
     def declared_row(self, memory: Memory) -> Meta | None:
         """Shape (without rows) and dtype that the step net declares for a memory; None: nothing."""
-        for name in (memory.previous, memory.state):
-            var = self.vars.get(name)
-            shape, dtype = (var_shape(var), var_dtype(var)) if var is not None else (None, None)
-            if shape and dtype is not None and min(shape[1:], default=0) >= 0:
-                return shape[1:], dtype
-        return None
+        return declared_row(self.vars.get(memory.previous), self.vars.get(memory.state))
 
     def infer(
         self,

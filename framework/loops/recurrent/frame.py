@@ -1,20 +1,23 @@
-"""Operators of a step net bound to given arrays: frames without a scope's variables."""
+"""What the stages of binding a recurrent net share: their context, and frames over given arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ...base.backend import Place
 from ...base.scope import Scope
 from ...base.shape import Levels, Meta
 from ...ir.operation import Operator
-from ...runtime.executor import Frame
+from ...runtime.executor import Frame, as_view
 from ...runtime.plain_net import bind_chain, grouping
 from ...runtime.plan import Plan, PlanOptions, Range, make_plan
+from .analysis import Analysis, analysis_of
 from .description import StepNet
-from .store import Arena
-
-_MOST_PLANS = 512
+from .links import RecurrentBinding
+from .sharing import Sharing
+from .store import Arena, SavedSteps, SlotRanges
 
 
 class StepFrame(Frame):
@@ -46,10 +49,8 @@ class StepFrame(Frame):
         self._fused = bind_chain
         self.prepared = arena.prepared
         for name, number in plan.placement.items():
-            shape, dtype = plan.metas[name]
-            size = plan.nbytes(name)
             block = arena.block((tag, number), plan.blocks[number])
-            arrays[name] = block[:size].view(dtype).reshape(shape)
+            arrays[name] = as_view(block, plan.metas[name])
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
 
 
@@ -57,15 +58,17 @@ def step_plan(
     step: StepNet,
     operators: Sequence[Operator],
     known: Mapping[str, Meta],
-    survivors: Collection[str],
+    live_out: Collection[str],
     options: PlanOptions,
-    place: Any,
+    place: Place,
     offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
     """The plan of some of a step net's operators; remembered with the net.
 
     Args:
-        known: shapes of what they read from outside. survivors: what must be in memory afterwards.
+        known: shapes of what they read from outside.
+        live_out: what must be in memory afterwards; names that they do not write are ignored.
+        offsets: of the variables that hold sequences.
     """
     written: set[str] = set()
     externals: dict[str, None] = {}
@@ -73,21 +76,91 @@ def step_plan(
         externals.update((name, None) for name in op.input_vars() if name not in written)
         written.update(op.output_vars())
     known = {name: known[name] for name in externals}
-    kept = written.intersection(survivors)
+    survivors = written.intersection(live_out)
     levels = {name: own for name, own in (offsets or {}).items() if own}
-    key = (
-        tuple(map(id, operators)),
-        tuple(known.items()),
-        frozenset(kept),
-        options,
-        place,
-    )
-    plan = None if levels else step.plans.get(key)
-    if plan is None:
-        span = Range(list(operators), list(externals), kept, {})
-        plan = make_plan(span, known, step.vars, options, grouping(place), levels)
-        if not levels:
-            while len(step.plans) >= _MOST_PLANS:
-                step.plans.pop(next(iter(step.plans)), None)
-            step.plans[key] = plan
-    return plan
+    span = Range(list(operators), list(externals), survivors, {})
+    if levels:
+        return make_plan(span, known, step.vars, options, grouping(place), levels)
+    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(survivors), options, place)
+    found: Plan | None = step.plans.get(key)
+    if found is None:
+        found = make_plan(span, known, step.vars, options, grouping(place))
+        step.plans.add(key, found)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LoopContext:
+    """What every stage of binding reads and none changes.
+
+    Attributes:
+        sharing: the operators of the loop, and who shares memory in it.
+        arena: the memory that is used again by the batches that follow.
+        slots: where the rows of each step are in arrays of the arena.
+        forward: in a gradient, what the forward run saved; else empty.
+    """
+
+    binding: RecurrentBinding
+    options: PlanOptions
+    analysis: Analysis
+    sharing: Sharing
+    arena: Arena
+    slots: SlotRanges
+    forward: SavedSteps
+
+    @property
+    def step(self) -> StepNet:
+        return self.binding.step
+
+    @property
+    def xp(self) -> Any:
+        return self.binding.frame.xp
+
+    def plan(
+        self,
+        operators: Sequence[Operator],
+        known: Mapping[str, Meta],
+        live_out: Collection[str],
+        offsets: Mapping[str, Levels] | None = None,
+    ) -> Plan:
+        """See `step_plan`."""
+        place = self.binding.frame.place
+        return step_plan(self.step, operators, known, live_out, self.options, place, offsets)
+
+    def bind(
+        self, plan: Plan, arrays: dict[str, Any], tag: str, scope: Scope
+    ) -> list[Callable[[], Any]]:
+        """The calls of a plan over given arrays; see `StepFrame`."""
+        return StepFrame(plan, arrays, self.binding.frame, self.arena, tag, scope).calls
+
+
+def loop_context(binding: RecurrentBinding, options: PlanOptions) -> LoopContext:
+    """The context of a recurrent operator that has a step to run."""
+    saved = binding.saved
+    forward = saved if isinstance(saved, SavedSteps) else SavedSteps()
+    analysis = analysis_of(binding, forward)
+    sharing = analysis.sharing if options.inplace else Sharing(analysis.phases.loop)
+    arena = _find_arena(binding, options, analysis, forward)
+    slots = SlotRanges(binding.schedule, arena.room)
+    return LoopContext(binding, options, analysis, sharing, arena, slots, forward)
+
+
+def _find_arena(
+    binding: RecurrentBinding, options: PlanOptions, analysis: Analysis, forward: SavedSteps
+) -> Arena:
+    """The memory that this operator used before in this scope; new memory where it does not fit."""
+    frame = binding.frame
+    room, steps = int(binding.schedule.sizes[0]), binding.schedule.steps
+    if forward.arena is not None:  # slots of the forward run are read here
+        room, steps = forward.arena.room, forward.arena.steps
+    statics = zip(binding.statics, binding.static_tracks, strict=True)
+    fixed = [*(array for array, track in statics if track is None), forward.arena]
+    if analysis.key is None:
+        return Arena(frame.place, room, steps, fixed)
+    key = ("recurrent", binding.owner, analysis.key, options, frame.train, frame.place)
+    arena: Arena | None = frame.scope.bound.get(key)
+    if arena is None or not arena.serves(room, steps, fixed):
+        if arena is not None and forward.arena is None:
+            room, steps = max(room, arena.room), max(steps, arena.steps)
+        arena = frame.scope.bound[key] = Arena(frame.place, room, steps, fixed)
+    return arena

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....proto import net_pb2 as pb
-from ...base.errors import GradientError
+from ...inner_gradient import dense_gradient, require_steps
+from ...inner_links import Memory
 from ...ir.desc import BACKWARD, RECURRENT, clone, make_op, output_names
 from ...ir.names import (
     COPY_OP,
-    DENSE_OP,
     EMPTY,
     FILL_OP,
     SUM_OP,
@@ -27,7 +27,7 @@ from ...ir.names import (
     rows_name,
 )
 from ...passes.backward import BackwardResult, GradientArgs, build_backward
-from .description import Memory, StepNet, free_names, step_net
+from .description import StepNet, free_names, step_net
 
 
 def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
@@ -52,11 +52,7 @@ class _Maker:
     def __init__(self, g: GradientArgs) -> None:
         self.g = g
         self.step: StepNet = step_net(g.desc.attrs["net"].net)
-        if not g.outputs("steps"):
-            raise GradientError(
-                f"{self.step.title}: its operator has no variable in the slot 'steps', where the"
-                " gradient finds the steps of the forward run"
-            )
+        require_steps(g, self.step.title, "the steps of the forward run")
         self.outs = self._arriving("out", self.step.outputs)
         self.sums = self._arriving("sum", self.step.sums)
         self.finals = g.arriving_grads("final")
@@ -113,8 +109,7 @@ class _Maker:
         written = {made for op in result.ops for made in output_names(op)}
         own = f"{grad_name(name)}@LINK"
         if rows_name(found) in written:
-            inputs = {"x": found, "rows": rows_name(found), "like": name}
-            result.ops.append(make_op(DENSE_OP, inputs, {"out": own}, role=BACKWARD))
+            result.ops.append(dense_gradient(name, found, own))
         elif found not in written:
             result.ops.append(make_op(COPY_OP, {"x": found}, {"out": own}, role=BACKWARD))
         else:

@@ -1,18 +1,18 @@
-"""What joins a recurrent operator to the outside: the rows each step sees, and bound arrays."""
+"""What joins a recurrent operator to the outside: the rows that each step sees, and the arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ...base.scope import Variable
+from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of
 from ...base.shape import Levels, Meta
-from ...fusion.team import copying, filling, shared
+from ...bounded_cache import BoundedCache
+from ...runtime.executor import Frame
 from .description import StepNet
 
 
@@ -80,42 +80,50 @@ def outer_levels(schedule: Schedule, outer: np.ndarray, inner: Sequence[Levels])
     return (outer, offsets_of(lengths))
 
 
-@dataclass
-class Bound:
-    """A recurrent operator bound to the arrays of one frame.
+@dataclass(frozen=True, eq=False)
+class RecurrentBinding:
+    """A recurrent operator bound to the arrays of one frame, for the sequences of one batch.
 
     Attributes:
-        tracks, arrays: of the in-links. static_tracks: None for those that are the same at every
-            step; sum_tracks likewise, for sums that belong to sequences.
+        step: the step net. owner: the operator; its frames and memory are remembered under it.
+        frame: the frame of the net around, whose place, phase and scope hold inside too.
+        offsets: of the sequences; schedule: which of their rows run at each step.
+        tracks, arrays: of the in-links.
+        statics, static_levels: arrays and offsets of the static links. static_tracks: None for
+            those that are the same at every step.
         memory_metas: shape without rows, and dtype, of each memory.
-        boots: by position in the slot, one row for each sequence. finals likewise.
+        initial_states: boot variables by position in the slot, one row for each sequence.
         out_tracks, outputs: of the out-links; None for outputs that nobody needs.
-        steps: variable that receives what the forward run keeps for the gradient, or None.
-        kept: what the forward run kept: its step scopes; `kept_names`: what to read from there.
-        keep: names that must be kept; None = all. owner: the operator.
+        final_states: last states by position in the slot, one row for each sequence; None for
+            those that nobody needs.
+        sums: results of the sum links, None for those that nobody needs. sum_tracks: None for sums
+            that do not belong to sequences.
+        steps: the variable that receives what the run saves for the gradient, or None.
+        to_save: names that the gradient reads; None: all names.
+        saved: in a gradient, what the forward run saved. saved_names: what to read from there.
     """
 
     step: StepNet
-    frame: Any
+    owner: Any
+    frame: Frame
     offsets: np.ndarray
     schedule: Schedule
-    tracks: list[Track]
-    arrays: list[Any]
-    statics: list[Any]
-    static_levels: list[Levels]
-    static_tracks: list[Track | None]
-    memory_metas: list[Meta]
-    boots: list[Any]
-    outputs: list[Any]
-    out_tracks: list[Track]
-    finals: list[Any]
-    sums: list[Any]
-    sum_tracks: list[Track | None]
+    tracks: Sequence[Track]
+    arrays: Sequence[Any]
+    statics: Sequence[Any]
+    static_levels: Sequence[Levels]
+    static_tracks: Sequence[Track | None]
+    memory_metas: Sequence[Meta]
+    initial_states: Sequence[Any]
+    outputs: Sequence[Any]
+    out_tracks: Sequence[Track]
+    final_states: Sequence[Any]
+    sums: Sequence[Any]
+    sum_tracks: Sequence[Track | None]
     steps: Variable | None = None
-    keep: frozenset[str] | None = None
-    owner: Any = None
-    kept: list[Any] | None = None
-    kept_names: tuple[str, ...] = ()
+    to_save: frozenset[str] | None = None
+    saved: list[Scope] | None = None
+    saved_names: tuple[str, ...] = ()
 
     @property
     def order(self) -> range:
@@ -127,66 +135,32 @@ class Bound:
     def sequences(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def running(self) -> int:
+        """Sequences that have a step at all: the first ones in the schedule's order."""
+        return int(self.schedule.sizes[0]) if self.schedule.steps else 0
+
     def begins(self, step: int) -> slice:
-        """Places of the sequences that take their boot value at this step."""
-        size = int(self.schedule.sizes[step])
-        if not self.step.reverse:
-            return slice(0, size if step == 0 else 0)
-        last = step + 1 == self.schedule.steps
-        return slice(0 if last else int(self.schedule.sizes[step + 1]), size)
+        """Places of the sequences that take their initial state at this step."""
+        return self._ended_after(step) if self.step.reverse else self._first(step)
 
     def ends(self, step: int) -> slice:
-        """Places of the sequences whose last state this step computes."""
-        size = int(self.schedule.sizes[step])
-        if self.step.reverse:
-            return slice(0, size if step == 0 else 0)
+        """Places of the sequences whose final state this step computes."""
+        return self._first(step) if self.step.reverse else self._ended_after(step)
+
+    def _first(self, step: int) -> slice:
+        return slice(0, int(self.schedule.sizes[step]) if step == 0 else 0)
+
+    def _ended_after(self, step: int) -> slice:
         last = step + 1 == self.schedule.steps
-        return slice(0 if last else int(self.schedule.sizes[step + 1]), size)
+        begin = 0 if last else int(self.schedule.sizes[step + 1])
+        return slice(begin, int(self.schedule.sizes[step]))
+
+
+_SCHEDULES: BoundedCache[bytes, Schedule] = BoundedCache(16)
 
 
 def plain_schedule(offsets: np.ndarray) -> Schedule:
     """`make_schedule`, remembered with the offsets: one batch binds several operators."""
     key = offsets.tobytes()
-    found = _schedules.get(key)
-    if found is None:
-        found = make_schedule(offsets)
-        while len(_schedules) >= _MOST:
-            _schedules.pop(next(iter(_schedules)), None)
-        _schedules[key] = found
-    return found
-
-
-_MOST = 16
-_schedules: dict[bytes, Schedule] = {}
-
-
-def take_into(xp: Any, source: Any, rows: np.ndarray, target: Any) -> Any:
-    """A callable for target = source[rows]."""
-    index = xp.asarray(rows)
-    # "clip", as "raise" would go through a buffer; the rows are in range by construction.
-    mode = ("clip",) if xp is np else ()
-    call = partial(source.take, index, 0, target, *mode)
-    return shared(call, copying(target, source, source_rows=rows))
-
-
-def put_into(
-    xp: Any, source: Any, rows: np.ndarray | None, target_rows: np.ndarray, target: Any
-) -> Any:
-    """A callable for target[target_rows] = source[rows]; without `rows` all of them."""
-    index = xp.asarray(target_rows)
-    held = slice(None) if rows is None else xp.asarray(rows)
-
-    def put() -> None:
-        target[index] = source[held]
-
-    return shared(put, copying(target, source, target_rows, rows))
-
-
-def copy_into(xp: Any, source: Any, target: Any) -> Any:
-    """A callable for target[...] = source."""
-    return shared(partial(xp.copyto, target, source), copying(target, source))
-
-
-def fill(target: Any, value: float) -> Any:
-    """A callable for target[...] = value."""
-    return shared(partial(target.fill, value), filling(target, value))
+    return _SCHEDULES.get(key) or _SCHEDULES.add(key, make_schedule(offsets))

@@ -16,48 +16,49 @@ CNTK's PastValue and FutureValue (delays, both directions).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ....proto import net_pb2 as pb
 from ...base import settings
 from ...base.errors import VariableError
-from ...base.scope import Variable
+from ...base.scope import Scope, Variable
+from ...base.shape import Meta
 from ...ir.desc import RECURRENT, clone, make_op
 from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, steps_name
 from ...runtime.executor import CannotFuseError
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
-from .chunks import PiecewiseProgram, piece_steps
+from .chunks import ChunkedProgram, chunk_steps
 from .description import free_names, step_net
-from .fast import FastProgram
-from .links import Bound, make_static_track, make_track, plain_schedule
-from .scopes import StepScopes
-from .store import KeptSteps
+from .fast import RecurrentProgram
+from .links import RecurrentBinding, make_static_track, make_track, plain_schedule
+from .scopes import StepScopeProgram
+from .store import SavedSteps
 
 
-def make_program(bound: Bound) -> Any:
+def make_program(binding: RecurrentBinding) -> Callable[[], None]:
     """The callable that runs all steps of a bound recurrent operator.
 
     A gradient runs as its forward run did.
     """
-    if bound.kept is None:
-        fast = settings.switch("OPSCOPE_RECURRENT") == "fast" and bound.step.regular
+    if binding.saved is None:
+        fast = settings.switch("OPSCOPE_RECURRENT") == "fast" and binding.step.regular
     else:
-        fast = isinstance(bound.kept, KeptSteps)
+        fast = isinstance(binding.saved, SavedSteps)
     if not fast:
-        return StepScopes(bound)
-    options, length = bound.frame.plan.options, piece_steps(bound)
-    make = partial(PiecewiseProgram, length=length) if length else FastProgram
+        return StepScopeProgram(binding)
+    options, length = binding.frame.plan.options, chunk_steps(binding)
+    make = partial(ChunkedProgram, length=length) if length else RecurrentProgram
     try:
-        return make(bound, options)
+        return make(binding, options)
     except CannotFuseError:
-        return make(bound, replace(options, fuse=False))
+        return make(binding, replace(options, fuse=False))
 
 
-class GradientProgram:
+class RecurrentGradientProgram:
     """The kernel of `recurrent_grad`: bound to the steps that the forward run has left.
 
     They are known when it runs, not before: the forward operators may run by themselves, and in
@@ -66,24 +67,24 @@ class GradientProgram:
 
     def __init__(self, k: KernelArgs) -> None:
         self._k = k
-        self._kept: list[Any] | None = None
-        self._program: Any = None
+        self._saved: list[Scope] | None = None
+        self._program: Callable[[], None] | None = None
         self._steps: Variable = k.frame.scope.find(k.op.inputs["steps"][0]) or k.frame.scope.var(
             k.op.inputs["steps"][0]
         )
 
     def __call__(self) -> None:
-        kept = self._steps.step_scopes
-        if kept is None:
+        saved = self._steps.step_scopes
+        if saved is None:
             raise VariableError(
                 self._k.describe("the forward operator has not run, or was not told to keep steps")
             )
-        if kept is not self._kept:
-            self._program = make_program(self._bind(kept))
-            self._kept = kept
+        if self._program is None or saved is not self._saved:
+            self._program = make_program(self._bind(saved))
+            self._saved = saved
         self._program()
 
-    def _bind(self, kept: list[Any]) -> Bound:
+    def _bind(self, saved: list[Scope]) -> RecurrentBinding:
         k = self._k
         step, frame = step_net(k.attrs["net"]), k.frame
         x_names = k.op.inputs["x"]
@@ -107,35 +108,36 @@ class GradientProgram:
             )
             if name != EMPTY
         ]
-        return Bound(
-            step,
-            frame,
-            outer,
-            schedule,
-            [make_track(own, schedule) for own in levels],
-            k.list("out_grad"),
-            k.list("static") + k.list("sum_grad"),
-            static_levels,
-            static_tracks,
-            [kept_row(kept, name) for name in k.attrs["like"]] if schedule.steps else [],
-            k.list("final_grad"),
-            [array for _, array, _ in x_grads],
-            [make_track(own, schedule) for _, _, own in x_grads],
-            [array for array in k.list("boot_grad") if array is not None],
-            [a for n, a in zip(wanted, k.list("static_grad"), strict=True) if n != EMPTY],
-            [track_of[name] for name in wanted if name != EMPTY],
-            kept=kept,
+        likes = k.attrs["like"] if schedule.steps else ()
+        return RecurrentBinding(
+            step=step,
             owner=k.op,
-            kept_names=tuple(step.inputs[len(arriving) :]),
+            frame=frame,
+            offsets=outer,
+            schedule=schedule,
+            tracks=[make_track(own, schedule) for own in levels],
+            arrays=k.list("out_grad"),
+            statics=k.list("static") + k.list("sum_grad"),
+            static_levels=static_levels,
+            static_tracks=static_tracks,
+            memory_metas=[_saved_row(saved, name) for name in likes],
+            initial_states=k.list("final_grad"),
+            outputs=[array for _, array, _ in x_grads],
+            out_tracks=[make_track(own, schedule) for _, _, own in x_grads],
+            final_states=[array for array in k.list("boot_grad") if array is not None],
+            sums=[a for n, a in zip(wanted, k.list("static_grad"), strict=True) if n != EMPTY],
+            sum_tracks=[track_of[name] for name in wanted if name != EMPTY],
+            saved=saved,
+            saved_names=tuple(step.inputs[len(arriving) :]),
         )
 
 
-def kept_row(kept: list[Any], name: str) -> Any:
-    """Shape without rows, and dtype, of a variable that the forward run has kept."""
-    if isinstance(kept, KeptSteps):
-        shape, dtype = kept.metas[name]
+def _saved_row(saved: list[Scope], name: str) -> Meta:
+    """Shape without rows, and dtype, of a variable that the forward run has saved."""
+    if isinstance(saved, SavedSteps):
+        shape, dtype = saved.metas[name]
         return shape[1:], dtype
-    array = kept[0].get(name).array
+    array = saved[0].get(name).array
     return array.shape[1:], array.dtype
 
 

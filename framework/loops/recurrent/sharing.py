@@ -1,12 +1,12 @@
 """Which variables of a recurrent net's loop share memory, so that operators fall away.
 
-    sums    g + x y, where g was computed for all steps before the loop and has no other reader:
-            the product is added to g in place.
-    pieces  a matrix cut into columns, or put together from columns: these are views of it. What
-            writes or reads them takes rows that are not side by side; every kernel reads such,
-            and elementwise ones write them.
+    sums          g + x y, where g was computed for all steps before the loop and has no other
+                  reader: the product is added to g in place.
+    column views  a matrix cut into columns, or put together from columns: these are views of it.
+                  Their rows do not lie side by side; every kernel reads such arrays, and
+                  elementwise ones write them.
 
-Operators say what they are able to in the registry: `accumulates`, `pieces`.
+The registry says which operators can: `accumulates`, `column_views`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ...ir.names import EMPTY
 from ...ir.operation import Operator
 from .description import StepNet
 from .split import Phases
-from .store import Alternating, Arena, Layout, Rows, Sheet, Stored, row_of
+from .store import Arena, DoubleBuffer, SlotRanges, Slots, StepValues, Values, row_of
 
 _SUM = {"out": "x + y"}
 """The scalar expression of a sum of two."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Sharing:
     """What is left of a loop, and who shares memory in it.
 
     Attributes:
         operators: the loop. onto: sum -> variable computed before the loop whose memory it takes.
-        columns: piece -> (matrix, first column, column after the last).
+        columns: column view -> (matrix, first column, column after the last).
     """
 
     operators: list[Operator]
@@ -52,41 +52,55 @@ def share(
     phases: Phases,
     metas: Mapping[str, Meta],
     rows: Collection[str],
-    keep: Collection[str],
+    saved: Collection[str],
 ) -> Sharing:
     """What the loop of a step net may share.
 
     Args:
         metas: shapes in some step. rows: variables with one row for each sequence of a step.
-        keep: what is read after the run.
+        saved: what is read after the run.
     """
-    return _Sharer(step, phases, metas, rows, keep).run()
+    return _Sharer(step, phases, metas, rows, saved).run()
 
 
-def share_memory(
+def shared_values(
     sharing: Sharing,
-    stored: dict[str, Stored],
+    values: Values,
     metas: Mapping[str, Meta],
-    lasting: Collection[str],
+    live_out: Collection[str],
     arena: Arena,
-    layout: Layout,
-) -> None:
-    """Give these variables their memory; `lasting`: what is read after its step."""
+    slots: SlotRanges,
+) -> dict[str, StepValues]:
+    """Where the variables that share memory are, and the matrices whose columns they view.
+
+    Args:
+        values: those of the variables computed before the loop.
+        live_out: what is read after the loop; other matrices need memory for one step only.
+    """
+    found: dict[str, StepValues] = {}
+
+    def slots_of(name: str) -> Slots:
+        value = found.get(name) or values[name]
+        assert isinstance(value, StepValues) and value.slots is not None
+        return value.slots
+
     for name, base in sharing.onto.items():
-        stored[name] = Sheet(stored[base].slots)
+        found[name] = StepValues(slots_of(base))
     columns = sharing.columns
-    last = {whole for part, (whole, *_) in columns.items() if part in lasting or whole in lasting}
-    for name, (whole, begin, end) in columns.items():
-        if whole not in stored:
-            row, dtype = row_of(metas[whole])
-            if whole in last:
-                array = arena.slots(("slots", whole), row, dtype)
-                slots = Rows(array, layout.begins, layout.ends)
+    live_bases = {
+        base for view, (base, *_) in columns.items() if view in live_out or base in live_out
+    }
+    for view, (base, begin, end) in columns.items():
+        if base not in found and base not in values:
+            row, dtype = row_of(metas[base])
+            if base in live_bases:
+                array = arena.slots(("slots", base), row, dtype)
+                found[base] = StepValues(slots.slices(array))
             else:
-                array = arena.array(("step", whole), ((arena.room, *row), dtype))
-                slots = Alternating((array, array), layout.sizes, 0)
-            stored[whole] = Sheet(slots)
-        stored[name] = Sheet(stored[whole].slots.columns(begin, end))
+                array = arena.array(("step", base), ((arena.room, *row), dtype))
+                found[base] = StepValues(DoubleBuffer((array, array), slots.sizes, 0))
+        found[view] = StepValues(slots_of(base).columns(begin, end))
+    return found
 
 
 class _Sharer:
@@ -96,7 +110,7 @@ class _Sharer:
         phases: Phases,
         metas: Mapping[str, Meta],
         rows: Collection[str],
-        keep: Collection[str],
+        saved: Collection[str],
     ) -> None:
         self.metas, self.rows, self.loop = metas, rows, phases.loop
         everything = (*phases.static, *phases.pre, *phases.loop, *phases.post)
@@ -105,19 +119,19 @@ class _Sharer:
         self.writer = {name: op for op in phases.loop for name in op.output_vars()}
         states = {memory.state for memory in step.memories}
         self.linked = states | {*step.outputs, *step.sums}
-        self.held = self.linked | set(keep)
-        self.found = Sharing([])
+        self.read_outside = self.linked | set(saved)
+        self.onto: dict[str, str] = {}
+        self.columns: dict[str, tuple[str, int, int]] = {}
 
     def run(self) -> Sharing:
         changed: dict[int, Operator | None] = {}
         for op in self.loop:
-            changed.update(self._as_sum(op) or self._as_pieces(op))
+            changed.update(self._as_sum(op) or self._as_views(op))
         left = (changed.get(id(op), op) for op in self.loop)
-        self.found.operators = [op for op in left if op is not None]
-        return self.found
+        return Sharing([op for op in left if op is not None], self.onto, self.columns)
 
     def _as_sum(self, op: Operator) -> dict[int, Operator | None]:
-        """The product that takes the place of a sum; nothing where it is none of the kind."""
+        """The product that takes the place of a sum; empty where there is none."""
         inputs, outputs = op.input_vars(), op.output_vars()
         if op.entry.scalar != _SUM or len(inputs) != 2 or not outputs or outputs[0] in self.linked:
             return {}
@@ -129,41 +143,44 @@ class _Sharer:
                 and product is not None
                 and product.entry.accumulates
                 and all(len(self.metas[name][0]) == 2 for name in product.input_vars())
-                and not any(self.readers[name] > 1 or name in self.held for name in (base, term))
+                and not any(
+                    self.readers[name] > 1 or name in self.read_outside for name in (base, term)
+                )
                 and self._alike(base, term, out)
             ):
                 adding = copy.copy(product)
                 adding.outputs = {slot: (out,) for slot in product.outputs}
                 adding.accumulate = True
-                self.found.onto[out] = base
+                self.onto[out] = base
                 return {id(product): adding, id(op): None}
         return {}
 
     def _alike(self, *names: str) -> bool:
         return all(n in self.rows and self.metas[n] == self.metas[names[0]] for n in names)
 
-    def _as_pieces(self, op: Operator) -> dict[int, Operator | None]:
+    def _as_views(self, op: Operator) -> dict[int, Operator | None]:
         """No operator in place of one that only moves columns."""
-        if op.entry.pieces is None:
+        if op.entry.column_views is None:
             return {}
         slots = {**op.inputs, **op.outputs}
-        (whole,), pieces = (slots[slot] for slot in op.entry.pieces)
+        (whole,), views = (slots[slot] for slot in op.entry.column_views)
         joins = whole in op.output_vars()
-        shared, columns = self.found.names, self.found.columns
+        columns = self.columns
+        shared = Sharing([], self.onto, columns).names
         if (
-            EMPTY in (whole, *pieces)
-            or len(set(pieces)) < len(pieces)
+            EMPTY in (whole, *views)
+            or len(set(views)) < len(views)
             or len(self.metas[whole][0]) != 2
             or op.attrs["axis"] % 2 != 1
             or whole in columns
-            or not all(name in self.rows and name in self.writer for name in (whole, *pieces))
-            or any(name in self.linked for name in (whole, *pieces))
-            or any(name in shared for name in pieces)
+            or not all(name in self.rows and name in self.writer for name in (whole, *views))
+            or any(name in self.linked for name in (whole, *views))
+            or any(name in shared for name in views)
         ):
             return {}
-        if joins and not all(self.writer[name].entry.scalar for name in pieces):
+        if joins and not all(self.writer[name].entry.scalar for name in views):
             return {}
-        widths = [self.metas[name][0][1] for name in pieces]
+        widths = [self.metas[name][0][1] for name in views]
         spans = pairwise(accumulate(widths, initial=0))
-        columns.update((name, (whole, *span)) for name, span in zip(pieces, spans, strict=True))
+        columns.update((name, (whole, *span)) for name, span in zip(views, spans, strict=True))
         return {id(op): None}

@@ -59,10 +59,11 @@ def without_copies(
 ) -> list[Operator]:
     """The operators without copies: whoever reads a copy reads what it was made of.
 
-    Copies are told by scalar expressions that name nothing but an input: those of `assign`, and of
-    the gradients of sums, say. Every variable is written once, so the original stays what it is.
+    An output is a copy where its scalar expression names nothing but an input, as that of `assign`
+    does, and those of the gradients of sums. Every variable is written once, so the original keeps
+    its value.
     """
-    lasting = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
+    live_out = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
     names: dict[str, str] = {}
     left = []
     for op in operators:
@@ -70,13 +71,13 @@ def without_copies(
         for slot, expression in op.entry.scalar.items():
             for name in op.outputs.get(slot, ()):
                 (source, *_) = op.inputs.get(expression, (EMPTY,))
-                if name not in lasting and source in metas and metas[source] == metas[name]:
+                if name not in live_out and source in metas and metas[source] == metas[name]:
                     names[name] = names.get(source, source)
-        kept = [name for name in made if name not in names]
-        if not kept and made:
+        left_outputs = [name for name in made if name not in names]
+        if not left_outputs and made:
             continue
-        if len(kept) < len(made) or any(name in names for name in op.input_vars()):
-            op = _changed(op, names, kept)
+        if len(left_outputs) < len(made) or any(name in names for name in op.input_vars()):
+            op = _changed(op, names, left_outputs)
         left.append(op)
     return left
 
@@ -216,15 +217,15 @@ class _Splitter:
         return name not in self.step.outputs and all(op.type in _LINEAR for op in using)
 
 
-def _changed(op: Operator, names: Mapping[str, str], kept: Collection[str]) -> Operator:
+def _changed(op: Operator, names: Mapping[str, str], outputs: Collection[str]) -> Operator:
     """The operator with inputs renamed, and only some of its outputs."""
     new = copy.copy(op)
     new.inputs = {
-        slot: tuple(names.get(name, name) for name in held) for slot, held in op.inputs.items()
+        slot: tuple(names.get(name, name) for name in own) for slot, own in op.inputs.items()
     }
     cut = {
-        slot: tuple(name if name in kept else EMPTY for name in held)
-        for slot, held in op.outputs.items()
+        slot: tuple(name if name in outputs else EMPTY for name in own)
+        for slot, own in op.outputs.items()
     }
-    new.outputs = {slot: held for slot, held in cut.items() if set(held) != {EMPTY}}
+    new.outputs = {slot: own for slot, own in cut.items() if set(own) != {EMPTY}}
     return new

@@ -1,4 +1,4 @@
-"""Where the values of all steps of a recurrent net are, and the memory that runs share.
+"""Where the values of all steps of a recurrent net are, and the memory that its runs share.
 
 Each variable of the loop has an array with a slot for every step, of as many rows as the largest
 step has. So the arrays that step t with n rows works on are the same in every batch, and what is
@@ -8,113 +8,111 @@ the slot where the neighbouring step has put its `state`, and nothing is copied 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...base.backend import Place
 from ...base.scope import Scope
-from ...base.sequence import Schedule
+from ...base.sequence import Schedule, runs
 from ...base.shape import Levels, Meta
 from ...fusion.team import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import ScratchPool
 
 
-class Whole:
-    """One value for all steps."""
+@dataclass(frozen=True, eq=False)
+class WholeArray:
+    """One array for all steps."""
 
-    by_rows = False
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
+    array: Any
 
     def at(self, step: int) -> Any:
         return self.array
 
 
-class Prefixes:
+@dataclass(frozen=True, eq=False)
+class RowPrefixes:
     """At each step the first rows of one array; `ends`: how many."""
 
-    by_rows = False
-
-    def __init__(self, array: Any, ends: np.ndarray) -> None:
-        self.array = array
-        self._ends = ends.tolist()
+    array: Any
+    ends: Sequence[int]
 
     def at(self, step: int) -> Any:
-        return self.array[: self._ends[step]]
+        return self.array[: self.ends[step]]
 
 
-class Each:
-    """Arrays of their own for each step."""
+@dataclass(frozen=True, eq=False)
+class PerStepArrays:
+    """An array of its own for each step."""
 
-    by_rows = False
-
-    def __init__(self) -> None:
-        self.arrays: list[Any] = []
+    arrays: list[Any]
 
     def at(self, step: int) -> Any:
         return self.arrays[step]
 
 
-class Rows:
-    """The rows of a step in an array: begins[step]:ends[step]."""
+@dataclass(frozen=True, eq=False)
+class StepSlices:
+    """The rows of each step in one array: begins[step]:ends[step]."""
 
-    by_rows = True
-
-    def __init__(self, array: Any, begins: Sequence[int], ends: Sequence[int]) -> None:
-        self.array, self.begins, self.ends = array, begins, ends
+    array: Any
+    begins: Sequence[int]
+    ends: Sequence[int]
 
     def at(self, step: int) -> Any:
         return self.array[self.begins[step] : self.ends[step]]
 
-    def columns(self, begin: int, end: int) -> Rows:
-        """Some columns of each row."""
-        return Rows(self.array[:, begin:end], self.begins, self.ends)
+    def columns(self, begin: int, end: int) -> StepSlices:
+        """A view of some columns."""
+        return StepSlices(self.array[:, begin:end], self.begins, self.ends)
 
     @property
     def rows(self) -> np.ndarray:
         """Row of the array for each time-major row."""
-        begins, sizes = np.array(self.begins), np.array(self.ends) - self.begins
-        total = int(sizes.sum())
-        return np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(total)
+        begins = np.array(self.begins, np.int64)
+        return runs(begins, np.array(self.ends, np.int64) - begins)
 
 
-class Alternating:
-    """A memory that nobody looks at afterwards: two steps' rows, used in turn.
+@dataclass(frozen=True, eq=False)
+class DoubleBuffer:
+    """A memory that nobody reads after its step: two arrays, which steps use in turn.
 
-    Args:
+    Attributes:
+        sizes: rows of each step.
         phase: 0 for `previous`; for `state` 1 in ascending order, -1 in descending order.
     """
 
-    by_rows = True
-
-    def __init__(self, pair: tuple[Any, Any], sizes: Sequence[int], phase: int) -> None:
-        self._pair, self._sizes, self._phase = pair, sizes, phase
+    pair: tuple[Any, Any]
+    sizes: Sequence[int]
+    phase: int
 
     def at(self, step: int) -> Any:
-        return self._pair[(step + self._phase) % 2][: self._sizes[step]]
+        return self.pair[(step + self.phase) % 2][: self.sizes[step]]
 
-    def columns(self, begin: int, end: int) -> Alternating:
-        """Some columns of each row."""
-        first, second = (array[:, begin:end] for array in self._pair)
-        return Alternating((first, second), self._sizes, self._phase)
+    def columns(self, begin: int, end: int) -> DoubleBuffer:
+        """A view of some columns."""
+        first, second = (array[:, begin:end] for array in self.pair)
+        return DoubleBuffer((first, second), self.sizes, self.phase)
 
 
-class Sheet:
-    """A variable with one row for each sequence of a step, in one or two forms.
+Slots = StepSlices | DoubleBuffer
+
+
+@dataclass(frozen=True, eq=False)
+class StepValues:
+    """The values of a variable that has one row for each sequence of a step, in one or two forms.
 
     Attributes:
-        slots: in slots, as the loop wants it, or None.
-        compact: one step after the other without gaps, as operators over all rows want it, or None.
+        slots: by slot, as the loop reads and writes them; None: not in this form.
+        compact: all steps one after the other without gaps, as operators that run once read and
+            write them; None: not in this form.
     """
 
-    by_rows = True
-
-    def __init__(self, slots: Rows | Alternating | None = None, compact: Any = None) -> None:
-        self.slots, self.compact = slots, compact
+    slots: Slots | None = None
+    compact: Any = None
 
     def at(self, step: int) -> Any:
         assert self.slots is not None
@@ -122,8 +120,11 @@ class Sheet:
 
     @property
     def meta(self) -> Meta:
-        """Shape and dtype of an array that holds it."""
-        array = self.compact if self.compact is not None else self.slots.at(0)
+        """Shape and dtype of an array that holds the values."""
+        if self.compact is not None:
+            array = self.compact
+        else:
+            array = self.at(0)
         return array.shape, array.dtype
 
 
@@ -132,11 +133,34 @@ def row_of(meta: Meta) -> tuple[tuple[int, ...], Any]:
     return meta[0][1:], meta[1]
 
 
-Stored = Whole | Prefixes | Each | Sheet
+Storage = WholeArray | RowPrefixes | PerStepArrays | StepValues
+"""Where the values of one variable are."""
+
+Values = Mapping[str, Storage]
+"""Variable of the step net -> where its values are."""
 
 
-class Layout:
-    """Where the rows of a schedule's steps lie in slots of `room` rows."""
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a stage of binding has made.
+
+    Attributes:
+        values: those that the stage was given and those that it added.
+        calls: what brings the added values into their place, in the order in which it runs.
+    """
+
+    values: Values
+    calls: list[Callable[[], Any]]
+
+
+class SlotRanges:
+    """Which rows of an array with slots of `room` rows belong to each step of a schedule.
+
+    Attributes:
+        sizes: rows of each step. begins, ends: the range of rows that they take.
+        total: rows of all steps.
+        gapless: whether all slots are full, so that both forms of step values are one memory.
+    """
 
     def __init__(self, schedule: Schedule, room: int) -> None:
         self._schedule, self.room = schedule, room
@@ -145,13 +169,16 @@ class Layout:
         self.ends = [begin + size for begin, size in zip(self.begins, self.sizes, strict=True)]
         self.total = int(schedule.starts[-1])
         self.gapless = self.sizes[-1] == room
-        """Whether slots are full, so that both forms of a sheet are the same memory."""
 
     @property
     def filling(self) -> np.ndarray:
-        """Time-major row for each row in slots; any valid one for those without a meaning."""
+        """Time-major row for each row in slots; where no sequence is, the last row of the step."""
         starts, last = self._schedule.starts[:-1, None], self._schedule.sizes[:, None] - 1
         return (starts + np.minimum(np.arange(self.room), last)).reshape(-1)
+
+    def slices(self, array: Any) -> StepSlices:
+        """The slots of an array."""
+        return StepSlices(array, self.begins, self.ends)
 
 
 class Arena:
@@ -162,14 +189,14 @@ class Arena:
         fixed: arrays from outside that frames are bound to.
     """
 
-    def __init__(self, place: Place, room: int, steps: int, fixed: Sequence[Any]) -> None:
+    def __init__(self, place: Place, room: int, steps: int, fixed: Iterable[Any]) -> None:
         self.room, self.steps, self.fixed = room, steps, list(fixed)
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
-        self.frames: dict[Any, list[Any]] = {}
+        self.frames: dict[Any, list[Callable[[], Any]]] = {}
         self.prepared = Prepared()
         self._xp = place.xp
-        self._held: dict[Any, Any] = {}
+        self._arrays: dict[Any, Any] = {}
 
     def serves(self, room: int, steps: int, fixed: Sequence[Any]) -> bool:
         """Whether a batch of this size finds its memory and the same arrays here."""
@@ -181,45 +208,56 @@ class Arena:
         )
 
     def array(self, key: Any, meta: Meta) -> Any:
-        """An array of its own for each key; its values last until the key is asked for again."""
-        held = self._held.get(key)
-        if held is None or held.shape != meta[0] or held.dtype != meta[1]:
-            held = self._held[key] = self._xp.empty(*meta)
-        return held
+        """The array of a key; its values last until the key is asked for again."""
+        array = self._arrays.get(key)
+        if array is None or array.shape != meta[0] or array.dtype != meta[1]:
+            array = self._arrays[key] = self._xp.empty(*meta)
+        return array
 
     def arrays(self) -> list[Any]:
         """All its arrays."""
-        return list(self._held.values())
+        return list(self._arrays.values())
 
     def slots(self, key: Any, row: Sequence[int], dtype: Any, extra: int = 0) -> Any:
-        """An array with room for all steps, and `extra` more."""
+        """The array of a key, with slots for all steps and `extra` more."""
         return self.array(key, ((self.room * (self.steps + extra), *row), dtype))
 
     def block(self, key: Any, size: int) -> Any:
         """Bytes for temporaries; the same ones for equal keys, unless these were too few."""
-        held = self._held.get(key)
-        if held is None or held.nbytes < size:
-            held = self._held[key] = self._xp.empty(max(size, 1), np.uint8)
-        return held
+        block = self._arrays.get(key)
+        if block is None or block.nbytes < size:
+            block = self._arrays[key] = self._xp.empty(max(size, 1), np.uint8)
+        return block
 
 
-class KeptSteps(list[Scope]):
-    """What a fast run keeps for the gradient, in place of a list of step scopes.
+class SavedSteps(list[Scope]):
+    """What a run over whole sequences saves for the gradient, in place of a list of step scopes.
 
     The list holds scopes, one for each step, only where the step net holds nets itself.
 
     Attributes:
-        stored: inner variable -> its values.
-        metas: shapes in some step, also of what is not stored. rows: which of them count sequences.
-        ragged: whether steps see sequences; offsets: theirs, for each step.
-        arena: where the values are.
+        values: those of the variables that are saved.
+        metas: shapes in some step, also of variables that are not saved.
+        rows: which of them have one row for each sequence of a step.
+        ragged: whether steps see sequences.
+        offsets: offsets of these sequences, for each step.
+        arena: where the values are; None: nothing was saved.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stored: dict[str, Stored] = {}
-        self.metas: dict[str, Meta] = {}
-        self.rows: set[str] = set()
-        self.ragged = False
-        self.offsets: list[dict[str, Levels]] = []
-        self.arena: Arena | None = None
+    def __init__(
+        self,
+        scopes: Iterable[Scope] = (),
+        values: Values | None = None,
+        metas: Mapping[str, Meta] | None = None,
+        rows: Iterable[str] = (),
+        ragged: bool = False,
+        offsets: Sequence[Mapping[str, Levels]] = (),
+        arena: Arena | None = None,
+    ) -> None:
+        super().__init__(scopes)
+        self.values: Values = values or {}
+        self.metas: Mapping[str, Meta] = metas or {}
+        self.rows = frozenset(rows)
+        self.ragged = ragged
+        self.offsets = list(offsets)
+        self.arena = arena

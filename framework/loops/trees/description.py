@@ -6,8 +6,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ....proto import net_pb2 as pb
 from ...base.errors import (
     FormatError,
@@ -17,7 +15,15 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import Meta, Shape
+from ...base.shape import Meta
+from ...inner_links import (
+    Memory,
+    check_given,
+    check_reads,
+    check_taken,
+    declared_row,
+    slot_positions,
+)
 from ...ir.desc import (
     FORWARD,
     RECURSIVE,
@@ -25,31 +31,22 @@ from ...ir.desc import (
     input_names,
     output_names,
     the_step,
-    var_dtype,
-    var_shape,
 )
 from ...ir.infer import fits, infer_metas
 from ...runtime.plain_net import PlainNet
 
 
 @dataclass(frozen=True)
-class Memory:
+class TreeMemory(Memory):
     """A state that a node hands to its parent.
 
     Attributes:
         child: which child's state `previous` is; without meaning where children are summed.
         by_pair: `state` is written by the child net, once for each pair of child and parent.
-        boot: position among the variables of the slot `boot`, -1 where it is `boot_value`.
-        final: position among those of the slot `final`, or -1.
     """
 
-    state: str
-    previous: str
     child: int = 0
     by_pair: bool = False
-    boot: int = -1
-    boot_value: float = 0.0
-    final: int = -1
 
 
 @dataclass(frozen=True)
@@ -136,11 +133,13 @@ class TreeNet:
             if wrong:
                 raise FormatError(f"{self.title} {why}")
 
-    def _read_memories(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
-        made: list[Memory] = []
-        boots = finals = 0
+    def _read_memories(self, given: Iterable[pb.StepDesc.Memory]) -> list[TreeMemory]:
+        made: list[TreeMemory] = []
+        given = list(given)
+        boots = slot_positions(memory.boot for memory in given)
+        finals = slot_positions(memory.final for memory in given)
         by_node, by_pair = _written(self.node), _written(self.pair)
-        for memory in given:
+        for memory, boot, final in zip(given, boots, finals, strict=True):
             name = f"{self.title}: the memory {memory.state!r}"
             if memory.delay > 1:
                 raise FormatError(f"{name} has delay {memory.delay}; a tree has no further back")
@@ -152,18 +151,15 @@ class TreeNet:
             pair = memory.state not in by_node
             if pair and memory.final:
                 raise FormatError(f"{name} is of pairs, so a root has no final value of it")
-            boot = boots if memory.boot else -1
-            final = finals if memory.final else -1
-            boots, finals = boots + (boot >= 0), finals + (final >= 0)
             made.append(
-                Memory(
+                TreeMemory(
                     memory.state,
                     memory.previous,
-                    memory.child,
-                    pair,
                     boot,
                     memory.boot_value,
                     final,
+                    child=memory.child,
+                    by_pair=pair,
                 )
             )
         return made
@@ -180,35 +176,13 @@ class TreeNet:
             if net is None:
                 continue
             given = [*common, *own]
-            for name in given:
-                if given.count(name) > 1:
-                    raise VariableError(f"{self.title}: {name!r} of the {what} is linked twice")
-                if name in _written(net):
-                    raise VariableError(
-                        f"{self.title}: {name!r} comes from outside, but the {what} writes it"
-                    )
-            known = set(given)
-            for op in net.operators:
-                for name in op.input_vars():
-                    view = net.vars[name].view.base if name in net.vars else ""
-                    if name not in known and view not in known:
-                        hint = nearest(name, known)
-                        raise VariableError(
-                            f"{self.title}: {op.title()} of the {what} reads {name!r}, which is"
-                            f" neither linked nor written before{hint}"
-                        )
-                known.update(op.output_vars())
+            check_given(self.title, what, given, _written(net))
+            check_reads(self.title, what, given, net.operators, net.vars)
 
     def _check_taken(self) -> None:
-        taken = [("its out link", name) for name in self.outputs]
-        taken += [("its child link", name) for name, _ in self.child_links]
-        for what, name in taken:
-            if name not in _written(self.node):
-                hint = nearest(name, _written(self.node))
-                raise VariableError(
-                    f"{self.title}: {what} takes {name!r}, which no operator of the node net"
-                    f" writes{hint}"
-                )
+        taken = [("its out link takes", name) for name in self.outputs]
+        taken += [("its child link takes", name) for name, _ in self.child_links]
+        check_taken(self.title, "node net", taken, _written(self.node))
 
     # -- shapes --------------------------------------------------------------------------------
 
@@ -260,7 +234,7 @@ class TreeNet:
         except OpscopeError as error:
             raise self.inside(error, what) from None
 
-    def _row_of(self, memory: Memory, boot: Meta | None) -> tuple[Meta, bool]:
+    def _row_of(self, memory: TreeMemory, boot: Meta | None) -> tuple[Meta, bool]:
         """Shape (without rows) and dtype of a memory, and whether its boot value is one row."""
         declared = self._declared_row(memory)
         if boot is None:
@@ -282,14 +256,9 @@ class TreeNet:
             )
         return declared, shared
 
-    def _declared_row(self, memory: Memory) -> tuple[Shape, np.dtype] | None:
+    def _declared_row(self, memory: TreeMemory) -> Meta | None:
         writer = self.pair if memory.by_pair and self.pair is not None else self.node
-        for net, name in ((self.node, memory.previous), (writer, memory.state)):
-            var = net.vars.get(name)
-            shape, dtype = (var_shape(var), var_dtype(var)) if var is not None else (None, None)
-            if shape and dtype is not None and min(shape[1:], default=0) >= 0:
-                return shape[1:], dtype
-        return None
+        return declared_row(self.node.vars.get(memory.previous), writer.vars.get(memory.state))
 
 
 def _split(desc: pb.NetDesc, given: Iterable[str]) -> tuple[PlainNet, PlainNet | None]:

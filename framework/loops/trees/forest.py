@@ -278,7 +278,7 @@ class _Checks:
         roots = np.flatnonzero(parents < 0)
         double = np.flatnonzero(np.diff(self.tree[roots]) == 0) if self.named else roots[:0]
         if len(double):
-            first, second = roots[double[0]], roots[double[0] + 1]
+            first, second = map(int, roots[double[0] : double[0] + 2])
             raise TreeError(
                 f"tree {self.tree[first]} has several roots:"
                 f" nodes {self.local(first)} and {self.local(second)} have no parent"
@@ -294,8 +294,8 @@ class _Checks:
         return f"{self.name(row)} is its own ancestor: {shown}"
 
     def arity_of(self, counts: np.ndarray) -> None:
-        wrong = np.flatnonzero(counts > self.arity) if self.arity else ()
-        if len(wrong):
+        wrong = np.flatnonzero(counts > self.arity)
+        if self.arity and len(wrong):
             row = int(wrong[0])
             raise TreeError(f"{self.name(row)} has {counts[row]} children, more than {self.arity}")
 
@@ -311,8 +311,8 @@ class _Checks:
         order = np.argsort(keys, kind="stable")
         double = np.flatnonzero(np.diff(keys[order]) == 0)
         if len(double):
-            first, second = below[order[double[0]]], below[order[double[0] + 1]]
+            first, second = map(int, below[order[double[0] : double[0] + 2]])
             raise TreeError(
                 f"{self.name(first)} and node {self.local(second)} are both child"
-                f" {position[first]} of node {self.local(self.absolute[first])}"
+                f" {position[first]} of node {self.local(int(self.absolute[first]))}"
             )

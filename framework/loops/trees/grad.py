@@ -11,24 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from ....framework.ir.kernel_args import KernelArgs
 from ....proto import net_pb2 as pb
-from ...base.errors import GradientError, RunError
-from ...ir.desc import BACKWARD, clone, make_op, make_var, output_names
-from ...ir.kernel_args import KernelArgs
-from ...ir.names import DENSE_OP, EMPTY, carry_name, grad_name, linked_grad_name, rows_name
+from ...base.errors import RunError
+from ...inner_gradient import dense_gradient, require_steps
+from ...ir.desc import clone, make_var, output_names
+from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
 from ...passes.backward import GradientArgs, build_backward
+from ...row_copies import take_rows
 from ...runtime.plain_net import PlainNet
+from .bank import Bank, BatchRange, ForwardRun, gradient_begin
 from .description import tree_net
 from .forest import ForestSchedule
-from .run import (
-    Bank,
-    Done,
-    Piece,
-    Program,
-    add_bundles,
-    gradient_begin,
-    take,
-)
+from .run import TreeProgram, add_bundles
 
 
 def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
@@ -39,11 +34,7 @@ def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
     """
     desc = clone(g.desc.attrs["net"].net)
     tree = tree_net(desc)
-    if not g.outputs("steps"):
-        raise GradientError(
-            f"{tree.title}: its operator has no variable in the slot 'steps', where the gradient"
-            " finds what the forward run kept"
-        )
+    require_steps(g, tree.title, "what the forward run kept")
     wanted = {slot: g.input_grads(slot) for slot in ("x", "static", "boot")}
     links = [*zip(tree.inputs, wanted["x"], strict=True)]
     links += zip(tree.statics, wanted["static"], strict=True)
@@ -79,9 +70,7 @@ def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> pb.NetD
     written = {name for op in result.ops for name in output_names(op)}
     for name, found in result.gradients.items():
         if rows_name(found) in written:
-            inputs = {"x": found, "rows": rows_name(found), "like": name}
-            own = {"out": linked_grad_name(name, 0)}
-            result.ops.append(make_op(DENSE_OP, inputs, own, role=BACKWARD))
+            result.ops.append(dense_gradient(name, found, linked_grad_name(name, 0)))
     desc.ops.extend(result.ops)
     used = {name for op in result.ops for slot in op.inputs for name in slot.vars}
     desc.vars.extend(
@@ -118,7 +107,7 @@ class _Flow:
         self.keep = frozenset(self.gradients.values())
 
 
-class GradientProgram(Program):
+class TreeGradientProgram(TreeProgram):
     """A `recursive_grad` operator bound to the arrays of one frame."""
 
     def __init__(self, k: KernelArgs) -> None:
@@ -168,8 +157,8 @@ class GradientProgram(Program):
     # -- running -------------------------------------------------------------------------------
 
     def __call__(self) -> None:
-        done = self._done()
-        schedule = done.schedule
+        run = self._forward_run()
+        schedule = run.schedule
         self._index(schedule)
         for array in (*self.totals.values(), *self.static_grads.values()):
             array.fill(0)
@@ -177,21 +166,21 @@ class GradientProgram(Program):
             array[-1] = 0
         self._arrive(schedule)
         for height in reversed(range(schedule.heights)):
-            for piece in done.nodes[height]:
+            for piece in run.nodes[height]:
                 self._run_nodes(piece)
-            for piece in done.pairs[height]:
+            for piece in run.pairs[height]:
                 self._run_pairs(piece)
-            if done.pairs[height]:
+            if run.pairs[height]:
                 first = int(schedule.starts[height])
                 for name, part in self.edge_links.items():
                     bundles = schedule.bundles[height]
                     add_bundles(self.totals[name], part, first, bundles, fresh=False)
         places = self.xp.asarray(schedule.places)
         for name, out in self.x_grads.items():
-            take(self.xp, self.totals[name], places, out)
-        self._boots(schedule)
+            take_rows(self.xp, self.totals[name], places, out)
+        self._initial_grads(schedule)
 
-    def _done(self) -> Done:
+    def _forward_run(self) -> ForwardRun:
         """What the forward run left.
 
         Raises:
@@ -200,10 +189,10 @@ class GradientProgram(Program):
         (steps,) = self.k.op.inputs["steps"]
         bank: Bank | None = self.frame.scope.bound.get(("recursive", steps))
         serial = int(self.k["steps"][0])
-        if bank is None or bank.done is None or bank.serial != serial:
+        if bank is None or bank.last is None or bank.serial != serial:
             why = f"{steps!r} is not what the last forward run left in this scope"
             raise RunError(self.k.describe(f"{self.tree.title}: {why}"))
-        return bank.done
+        return bank.last
 
     def _index(self, schedule: ForestSchedule) -> None:
         """For each memory, whose row of `down` a node takes; for child links, of `across`."""
@@ -241,7 +230,7 @@ class GradientProgram(Program):
                 if memory.state in self.arriving:
                     self.arriving[memory.state][roots] += grad
 
-    def _run_nodes(self, piece: Piece) -> None:
+    def _run_nodes(self, piece: BatchRange) -> None:
         begin, end, batch = piece
         if self.node.net is None:
             return
@@ -268,7 +257,7 @@ class GradientProgram(Program):
     def _add(self, target: Any, source: Any, index: Any) -> None:
         """target += source[index]"""
         spare = self.spare[(source.shape[1:], source.dtype)][: len(index)]
-        take(self.xp, source, index, spare)
+        take_rows(self.xp, source, index, spare)
         target += spare
 
     def _sum_statics(self, flow: _Flow, arrays: Any) -> None:
@@ -276,7 +265,7 @@ class GradientProgram(Program):
             if name in flow.gradients:
                 total += arrays[flow.gradients[name]]
 
-    def _run_pairs(self, piece: Piece) -> None:
+    def _run_pairs(self, piece: BatchRange) -> None:
         begin, end, batch = piece
         if self.pair.net is None:
             return
@@ -296,7 +285,7 @@ class GradientProgram(Program):
             part[begin:end] = arrays[self.pair.gradients[name]]
         self._sum_statics(self.pair, arrays)
 
-    def _boots(self, schedule: ForestSchedule) -> None:
+    def _initial_grads(self, schedule: ForestSchedule) -> None:
         """Gradients of boot values: of all that took them in the place of a child."""
         leaves = int(schedule.starts[1]) if schedule.heights else 0
         for out in self.boot_grads:

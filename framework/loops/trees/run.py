@@ -1,14 +1,9 @@
-"""Runs recursive nets: all nodes of one height as rows of a few batches, over step scopes.
-
-The node net is bound for a number of rows, each time in a step scope of its own, and a bank keeps
-what is bound: the nodes of the next forest are cut into batches of the same sizes (forest.batches).
-A gradient runs in the step scopes of its forward run, where it finds what that has computed.
-"""
+"""Runs recursive nets: all nodes of one height as rows of a few batches (bank.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,115 +11,28 @@ import numpy as np
 from ...base.backend import to_host
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
-from ...base.scope import Scope
-from ...base.shape import Meta
-from ...ir.desc import BACKWARD
-from ...ir.kernel_args import KernelArgs
-from ...ir.names import EMPTY, carry_name
-from ...runtime.executor import Frame
+from ...base.shape import Levels, Meta
+from ...bounded_cache import BoundedCache
+from ...inner_gradient import saving_of
+from ...ir.registry import KernelArgs
+from ...row_copies import take_rows
+from ...runtime.executor import as_view
 from ...runtime.plain_net import PlainNet, current_options
-from ...runtime.plan import analyse
-from .description import Memory, Metas, TreeNet, tree_net
+from .bank import (
+    Bank,
+    BatchRange,
+    BoundBatch,
+    ForwardRun,
+    StaticInput,
+    gradient_reads,
+)
+from .description import Metas, TreeMemory, TreeNet, tree_net
 from .forest import ForestSchedule, batches, make_forest_schedule
 
-_MOST_SCHEDULES = 16
-_schedules: dict[tuple, ForestSchedule] = {}
+_SCHEDULES: BoundedCache[tuple, ForestSchedule] = BoundedCache(16)
 
 
-class Batch:
-    """A net bound for a number of rows, in a step scope of its own.
-
-    Attributes:
-        arrays: of everything the forward run reads or leaves behind.
-    """
-
-    def __init__(
-        self,
-        net: PlainNet,
-        rows: int,
-        given: Mapping[str, Meta],
-        statics: Mapping[str, tuple[Any, Any]],
-        parent: Scope,
-        context: OpContext,
-    ) -> None:
-        self.rows = rows
-        self.scope = Scope(parent=parent)
-        for name in net.vars:  # all local: none may be found further up
-            self.scope.var(name)
-        for name, (shape, dtype) in given.items():
-            if name in net.vars:
-                self.scope.var(name).bind(context.device.xp.empty((rows, *shape[1:]), dtype))
-        for name, (array, offsets) in statics.items():
-            if name in net.vars:
-                self.scope.var(name).bind(array, offsets)
-        self.frame = net.frame(self.scope, context)
-        self.arrays = self.frame.arrays
-        self._gradients: dict[Any, Frame] = {}
-
-    def gradient(self, net: PlainNet, begin: int, context: OpContext) -> Frame:
-        """The bound gradient operators of `net`, from `begin` on."""
-        found = self._gradients.get(net)
-        if found is not None:
-            return found
-        for name in net.vars:
-            self.scope.var(name)
-        for name, array in list(self.arrays.items()):
-            seed = self.scope.find(carry_name(name))
-            if seed is not None:
-                seed.bind(context.device.xp.empty_like(array))
-        found = self._gradients[net] = net.frame(self.scope, context, begin)
-        return found
-
-
-@dataclass
-class Bank:
-    """The batches of one `recursive` operator in one scope.
-
-    Attributes:
-        signature: of what the batches are bound to; another one makes a new bank.
-        copies: of static inputs whose arrays are not the same from plan to plan.
-        serial, done: number of the last forward run, and what it left for its gradient.
-    """
-
-    signature: tuple
-    copies: dict[str, Any] = field(default_factory=dict)
-    batches: dict[tuple, list[Batch]] = field(default_factory=dict)
-    taken: dict[tuple, int] = field(default_factory=dict)
-    serial: int = 0
-    done: Done | None = None
-
-    def take(self, key: tuple, make: Any) -> Batch:
-        """A batch that this run has not taken yet."""
-        held = self.batches.setdefault(key, [])
-        number = self.taken.get(key, 0)
-        if number == len(held):
-            held.append(make())
-        self.taken[key] = number + 1
-        return held[number]
-
-
-Piece = tuple[int, int, Batch]
-"""First place (or edge), the end, and the batch that held them."""
-
-
-@dataclass
-class Done:
-    """A forward run: its schedule, and what ran at each height."""
-
-    schedule: ForestSchedule
-    nodes: list[list[Piece]]
-    pairs: list[list[Piece]]
-
-
-def take(xp: Any, source: Any, index: Any, out: Any) -> None:
-    """out = source[index]; the index is in range."""
-    if xp is np:
-        source.take(index, 0, out, "clip")  # "raise" would go through a buffer
-    else:
-        source.take(index, 0, out)
-
-
-class Program:
+class TreeProgram:
     """What forward and gradient runs share: the tree net, its links and its shapes."""
 
     def __init__(self, k: KernelArgs) -> None:
@@ -137,113 +45,133 @@ class Program:
         self._used = 0
         names = k.op.inputs
         self.nodes: int = k.shape("parent")[0]
-        self.offsets = self.frame.offsets(names["parent"][0])
+        self.offsets: Levels = self.frame.offsets(names["parent"][0])
         self.trees = len(self.offsets[0]) - 1 if self.offsets else 0
         metas = [
             [self.frame.plan.metas[name] for name in names.get(slot, ())]
             for slot in ("x", "static", "boot")
         ]
         self.metas: Metas = self.tree.infer(*metas)
-        self.links = {
+        self.links: dict[str, Meta] = {
             name: ((-1, *shape[1:]), dtype)
             for name, (shape, dtype) in zip(self.tree.inputs, metas[0], strict=True)
         }
 
     @property
-    def memories(self) -> list[Memory]:
+    def memories(self) -> list[TreeMemory]:
         return self.tree.memories
 
     def scratch(self, rows: int, meta: Meta) -> Any:
-        """Memory for `rows` rows of what `meta` tells with an unknown number of rows.
+        """Memory for `rows` rows like those of `meta`.
 
-        It is good within one call. All operators of this type in the scope share it, from frame to
-        frame: trees are new in every minibatch, and fresh memory costs more than what fills it.
+        Its contents last for one call. All operators of this type in the scope share it, from frame
+        to frame: trees are new in every minibatch, and fresh memory costs more than what fills it.
         """
         shape, dtype = (rows, *meta[0][1:]), meta[1]
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        size = math.prod(shape) * dtype.itemsize
         if self._used == len(self._blocks):
             self._blocks.append(self.xp.empty(0, np.uint8))
         if self._blocks[self._used].nbytes < size:
             self._blocks[self._used] = self.xp.empty(size + size // 4, np.uint8)
         block = self._blocks[self._used]
         self._used += 1
-        return block[:size].view(dtype).reshape(shape)
+        return as_view(block, (shape, dtype))
 
     def context(self, keep: frozenset[str]) -> OpContext:
-        """The context that step nets are bound in."""
+        """The context that step nets are bound in; `keep`: what is read after their runs."""
         return OpContext(self.frame.place, train=self.k.train, keep=keep)
 
-    def boot_rows(self, memory: Memory, number: int) -> int:
+    def initial_rows(self, number: int) -> int:
+        """Rows that the initial state of memory `number` takes."""
         return 1 if self.metas.shared_boot[number] else self.trees
 
 
-class ForwardProgram(Program):
+@dataclass(frozen=True, eq=False)
+class ForwardIndex:
+    """A schedule's index arrays, on the device.
+
+    Attributes:
+        rows: [nodes], row outside, by place.
+        children: for each memory of a net with an arity, [nodes]: row of the buffer of states with
+            the child's state, or with its initial state.
+        edge_child: [edges], place of the child. edge_rows: [edges], row outside of the parent.
+    """
+
+    schedule: ForestSchedule
+    rows: Any
+    children: list[Any]
+    edge_child: Any
+    edge_rows: Any
+
+
+class TreeForwardProgram(TreeProgram):
     """A `recursive` operator bound to the arrays of one frame; calling it runs all nodes."""
 
     def __init__(self, k: KernelArgs) -> None:
         super().__init__(k)
         tree, nodes = self.tree, self.nodes
         self.x = dict(zip(tree.inputs, k.list("x"), strict=True))
-        self.boots = k.list("boot")
-        self.keep, self.key = self._wanted()
+        self.initial_states = k.list("boot")
+        self.saved, self.key = self._saved_names()
         self.bank = self._bank()
-        self.buffers, self.boot_at = {}, []
+        self.buffers: dict[str, Any] = {}
+        self.initial_at: list[int] = []  # first row of each memory's initial state in its buffer
         extra = dict.fromkeys(tree.states, 0)
         for number, memory in enumerate(self.memories):
             if tree.arity:
-                self.boot_at.append(nodes + extra[memory.state])
-                extra[memory.state] += self.boot_rows(memory, number)
+                self.initial_at.append(nodes + extra[memory.state])
+                extra[memory.state] += self.initial_rows(number)
         for name, rows in extra.items():
             self.buffers[name] = self.scratch(nodes + rows, self.metas.node[name])
-        self.sums, self.parts = [], []
+        self.sums: list[Any] = []
+        self.summands: list[Any] = []
         for row, dtype in self.metas.rows:
             if not tree.arity:
                 self.sums.append(self.scratch(nodes, ((-1, *row), dtype)))
-                self.parts.append(self.scratch(nodes, ((-1, *row), dtype)))
-        self._last: ForestSchedule | None = None
+                self.summands.append(self.scratch(nodes, ((-1, *row), dtype)))
+        self._index: ForwardIndex | None = None
 
     # -- binding -------------------------------------------------------------------------------
 
-    def _wanted(self) -> tuple[frozenset[str] | None, tuple]:
-        """What to keep of the node net and the child net for a gradient; None: no gradient."""
-        plan, outputs = self.frame.plan, self.k.op.outputs
-        (steps,) = outputs.get("steps", (EMPTY,))
-        readers = [op for op in plan.operators if steps in op.input_vars()]
-        if steps == EMPTY or not (readers or steps in plan.survivors):
+    def _saved_names(self) -> tuple[frozenset[str] | None, tuple]:
+        """Names to save for a gradient (None: there is none), and the key of the bank."""
+        outputs = self.k.op.outputs
+        saving = saving_of(self.k.op, self.frame.plan)
+        if not saving.wanted:
             return None, ("recursive", *outputs.get("out", ()), *outputs.get("final", ()))
-        if steps in plan.survivors:
-            written = [op.output_vars() for net in self._nets() for op in net.operators]
-            return frozenset(name for names in written for name in names), ("recursive", steps)
-        kept: set[str] = set()
-        for op in readers:
-            tree = tree_net(op.attrs["net"])
-            for net in (tree.node_grad, tree.pair_grad):
-                kept.update(gradient_reads(net) if net else ())
-        return frozenset(kept), ("recursive", steps)
-
-    def _nets(self) -> list[PlainNet]:
-        return [net for net in (self.tree.node, self.tree.pair) if net is not None]
+        names: set[str] = set()
+        if saving.everything:
+            for net in (self.tree.node, self.tree.pair):
+                operators = net.operators if net is not None else ()
+                names.update(name for op in operators for name in op.output_vars())
+        else:
+            for op in saving.readers:
+                tree = tree_net(op.attrs["net"])
+                for net in (tree.node_grad, tree.pair_grad):
+                    names.update(gradient_reads(net) if net is not None else ())
+        return frozenset(names), ("recursive", saving.steps)
 
     def _bank(self) -> Bank:
         """The bank in the run's scope, a new one where its batches do not fit this frame."""
         frame, names = self.frame, self.k.op.inputs.get("static", ())
-        self.statics: dict[str, tuple[Any, Any]] = {}
+        self.statics: dict[str, tuple[Any, Levels]] = {}
         self.copied: list[tuple[str, Any]] = []
-        parts: list[Any] = []
+        statics: list[StaticInput] = []
         for inner, outer, array in zip(
             self.tree.statics, names, self.k.list("static"), strict=True
         ):
             offsets = frame.offsets(outer)
-            lasting = outer in frame.plan.externals
-            parts.append((array if lasting else None, array.shape, array.dtype, offsets))
+            is_fixed = outer in frame.plan.externals
+            fixed = array if is_fixed else None
+            statics.append(StaticInput(fixed, array.shape, array.dtype, offsets))
             self.statics[inner] = (array, offsets)
-            if not lasting:
+            if not is_fixed:
                 self.copied.append((inner, array))
-        own = (self.tree, self.keep, self.k.train, frame.place, current_options())
+        own = (self.tree, self.saved, self.k.train, frame.place, current_options())
         signature = (*own, tuple(self.links.items()), tuple(self.metas.rows))
-        bank = frame.scope.bound.get(self.key)
-        if bank is None or bank.signature[0] != signature or not _same(bank.signature[1], parts):
-            bank = Bank((signature, parts))
+        bank: Bank | None = frame.scope.bound.get(self.key)
+        if bank is None or not bank.serves(signature, statics):
+            bank = Bank(signature, statics)
             for inner, array in self.copied:
                 bank.copies[inner] = self.xp.empty_like(array)
             frame.scope.bound[self.key] = bank
@@ -251,23 +179,37 @@ class ForwardProgram(Program):
             self.statics[inner] = (bank.copies[inner], self.statics[inner][1])
         return bank
 
-    def _batch(self, pair: bool, rows: int) -> Batch:
-        def make() -> Batch:
-            net, tree = (self.tree.pair if pair else self.tree.node), self.tree
-            given = dict(self.links)
-            if pair:
-                metas = [self.metas.node[state] for state, _ in tree.child_links]
-                given |= dict(zip((inner for _, inner in tree.child_links), metas, strict=True))
-                taken = {memory.state for memory in self.memories if memory.by_pair}
-            else:
-                given |= {m.previous: self.metas.node[m.previous] for m in self.memories}
-                taken = set(tree.states)
-            context = self.context(frozenset(taken | (self.keep or set())))
-            return Batch(net, rows, given, self.statics, self.frame.scope, context)
+    def _node_batch(self, rows: int) -> BoundBatch:
+        """The node net, bound for a number of nodes."""
 
-        if self.keep is None:  # nothing is needed afterwards: the next batch may take its place
+        def make() -> BoundBatch:
+            metas = self.metas.node
+            given = self.links | {m.previous: metas[m.previous] for m in self.memories}
+            return self._make_batch(self.tree.node, rows, given, self.tree.states)
+
+        return self._take_batch((False, rows), make)
+
+    def _pair_batch(self, net: PlainNet, rows: int) -> BoundBatch:
+        """The child net, bound for a number of edges."""
+
+        def make() -> BoundBatch:
+            links = self.tree.child_links
+            given = self.links | {inner: self.metas.node[state] for state, inner in links}
+            states = [memory.state for memory in self.memories if memory.by_pair]
+            return self._make_batch(net, rows, given, states)
+
+        return self._take_batch((True, rows), make)
+
+    def _make_batch(
+        self, net: PlainNet, rows: int, given: dict[str, Meta], states: list[str]
+    ) -> BoundBatch:
+        context = self.context(frozenset({*states, *(self.saved or ())}))
+        return BoundBatch(net, rows, given, self.statics, self.frame.scope, context)
+
+    def _take_batch(self, key: tuple[bool, int], make: Any) -> BoundBatch:
+        if self.saved is None:  # nothing is needed afterwards: the next batch may take its place
             self.bank.taken.clear()
-        return self.bank.take((pair, rows), make)
+        return self.bank.take(key, make)
 
     # -- running -------------------------------------------------------------------------------
 
@@ -276,36 +218,39 @@ class ForwardProgram(Program):
         if self.frame.scope.bound.get(self.key) is not bank:  # another frame made a new one
             self.bank = bank = self._bank()
         bank.taken.clear()
-        bank.done = None
-        schedule = self._schedule()
+        bank.last = None
+        index = self._index_of(self._schedule())
+        schedule = index.schedule
         for inner, array in self.copied:
             bank.copies[inner][...] = array
-        self._start()
-        done = Done(schedule, [], [])
+        self._start(schedule)
+        run = ForwardRun(schedule, [], [])
         for height in range(schedule.heights):
-            done.pairs.append(self._run_pairs(height) if height and not self.tree.arity else [])
-            done.nodes.append(self._run_nodes(height))
+            summing = height and not self.tree.arity
+            run.pairs.append(self._run_pairs(index, height) if summing else [])
+            run.nodes.append(self._run_nodes(index, height))
         places = self.xp.asarray(schedule.places)
         for name, out in zip(self.tree.outputs, k.list("out"), strict=True):
             if out is not None:
-                take(self.xp, self.buffers[name][: self.nodes], places, out)
+                take_rows(self.xp, self.buffers[name][: self.nodes], places, out)
         finals = k.list("final")
         for memory in self.memories:
             if memory.final >= 0 and finals[memory.final] is not None:
                 roots = self.xp.asarray(schedule.roots)
-                take(self.xp, self.buffers[memory.state], roots, finals[memory.final])
-        if self.keep is not None:
-            self._hand_over(done)
+                take_rows(self.xp, self.buffers[memory.state], roots, finals[memory.final])
+        if self.saved is not None:
+            self._hand_over(run)
 
-    def _hand_over(self, done: Done) -> None:
+    def _hand_over(self, run: ForwardRun) -> None:
+        """Leave a run to its gradient, which tells it by the number in the slot `steps`."""
         bank, (steps,) = self.bank, self.k.op.outputs["steps"]
-        bank.done = done
+        bank.last = run
         bank.serial += 1
         self.k["steps"].fill(bank.serial)
         variable = self.frame.scope.find(steps)
         if variable is not None:
-            pieces = [piece for level in (*done.pairs, *done.nodes) for piece in level]
-            variable.step_scopes = [batch.scope for _, _, batch in pieces]
+            ranges = [one for height in (*run.pairs, *run.nodes) for one in height]
+            variable.step_scopes = [one.batch.scope for one in ranges]
 
     def _schedule(self) -> ForestSchedule:
         """The schedule of the trees as they are now.
@@ -323,7 +268,7 @@ class ForwardProgram(Program):
             None if offsets is None else offsets.tobytes(),
             None if position is None else position.astype(np.int64).tobytes(),
         )
-        found = _schedules.get(key)
+        found = _SCHEDULES.get(key)
         if found is None:
             try:
                 found = make_forest_schedule(
@@ -331,136 +276,116 @@ class ForwardProgram(Program):
                 )
             except TreeError as error:
                 raise TreeError(k.describe(f"{self.tree.title}: {error}")) from None
-            while len(_schedules) >= _MOST_SCHEDULES:
-                _schedules.pop(next(iter(_schedules)), None)
-            _schedules[key] = found
-        if found is not self._last:
-            self._index(found)
+            _SCHEDULES.add(key, found)
         return found
 
-    def _index(self, schedule: ForestSchedule) -> None:
-        """Index arrays of this schedule, on the device."""
-        self._last = schedule
-        xp, nodes = self.xp, self.nodes
-        self.rows = xp.asarray(schedule.rows)
-        self.children = []
-        for number, memory in enumerate(self.memories):
-            if not self.tree.arity:
-                break
+    def _index_of(self, schedule: ForestSchedule) -> ForwardIndex:
+        """The index arrays of a schedule; those of the last run where it is the same."""
+        if self._index is not None and self._index.schedule is schedule:
+            return self._index
+        xp = self.xp
+        children = []
+        for number, memory in enumerate(self.memories if self.tree.arity else ()):
             child = schedule.child(memory.child)
-            boot = self.boot_at[number]
+            initial: Any = self.initial_at[number]
             if not self.metas.shared_boot[number]:
-                boot = boot + schedule.tree
-            self.children.append(xp.asarray(np.where(child < nodes, child, boot)))
-        self.edge_child = xp.asarray(schedule.edge_child)
-        self.edge_rows = xp.asarray(schedule.rows[schedule.edge_parent])
+                initial = initial + schedule.tree
+            children.append(xp.asarray(np.where(child < self.nodes, child, initial)))
+        self._index = ForwardIndex(
+            schedule,
+            xp.asarray(schedule.rows),
+            children,
+            xp.asarray(schedule.edge_child),
+            xp.asarray(schedule.rows[schedule.edge_parent]),
+        )
+        return self._index
 
-    def _start(self) -> None:
-        """Boot values: behind the states they stand in for, or as what leaves have for a sum."""
-        schedule = self._last
+    def _start(self, schedule: ForestSchedule) -> None:
+        """Initial states: behind the states they stand in for, or as the sums of leaves."""
         leaves = int(schedule.starts[1]) if schedule.heights else 0
         for number, memory in enumerate(self.memories):
-            boot = memory.boot_value if memory.boot < 0 else self.boots[memory.boot]
+            initial = memory.boot_value if memory.boot < 0 else self.initial_states[memory.boot]
             if self.tree.arity:
-                begin = self.boot_at[number]
-                rows = self.boot_rows(memory, number)
-                self.buffers[memory.state][begin : begin + rows] = boot
+                begin = self.initial_at[number]
+                end = begin + self.initial_rows(number)
+                self.buffers[memory.state][begin:end] = initial
             elif self.metas.shared_boot[number]:
-                self.sums[number][:leaves] = boot
+                self.sums[number][:leaves] = initial
             else:
                 tree = self.xp.asarray(schedule.tree[:leaves])
-                take(self.xp, boot, tree, self.sums[number][:leaves])
+                take_rows(self.xp, initial, tree, self.sums[number][:leaves])
 
-    def _run_nodes(self, height: int) -> list[Piece]:
-        tree, xp, pieces = self.tree, self.xp, []
-        starts = self._last.starts
+    def _run_nodes(self, index: ForwardIndex, height: int) -> list[BatchRange]:
+        """The node net on the nodes of a height."""
+        ranges: list[BatchRange] = []
+        starts = index.schedule.starts
         for begin, end in batches(int(starts[height]), int(starts[height + 1])):
-            batch = self._batch(False, end - begin)
+            batch = self._node_batch(end - begin)
             arrays = batch.arrays
-            self._fill_links(batch, self.rows[begin:end])
+            self._fill_links(batch, index.rows[begin:end])
             for number, memory in enumerate(self.memories):
                 target = arrays.get(memory.previous)
                 if target is None:
                     continue
-                if tree.arity:
-                    take(xp, self.buffers[memory.state], self.children[number][begin:end], target)
+                if self.tree.arity:
+                    rows = index.children[number][begin:end]
+                    take_rows(self.xp, self.buffers[memory.state], rows, target)
                 else:
                     target[...] = self.sums[number][begin:end]
             self._run(batch, "node net")
             for name, buffer in self.buffers.items():
                 buffer[begin:end] = arrays[name]
-            pieces.append((begin, end, batch))
-        return pieces
+            ranges.append(BatchRange(begin, end, batch))
+        return ranges
 
-    def _run(self, batch: Batch, what: str) -> None:
+    def _run(self, batch: BoundBatch, what: str) -> None:
         try:
             batch.frame.run(self.frame.state.context)
         except OpscopeError as error:
             raise self.tree.inside(error, what) from error
 
-    def _fill_links(self, batch: Batch, rows: Any) -> None:
+    def _fill_links(self, batch: BoundBatch, rows: Any) -> None:
         for name, source in self.x.items():
             target = batch.arrays.get(name)
             if target is not None:
-                take(self.xp, source, rows, target)
+                take_rows(self.xp, source, rows, target)
 
-    def _run_pairs(self, height: int) -> list[Piece]:
+    def _run_pairs(self, index: ForwardIndex, height: int) -> list[BatchRange]:
         """The child net on the edges of a height, and the sums over the children."""
-        pieces: list[Piece] = []
-        bundles = self._last.bundles[height]
-        if self.tree.pair is not None:
-            for begin, end in batches(bundles[0][0], bundles[-1][1]):
-                batch = self._batch(True, end - begin)
+        ranges: list[BatchRange] = []
+        schedule, tree = index.schedule, self.tree
+        bundles = schedule.bundles[height]
+        first_edge, last_edge = bundles[0][0], bundles[-1][1]
+        if tree.pair is not None:
+            for begin, end in batches(first_edge, last_edge):
+                batch = self._pair_batch(tree.pair, end - begin)
                 arrays = batch.arrays
-                self._fill_links(batch, self.edge_rows[begin:end])
-                for state, inner in self.tree.child_links:
+                self._fill_links(batch, index.edge_rows[begin:end])
+                for state, inner in tree.child_links:
                     if inner in arrays:
-                        index = self.edge_child[begin:end]
-                        take(self.xp, self.buffers[state], index, arrays[inner])
+                        rows = index.edge_child[begin:end]
+                        take_rows(self.xp, self.buffers[state], rows, arrays[inner])
                 self._run(batch, "child net")
-                for memory, part in zip(self.memories, self.parts, strict=True):
+                for memory, summands in zip(self.memories, self.summands, strict=True):
                     if memory.by_pair:
-                        part[begin:end] = arrays[memory.state]
-                pieces.append((begin, end, batch))
-        first = int(self._last.starts[height])
-        for memory, total, part in zip(self.memories, self.sums, self.parts, strict=True):
+                        summands[begin:end] = arrays[memory.state]
+                ranges.append(BatchRange(begin, end, batch))
+        first = int(schedule.starts[height])
+        for memory, total, summands in zip(self.memories, self.sums, self.summands, strict=True):
             if not memory.by_pair:
-                begin, end = bundles[0][0], bundles[-1][1]
-                index = self.edge_child[begin:end]
-                take(self.xp, self.buffers[memory.state], index, part[begin:end])
-            add_bundles(total, part, first, bundles, fresh=True)
-        return pieces
+                rows = index.edge_child[first_edge:last_edge]
+                take_rows(self.xp, self.buffers[memory.state], rows, summands[first_edge:last_edge])
+            add_bundles(total, summands, first, bundles, fresh=True)
+        return ranges
 
 
 def add_bundles(
-    total: Any, part: Any, first: int, bundles: tuple[tuple[int, int], ...], *, fresh: bool
+    total: Any, summands: Any, first: int, bundles: tuple[tuple[int, int], ...], *, fresh: bool
 ) -> None:
     """Adds rows of edges to rows of their parents, which begin at `first`; `fresh` ones are set."""
     for number, (begin, end) in enumerate(bundles):
         target = total[first : first + end - begin]
         if fresh and number == 0:
-            target[...] = part[begin:end]
+            target[...] = summands[begin:end]
         else:
-            target += part[begin:end]
-
-
-def _same(one: list[Any], other: list[Any]) -> bool:
-    """Whether static inputs are those that a bank is bound to."""
-    return len(one) == len(other) and all(
-        a[0] is b[0]
-        and a[1:3] == b[1:3]
-        and len(a[3]) == len(b[3])
-        and all(map(np.array_equal, a[3], b[3]))
-        for a, b in zip(one, other, strict=True)
-    )
-
-
-def gradient_begin(net: PlainNet) -> int:
-    """Index of the first gradient operator."""
-    return next(op.index for op in net.operators if op.role == BACKWARD)
-
-
-def gradient_reads(net: PlainNet) -> list[str]:
-    """What the gradient operators of a net find in a step scope."""
-    begin = gradient_begin(net)
-    return analyse(net.operators[begin:], (), net.vars, frozenset()).externals
+            target += summands[begin:end]

@@ -1,0 +1,291 @@
+"""The loop of a recurrent net: what states depend on, bound step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....proto import net_pb2 as pb
+from ...base.scope import Scope
+from ...base.shape import Levels, Meta
+from ...row_copies import Call, copy_call, fill_call, take_call
+from .analysis import given_at
+from .boundary import BoundaryStates, Memories, initial_call
+from .frame import LoopContext
+from .links import RecurrentBinding, Track
+from .once import bring_into_slots
+from .sharing import shared_values
+from .store import (
+    PerStepArrays,
+    StepSlices,
+    StepValues,
+    Storage,
+    Values,
+    WholeArray,
+    row_of,
+)
+
+_MOST_FRAMES = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """What the loop's stage has made.
+
+    Attributes:
+        values: those given, and those of what the loop writes.
+        calls: everything that runs step by step, in the order in which it runs.
+        scopes: a scope for each step where operators hold nets; else empty.
+        offsets: for each step, of the variables that hold sequences; empty where none does.
+    """
+
+    values: Values
+    calls: list[Call]
+    scopes: list[Scope]
+    offsets: list[Mapping[str, Levels]]
+
+
+def bind_loop(
+    context: LoopContext, values: Values, memories: Memories, states: BoundaryStates
+) -> Loop:
+    """The loop's stage: every step begins with initial states, ends with final states and sums.
+
+    Args:
+        values: those of links, memories, and what operators before the loop write.
+    """
+    binding, about = context.binding, context.analysis
+    opening = bring_into_slots(context, values)
+    found = dict(opening.values)
+    found |= shared_values(
+        context.sharing, found, about.metas, about.live_out, context.arena, context.slots
+    )
+    sums = StepSums(binding, about.phases.sums)
+    live_out = _step_live_out(context)
+    found |= _reserved(context, found, live_out)
+    nested = holds_nets(context)
+    # Frames of an earlier batch serve where they are bound to arrays of the arena alone.
+    reusable = about.key is not None and live_out <= found.keys() and not nested
+    scopes = _step_scopes(context, nested)
+    binder = _StepBinder(context, found, live_out, scopes)
+    by_step: list[list[Call]] = []
+    for step in range(binding.schedule.steps):
+        operators = binder.reused(step) if reusable else binder.bind(step)
+        by_step.append(
+            [
+                *_initial_calls(context, found, states, step),
+                *operators,
+                *_ending_calls(context, found, memories, states, step),
+                *sums.calls(step, found),
+            ]
+        )
+    calls = [*opening.calls, *sums.first_calls()]
+    for step in binding.order:
+        calls += by_step[step]
+    calls += sums.last_calls()
+    return Loop(found, calls, scopes if nested else [], binder.offsets)
+
+
+def holds_nets(context: LoopContext) -> bool:
+    """Whether an operator of the loop holds a net, which keeps variables in a scope."""
+    attrs = (op.attrs for op in context.analysis.phases.loop)
+    return any(isinstance(value, pb.NetDesc) for one in attrs for value in one.values())
+
+
+def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:
+    """The scope that each step runs in: that of the forward run, a new one, or the one outside."""
+    if context.forward:
+        return list(context.forward)
+    outer = context.binding.frame.scope
+    steps = range(context.binding.schedule.steps)
+    return [Scope(parent=outer) if nested else outer for _ in steps]
+
+
+def _step_live_out(context: LoopContext) -> set[str]:
+    """What the loop writes and somebody reads after its step."""
+    step, sharing = context.step, context.sharing
+    written = {name for op in sharing.operators for name in op.output_vars()}
+    states = {memory.state for memory in step.memories}
+    return written & (context.analysis.live_out | states | set(step.sums) | sharing.names)
+
+
+def _reserved(
+    context: LoopContext, values: Values, live_out: Collection[str]
+) -> dict[str, Storage]:
+    """Memory for what outlives its step, where its shape is known before steps are bound."""
+    about, arena = context.analysis, context.arena
+    found: dict[str, Storage] = {}
+    if about.ragged:
+        return found
+    for name in sorted(set(live_out) - values.keys()):
+        if name in about.rows:
+            array = arena.slots(("slots", name), *row_of(about.metas[name]))
+            found[name] = StepValues(context.slots.slices(array))
+        elif name not in about.live_out and name not in about.odd:
+            found[name] = WholeArray(arena.array(("step", name), about.metas[name]))
+    return found
+
+
+class _StepBinder:
+    """Binds the loop's operators step by step, in ascending order.
+
+    Attributes:
+        values: gets memory for what is not there before its shape at a step is known.
+        offsets: of each step that has been bound, where steps see sequences.
+    """
+
+    def __init__(
+        self,
+        context: LoopContext,
+        values: dict[str, Storage],
+        live_out: set[str],
+        scopes: list[Scope],
+    ) -> None:
+        self._context, self._live_out, self._scopes = context, live_out, scopes
+        operators = context.sharing.operators
+        written = {name for op in operators for name in op.output_vars()}
+        self._inputs = {name for op in operators for name in op.input_vars()} - written
+        self.values = values
+        self.offsets: list[Mapping[str, Levels]] = []
+
+    def reused(self, step: int) -> list[Call]:
+        """The step's operators as they were bound for an earlier batch, or bound now."""
+        context, frames = self._context, self._context.arena.frames
+        key = (context.slots.gapless, step, context.slots.sizes[step])
+        calls = frames.get(key)
+        if calls is None:
+            if len(frames) >= _MOST_FRAMES:
+                frames.clear()
+            calls = frames[key] = self.bind(step)
+        return calls
+
+    def bind(self, step: int) -> list[Call]:
+        """The step's operators, bound to its rows."""
+        context = self._context
+        operators = context.sharing.operators
+        if not operators:
+            return []
+        if context.analysis.ragged:
+            known, offsets = given_at(context.binding, context.forward, step)
+            plan = context.plan(operators, known, self._live_out, offsets)
+            self.offsets.append(dict(plan.offsets))
+        else:
+            plan = context.plan(operators, self._metas_at(step), self._live_out)
+        for name in sorted(plan.survivors):
+            self._make_room(name, plan.metas[name])
+        names = (*plan.externals, *plan.survivors)
+        arrays = {name: self.values[name].at(step) for name in names if self._at_hand(name)}
+        return context.bind(plan, arrays, "loop", self._scopes[step])
+
+    def _metas_at(self, step: int) -> dict[str, Meta]:
+        size = self._context.slots.sizes[step]
+        metas = self._context.analysis.metas_at(size, self._inputs)
+        for name, value in self.values.items():
+            if isinstance(value, PerStepArrays) and len(value.arrays) > step:
+                metas[name] = (value.arrays[step].shape, value.arrays[step].dtype)
+        return metas
+
+    def _at_hand(self, name: str) -> bool:
+        value = self.values.get(name)
+        return value is not None and not (isinstance(value, StepValues) and value.slots is None)
+
+    def _make_room(self, name: str, meta: Meta) -> None:
+        """Memory for a variable that outlives this step and has none yet."""
+        value, binding = self.values.get(name), self._context.binding
+        if value is None and name in binding.step.outputs:
+            track = binding.out_tracks[binding.step.outputs.index(name)]
+            array = self._context.xp.empty((len(track.rows), *meta[0][1:]), meta[1])
+            bounds = track.starts.tolist()
+            self.values[name] = StepValues(StepSlices(array, bounds[:-1], bounds[1:]))
+        elif value is None or isinstance(value, PerStepArrays):
+            if value is None:
+                value = self.values[name] = PerStepArrays([])
+            value.arrays.append(self._context.xp.empty(*meta))
+
+
+def _initial_calls(
+    context: LoopContext, values: Values, states: BoundaryStates, step: int
+) -> list[Call]:
+    """Initial states of the sequences that begin at a step."""
+    places = context.binding.begins(step)
+    if places.start == places.stop:
+        return []
+    return [
+        initial_call(
+            context.xp, memory, states.initial, values[memory.previous].at(step)[places], places
+        )
+        for memory in context.step.memories
+    ]
+
+
+def _ending_calls(
+    context: LoopContext, values: Values, memories: Memories, states: BoundaryStates, step: int
+) -> list[Call]:
+    """Copies of states, and final states of the sequences that end with a step."""
+    copy = partial(copy_call, context.xp)
+    calls = [
+        copy(values[memory.state].at(step), state.at(step)) for memory, state in memories.copies
+    ]
+    places = context.binding.ends(step)
+    if places.start < places.stop:
+        calls += [
+            copy(values[memory.state].at(step)[places], final[places])
+            for memory, final in zip(context.step.memories, states.final, strict=True)
+            if final is not None
+        ]
+    return calls
+
+
+@dataclass(frozen=True, eq=False)
+class _StepSum:
+    """A sum link: `total` is where the sum is wanted, `gathered` where steps are added up."""
+
+    name: str
+    gathered: Any
+    total: Any
+    track: Track | None
+
+
+class StepSums:
+    """Sums over steps of what the loop computes, added up step by step from zero.
+
+    Args:
+        done: links whose sums are made by an operator that runs on the rows of all steps.
+    """
+
+    def __init__(self, binding: RecurrentBinding, done: Collection[str]) -> None:
+        self._xp = binding.frame.xp
+        self._sums: list[_StepSum] = []
+        links = zip(binding.step.sums, binding.sums, binding.sum_tracks, strict=True)
+        for name, total, track in links:
+            if total is None or name in done:
+                continue
+            gathered = total
+            if track is not None and not track.in_order:
+                gathered = self._xp.empty(total.shape, total.dtype)
+            self._sums.append(_StepSum(name, gathered, total, track))
+
+    def first_calls(self) -> list[Call]:
+        """Before the loop: sums begin with zero."""
+        return [fill_call(one.gathered, 0) for one in self._sums]
+
+    def calls(self, step: int, values: Values) -> list[Call]:
+        """After a step: its values are added."""
+        calls: list[Call] = []
+        for one in self._sums:
+            target = one.gathered
+            if one.track is not None:
+                target = target[: int(one.track.starts[step])]
+            calls.append(partial(self._xp.add, target, values[one.name].at(step), target))
+        return calls
+
+    def last_calls(self) -> list[Call]:
+        """After the loop: sums that belong to sequences are brought into the order of the batch."""
+        return [
+            take_call(self._xp, one.gathered, np.argsort(one.track.rows, kind="stable"), one.total)
+            for one in self._sums
+            if one.gathered is not one.total and one.track is not None
+        ]

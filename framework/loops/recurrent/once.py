@@ -1,0 +1,109 @@
+"""Operators of a recurrent net that run once on the rows of all steps, not step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...base.shape import Meta
+from ...ir.operation import Operator
+from ...row_copies import Call, take_call
+from .frame import LoopContext
+from .store import (
+    PerStepArrays,
+    Stage,
+    StepSlices,
+    StepValues,
+    Storage,
+    Values,
+    WholeArray,
+    row_of,
+)
+
+
+def bind_once(context: LoopContext, operators: Sequence[Operator], values: Values) -> Stage:
+    """Stage for the operators of one phase: their results are added to the values.
+
+    Args:
+        operators: those of a phase that is not the loop; none: the values stay as they are.
+        values: those of everything that the operators read.
+    """
+    if not operators:
+        return Stage(values, [])
+    found = dict(values)
+    calls: list[Call] = []
+    written = {name for op in operators for name in op.output_vars()}
+    inputs = {name for op in operators for name in op.input_vars()} - written
+    reads = {name for op in operators for name in op.value_reads()} - written
+    known = context.analysis.metas_at(context.slots.total, inputs)
+    arrays = {name: _compact(context, found, calls, name) for name in sorted(reads)}
+    plan = context.plan(operators, known, _read_elsewhere(context, operators, written))
+    for name in sorted(plan.survivors):
+        arrays[name], found[name] = _result(context, name, plan.metas[name])
+    calls += context.bind(plan, arrays, "once", context.binding.frame.scope)
+    return Stage(found, calls)
+
+
+def bring_into_slots(context: LoopContext, values: Values) -> Stage:
+    """Stage before the loop: what it reads and does not write itself is brought into slots."""
+    slots, found = context.slots, dict(values)
+    calls: list[Call] = []
+    written = {name for op in context.sharing.operators for name in op.output_vars()}
+    for name in sorted(context.analysis.step_reads - written):
+        value = found.get(name)
+        if not isinstance(value, StepValues) or value.slots is not None:
+            continue
+        target = context.arena.slots(("slots", name), *row_of(value.meta))
+        rows = slots.filling
+        calls.append(take_call(context.xp, value.compact, rows, target[: len(rows)]))
+        found[name] = StepValues(slots.slices(target), value.compact)
+    return Stage(found, calls)
+
+
+def _compact(context: LoopContext, values: dict[str, Storage], calls: list[Call], name: str) -> Any:
+    """A variable's values for all steps at once; `values` gets this form, `calls` what fills it."""
+    value = values[name]
+    assert not isinstance(value, PerStepArrays)
+    if not isinstance(value, StepValues):
+        return value.array
+    if value.compact is not None:
+        return value.compact
+    assert isinstance(value.slots, StepSlices)
+    source, total = value.slots.array, context.slots.total
+    if context.slots.gapless:
+        compact = source[:total]
+    else:
+        compact = context.arena.slots(("compact", name), source.shape[1:], source.dtype)[:total]
+        calls.append(take_call(context.xp, source, value.slots.rows, compact))
+    values[name] = StepValues(value.slots, compact)
+    return compact
+
+
+def _read_elsewhere(
+    context: LoopContext, operators: Sequence[Operator], names: set[str]
+) -> set[str]:
+    """Those of the names that somebody reads besides these operators."""
+    about, step = context.analysis, context.step
+    phases = (about.phases.static, about.phases.pre, about.phases.loop, about.phases.post)
+    others = [op for phase in phases if phase is not operators for op in phase]
+    reads = {name for op in others for name in op.value_reads()}
+    return names & (reads | about.saved | {*step.outputs, *step.sums})
+
+
+def _result(context: LoopContext, name: str, meta: Meta) -> tuple[Any, Storage]:
+    """The array that an operator writes its result to, and the variable's values."""
+    about, binding, arena = context.analysis, context.binding, context.arena
+    if name in about.phases.sums:
+        for inner, total in zip(binding.step.sums, binding.sums, strict=True):
+            if inner == name and total is not None:
+                return total, WholeArray(total)
+    if name not in about.rows:
+        array = arena.array(("whole", name), meta)
+        return array, WholeArray(array)
+    # Without gaps the loop works on the same memory; else this is another form of it.
+    if context.slots.gapless:
+        array = arena.slots(("slots", name), *row_of(meta))
+        compact = array[: meta[0][0]]
+        return compact, StepValues(context.slots.slices(array), compact)
+    compact = arena.slots(("compact", name), *row_of(meta))[: meta[0][0]]
+    return compact, StepValues(None, compact)
