@@ -12,7 +12,7 @@ import numpy as np
 from ....proto import net_pb2 as pb
 from ...base.scope import Scope
 from ...base.shape import Levels, Meta
-from ...row_copies import Call, copy_call, fill_call, take_call
+from ...fusion.row_copies import Call, copy_call, fill_call, take_call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
 from .frame import LoopContext

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.shape import Meta
+from ...fusion.row_copies import Call, take_call
 from ...ir.operation import Operator
-from ...row_copies import Call, take_call
 from .frame import LoopContext
 from .store import (
     PerStepArrays,

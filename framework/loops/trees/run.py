@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from ...base.backend import to_host
+from ...base.bounded_cache import BoundedCache
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
 from ...base.shape import Levels, Meta
-from ...bounded_cache import BoundedCache
-from ...inner_gradient import saving_of
+from ...fusion.row_copies import take_rows
 from ...ir.registry import KernelArgs
-from ...row_copies import take_rows
 from ...runtime.executor import as_view
 from ...runtime.plain_net import PlainNet, current_options
+from ..inner_gradient import saving_of
 from .bank import (
     Bank,
     BatchRange,
