@@ -31,8 +31,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from devtools.environment import PROTOC_VENV, VENV, Environment
-from devtools.process import ROOT, StepError, run, say, with_defaults
+from devtools.environment import OLDEST_NUMPY_VENV, PROTOC_VENV, VENV, Environment
+from devtools.process import ROOT, StepError, run, say, settings, with_defaults
 from devtools.protos import compile_protos
 
 OLDEST_PYTHON = (3, 11)
@@ -87,11 +87,13 @@ def run_tests(environment: Environment, arguments: Iterable[str]) -> None:
 
 def test(arguments: argparse.Namespace) -> None:
     """Run the tests; further arguments go to pytest."""
-    environment = Environment(VENV)
+    environment = Environment(OLDEST_NUMPY_VENV if arguments.oldest_numpy else VENV)
     thorough = arguments.torch or bool(os.environ.get("CI"))
     environment.prepare("test", *(["speed"] if thorough else []))
     if thorough:
         environment.install_torch()
+    if arguments.oldest_numpy:
+        environment.install_oldest_numpy()
     try:
         run_tests(environment, arguments.rest)
     except StepError as error:
@@ -115,13 +117,10 @@ def coverage(arguments: argparse.Namespace) -> None:
 
 def proto(arguments: argparse.Namespace) -> None:
     """Compile proto/*.proto into proto/*_pb2.py and *_pb2.pyi."""
-    import tomllib  # here, so that an older Python gets as far as the message in main
-
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     # Apart from .venv, whose protobuf the tools' own bounds would push back.
     environment = Environment(PROTOC_VENV)
     environment.create()
-    environment.pip("install", *settings["build-system"]["requires"], what="installing protoc")
+    environment.pip("install", *settings()["build-system"]["requires"], what="installing protoc")
     for path in compile_protos(environment.python):
         say(f"made {path.relative_to(ROOT)}")
 
@@ -169,7 +168,7 @@ def deadcode(arguments: argparse.Namespace) -> None:
     environment = Environment(VENV)
     environment.prepare("test")
     script = Path("devtools", "deadcode.py")
-    run([environment.python, script], str(script))
+    run([environment.python, "-P", script], str(script))
 
 
 def quick(arguments: argparse.Namespace) -> None:
@@ -254,6 +253,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         if command is test:
             sub.add_argument(
                 "--torch", action="store_true", help="with PyTorch and MKL, as also where CI is set"
+            )
+            sub.add_argument(
+                "--oldest-numpy",
+                action="store_true",
+                help="with the oldest NumPy that opscope takes",
             )
     argv = list(argv)
     split = argv.index("--") if "--" in argv else len(argv)

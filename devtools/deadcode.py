@@ -63,7 +63,6 @@ ALLOWED: dict[str, list[str]] = {
         "drop_kids",
         "format_model",
         "print_expression",
-        "read_v2_model",
         "recurrent_net",
         "stopped_early",
         "to_padded",

@@ -10,11 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .process import ROOT, StepError, run, say
+from .process import ROOT, StepError, run, say, settings
 from .protos import generated_exist
 
 VENV = ROOT / ".venv"
 PROTOC_VENV = ROOT / "build" / "protoc"
+OLDEST_NUMPY_VENV = ROOT / "build" / "oldest-numpy"
 
 # The release that tests and benchmarks compare with; another one would measure something else.
 TORCH = "2.13.0"
@@ -106,3 +107,10 @@ class Environment:
             self.pip("install", f"torch=={TORCH}", what=f"installing torch {TORCH}")
         except StepError as error:
             say(f"{error}: going on without it, comparisons with it are skipped")
+
+    def install_oldest_numpy(self) -> None:
+        """Install the oldest NumPy that pyproject.toml allows, in place of the newest."""
+        (bound,) = (d for d in settings()["project"]["dependencies"] if d.startswith("numpy>="))
+        oldest = bound.replace(">=", "==") + ".*"
+        say(f"installing {oldest}")
+        self.pip("install", oldest, what=f"installing {oldest}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, where every step runs."""
@@ -53,3 +54,10 @@ def run(command: Sequence[str | Path], what: str, *, quiet: bool = False, **opti
 def with_defaults(defaults: Mapping[str, str]) -> dict[str, str]:
     """This process's environment variables, completed by defaults."""
     return {**defaults, **os.environ}
+
+
+def settings() -> dict[str, Any]:
+    """What pyproject.toml says."""
+    import tomllib  # here, so that an older Python gets as far as the message in build.py
+
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -149,6 +149,11 @@ def test_torch_that_cannot_be_installed_is_said_and_skipped(tree, monkeypatch, c
     assert "going on without it" in capsys.readouterr().out
 
 
+def test_the_oldest_numpy_is_the_bound_of_the_package(tree, pip_calls, capsys):
+    build.Environment(tree / ".venv").install_oldest_numpy()
+    assert pip_calls == [("install", "numpy==2.0.*")]
+
+
 def test_run_names_the_step_and_passes_the_code_on(capfd):
     command = [sys.executable, "-c", "print('the reason'); raise SystemExit(7)"]
     with pytest.raises(build.StepError, match="my step failed with exit code 7") as caught:
@@ -179,6 +184,7 @@ def test_main_prints_one_line_for_a_failed_step(monkeypatch, capsys):
         (["test", "--torch", "-k", "scope and not net", "-x"], ["-k", "scope and not net", "-x"]),
         (["test", "tests/test_build.py", "--", "-h"], ["tests/test_build.py", "-h"]),
         (["test", "--", "--torch"], ["--torch"]),
+        (["test", "--oldest-numpy", "-n", "auto"], ["-n", "auto"]),
         (["bench", "--quick"], ["--quick"]),
         (["lint"], []),
     ],
@@ -189,6 +195,7 @@ def test_arguments_are_passed_on(argv, rest):
     assert arguments.rest == rest
     if argv[0] == "test":
         assert arguments.torch == (argv[1:2] == ["--torch"])
+        assert arguments.oldest_numpy == (argv[1:2] == ["--oldest-numpy"])
 
 
 @pytest.mark.parametrize("argv", [["lint", "--fix"], ["wheel", "--", "-x"], [], ["no-such"]])

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError
 from ...proto import cntk_v2_pb2 as pb
 from ..network.network import Network
@@ -172,31 +171,13 @@ def _array(view: pb.NDArrayView, uid: str) -> np.ndarray:
     return np.array(array.reshape(shape, order="F"), order="F")
 
 
-def read_v2_model(path: PathLike, validate: bool = True) -> Network:
-    """The network of a model file of CNTK 2.0.
-
-    Nodes have the functions' names where these are unique, else their unique ids. With `validate`
-    shapes and axes are set.
-
-    Raises:
-        FormatError: the file is missing or damaged, or holds something else.
-        ShapeError: the network in it does not fit together.
-    """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror}") from None
-    network = parse_v2_model(data, str(path))
-    if validate:
-        network.validate()
-    return network
-
-
 def parse_v2_model(data: bytes, name: str = "model") -> Network:
     """The network of a model file's bytes, not validated.
 
+    Nodes have the functions' names where these are unique, else their unique ids.
+
     Raises:
-        FormatError: as `read_v2_model`.
+        FormatError: the bytes are damaged, or hold something else.
     """
     message = pb.Dictionary()
     try:

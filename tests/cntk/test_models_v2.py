@@ -5,7 +5,7 @@ import pytest
 
 from opscope.cntk.models.open_model import format_of, open_model
 from opscope.cntk.models.v1 import format_model
-from opscope.cntk.models.v2 import parse_v2_model, read_v2_model
+from opscope.cntk.models.v2 import parse_v2_model
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import FormatError
 from opscope.proto import cntk_v2_pb2 as pb
@@ -232,4 +232,4 @@ def test_what_a_file_is(tmp_path):
     with pytest.raises(FormatError, match="no model"):
         open_model(path)
     with pytest.raises(FormatError):
-        read_v2_model(tmp_path / "missing.model")
+        open_model(tmp_path / "missing.model")
