@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from component_lines import from_config
-from component_runs import arrays, backprop, propagate
+from component_runs import arrays, backprop, backprop_reads, propagate
 from opscope.framework.base.errors import FormatError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import make_var
@@ -113,7 +113,7 @@ class ComponentTest:
 
     def test_properties_say_what_backprop_reads(self) -> None:
         component = self.component()
-        reads_input, reads_output = ComponentOps(component, "c").backprop_reads()
+        reads_input, reads_output = backprop_reads(ComponentOps(component, "c"))
         assert not reads_input or component.properties & Properties.BACKPROP_NEEDS_INPUT
         assert not reads_output or component.properties & Properties.BACKPROP_NEEDS_OUTPUT
 
