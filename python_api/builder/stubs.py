@@ -1,7 +1,7 @@
 """Writes the stubs that tell type checkers and editors what is only known at run time.
 
 They are the methods of NetBuilder (builder/methods.pyi) and the public names of the package, which
-are looked up on first use (__init__.pyi of the root). `python -m opscope.python_api.stubs` writes
+are looked up on first use (__init__.pyi of the root). `python -m opscope.python_api.builder.stubs` writes
 both files; a test compares them with what is registered.
 """
 
@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..framework.ir.registry import OperatorDef, lookup
-from .builder import NetBuilder, Var, methods
-from .builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
-from .builder.operator_methods import method_parameters, method_types
+from ...framework.ir.registry import OperatorDef, lookup
+from . import NetBuilder, Var, methods
+from .methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
+from .operator_methods import method_parameters, method_types
 
-_HEAD = '"""Written by `python -m opscope.python_api.stubs`; do not edit."""'
+_HEAD = '"""Written by `python -m opscope.python_api.builder.stubs`; do not edit."""'
 _ROOT = sys.modules[methods.__name__.partition(".")[0]]
 
 _OPERATORS = f"{_ROOT.__name__}.operators."
