@@ -198,7 +198,7 @@ def check_fits(file: TensorFile, name: str, var: Any, key: str | None = None) ->
     key = name if key is None else key
     if key not in file:
         raise FormatError(f"{file.path}: lacks the variable {name!r}{nearest(key, file)}")
-    shape, dtype = file.meta(key)
+    shape, dtype = file.spec(key)
     declared, kind = var_shape(var), var_dtype(var)
     shape_fits = declared is None or fits(shape, declared)
     if not shape_fits or (kind is not None and kind != dtype):

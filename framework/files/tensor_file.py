@@ -67,7 +67,7 @@ def write_tensors(
 def _bytes_of(array: np.ndarray) -> memoryview:
     """The memory of an array, row-major and little-endian; a copy only where it is neither."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return memoryview(little.reshape(-1).view(np.uint8))
+    return little.reshape(-1).view(np.uint8).data
 
 
 def digest(tensors: Mapping[str, np.ndarray]) -> str:
@@ -83,7 +83,7 @@ class TensorFile:
     """A safetensors file that has passed its first checks; arrays are read one by one.
 
     Attributes:
-        metadata: its text entries. metas: name -> (shape, dtype name as the file has it).
+        metadata: its text entries. specs: name -> (shape, dtype name as the file has it).
 
     Raises:
         FormatError: no such file, truncated, damaged, or not of this format; `path` is named.
@@ -104,17 +104,17 @@ class TensorFile:
             raise FormatError(f"{self.path}: no such file") from None
         except self._errors as error:
             raise FormatError(f"{self.path}: no whole safetensors file: {error}") from None
-        self.metas = {
+        self.specs = {
             name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()
         }
 
-    def meta(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+    def spec(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array.
 
         Raises:
             FormatError: its dtype (bfloat16, say) is none of a net's.
         """
-        shape, kind = self.metas[name]
+        shape, kind = self.specs[name]
         if kind not in _NUMPY:
             known = ", ".join(_NUMPY)
             raise FormatError(f"{self.path}: {name!r} is of dtype {kind}; a net holds {known}")
@@ -128,7 +128,7 @@ class TensorFile:
             raise FormatError(f"{self.path}: {name!r} cannot be read: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.metas)
+        return iter(self.specs)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.metas
+        return name in self.specs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext
@@ -13,11 +13,13 @@ from ..base.scope import Scope
 
 _KINDS: dict[int, Callable[[pb.NetDesc], Net]] = {}
 
+_N = TypeVar("_N", bound="Net")
 
-def register_net(net_type: int) -> Callable[[type], type]:
+
+def register_net(net_type: int) -> Callable[[type[_N]], type[_N]]:
     """Decorator: a class that `Net.create` makes for this `NetDesc.Type`."""
 
-    def add(cls: type) -> type:
+    def add(cls: type[_N]) -> type[_N]:
         _KINDS[net_type] = cls
         return cls
 

@@ -6,7 +6,7 @@ Source: `SetLearningRate`, `ScaleNnet`, `SetBatchnormTestMode`, `SetDropoutTestM
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -104,11 +104,15 @@ def _all_components(nnet: Nnet) -> Iterator[Component]:
             yield component
 
 
-def set_batchnorm_test_mode(nnet: Nnet, on: bool) -> None:
-    """Let batch normalisation use its statistics (on), or those of the batch (off)."""
-    for component in nnet.components.values():
+def set_batchnorm_test_mode(nnet: Nnet, on: bool, but: Collection[str] = ()) -> None:
+    """Let batch normalisation use its statistics (on), or those of the batch (off).
+
+    Args:
+        but: components that take the other mode.
+    """
+    for name, component in nnet.components.items():
         if isinstance(component, BatchNormComponent):
-            component.test_mode = on
+            component.test_mode = on != (name in but)
 
 
 def without_statistics(nnet: Nnet) -> list[str]:

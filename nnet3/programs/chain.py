@@ -19,11 +19,12 @@ from ..training import NnetTrainer
 from ..training.chain_objectives import ChainObjectives
 from ..training.chain_prob import NnetChainComputeProb
 from ..training.chain_request import XENT
-from ..training.combination import combine
 from .options import (
     ALLOCATOR,
+    BINARY,
     DEBUG,
     GPU,
+    SRAND,
     UNUSED,
     chosen_passes,
     chosen_place,
@@ -32,12 +33,12 @@ from .options import (
 )
 from .program import Option, program
 from .train import (
-    BINARY,
     CACHE,
     COMBINING,
     COMPILER,
-    SRAND,
+    TEST_MODES,
     chosen_trainer,
+    combine_models,
     in_turn,
     read_raw,
     set_test_modes,
@@ -112,8 +113,7 @@ def nnet3_chain_train(
     "Print the average LF-MMI objective of a raw nnet3 network on (merged) chain examples.",
     ("<raw-nnet3-model-in>", "<denominator-fst>", "<training-examples-in>"),
     GPU,
-    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
-    Option("dropout-test-mode", True, "Test mode of dropout components"),
+    *TEST_MODES,
     Option("compute-accuracy", True, UNUSED),
     Option("compute-per-dim-accuracy", False, UNUSED),
     *_CHAIN,
@@ -147,10 +147,9 @@ def nnet3_chain_compute_prob(
 )
 def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None:
     *models, valid, output = files
-    log, chosen = options.program.log, _chain_options(options)
-    place = chosen_place(options.use_gpu)
+    chosen, place = _chain_options(options), chosen_place(options.use_gpu)
     examples = [example for _, example in read_table(valid, "chain_example")]
-    log(f"Read {len(examples)} examples.")
+    options.program.log(f"Read {len(examples)} examples.")
     nnets = [read_raw(models[0])]
     graph = _read_graph(fst, nnets[0])
     has_xent = any(node.name.endswith(XENT) for node in nnets[0].outputs())
@@ -163,15 +162,5 @@ def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None
             *(nnet, graph, settings, place), store_component_stats=store_component_stats
         )
 
-    nnet = combine(
-        (nnets.pop() if nnets else read_raw(name) for name in models),
-        len(models),
-        examples,
-        log,
-        options.max_objective_evaluations,
-        options.batchnorm_test_mode,
-        options.dropout_test_mode,
-        make_prob=make_prob,
-    )
-    write_raw(nnet, output, options.binary)
-    log(f"Finished combining neural nets, wrote model to {output}")
+    rest = (nnets.pop() if nnets else read_raw(name) for name in models)
+    combine_models(options, rest, len(models), examples, output, make_prob)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.errors import FormatError, ShapeError
 from ..chain.acceptors import Matcher
 from ..chain.chunks import normalized, scaled
 from ..chain.examples import NnetChainExample
@@ -34,7 +34,6 @@ from .egs import (
     COPYING,
     DRAWING,
     SHUFFLING,
-    SRAND,
     Copier,
     copy_examples,
     draw_examples,
@@ -43,7 +42,7 @@ from .egs import (
     shuffle_examples,
 )
 from .get_egs import CUTTING, NAN, Getter, ivector_options
-from .options import read_fst, shown
+from .options import COMPRESS, SRAND, errors_tell, read_fst, shown
 from .program import Option, program
 
 KIND = "chain_example"
@@ -64,7 +63,7 @@ _FST_SCALE = Option("normalization-fst-scale", 1.0, "Factor for the weights of t
     *ivector_options(),
     SRAND,
     NAN,
-    Option("compress", True, "Compress features that are not compressed yet"),
+    COMPRESS,
     Option(
         "supervision-length-tolerance",
         1,
@@ -169,7 +168,7 @@ class _ChunkGetter(_ChainGetter):
     *ivector_options(),
     SRAND,
     NAN,
-    Option("compress", True, "Compress features that are not compressed yet"),
+    COMPRESS,
 )
 def nnet3_chain_e2e_get_egs(
     options: SimpleNamespace, graph: str, features: str, fsts: str, model: str, output: str
@@ -228,10 +227,8 @@ def nnet3_chain_normalize_egs(
             if len(example.outputs) != 1:
                 raise FormatError(f"{source}: {key}: {len(example.outputs)} outputs in place of 1")
             old = example.outputs[0]
-            try:
+            with errors_tell(f"{source}: {key}"):
                 supervision = normalized(old.supervision, fst)
-            except OpscopeError as error:
-                raise type(error)(f"{source}: {key}: {error}") from error
             if supervision is None:
                 options.program.warn(
                     f"For example {key}, FST was empty after composing with normalization FST."

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.errors import FormatError, ShapeError
 from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
 from ..files.kaldi_io import Writer
@@ -35,6 +35,7 @@ from .options import (
     UNUSED,
     chosen_passes,
     chosen_place,
+    errors_tell,
     optimization_options,
     shown,
 )
@@ -83,8 +84,11 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     start = time.perf_counter()
     place = chosen_place(options.use_gpu)
     nnet, priors = _read(model, options.use_priors)
-    make, kind = (_looped, LoopedComputer) if options.looped else (_chunked, ChunkComputer)
-    computer = kind(nnet, make(options), priors, place, chosen_passes(options))
+    how = priors, place, chosen_passes(options)
+    if options.looped:
+        computer = LoopedComputer(nnet, _looped(options), *how)
+    else:
+        computer = ChunkComputer(nnet, _chunked(options), *how)
     if computer.frames_per_chunk != options.frames_per_chunk:
         options.program.log(
             f"Increasing --frames-per-chunk from {options.frames_per_chunk} to"
@@ -280,15 +284,13 @@ def nnet3_compute_from_egs(
     done = 0
     with TableWriter(output, "matrix") as writer:
         for key, example in shown(read_table(examples, "example"), "compute", "examples"):
-            try:
+            with errors_tell(f"{examples}: {key}"):
                 computer = cache.computer(example_request(nnet, example))
                 for io in example.io:
                     if io.name in inputs:
                         computer.accept_input(io.name, to_dense(io.features))
                 computer.run()
                 matrix = computer.get_output(options.output_name)
-            except OpscopeError as error:
-                raise type(error)(f"{examples}: {key}: {error}") from error
             writer.write(key, np.exp(matrix) if options.apply_exp else matrix)
             done += 1
     options.program.log(f"Processed {done} examples.")

@@ -15,16 +15,15 @@ from typing import Any
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import FormatError
 from ..egs import selecting
 from ..egs.augment import AugmentationOptions, augmented
 from ..egs.merging import ExampleMerger, MinibatchRule
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.progress import Log
-from .options import UNUSED, shown
+from .options import SRAND, UNUSED, errors_tell, shown
 from .program import Option, program
 
-SRAND = Option("srand", 0, "Seed for random number generator")
 SHUFFLING = (
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
 )
@@ -98,7 +97,7 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
     with writers(outputs, copier.kind) as opened:
         for key, example in shown(read_table(source, copier.kind), "copy", "examples"):
             read += 1
-            try:
+            with errors_tell(f"{source}: {key}"):
                 changed = copier.annotate(key, example)
                 if changed is None:
                     failed += 1
@@ -110,8 +109,6 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
                     place = int(copier.rng.integers(1 << 31)) if options.random else written
                     opened[place % len(opened)].write(key, chosen)
                     written += 1
-            except OpscopeError as error:
-                raise type(error)(f"{source}: {key}: {error}") from error
     options.program.log(
         f"Read {read} neural-network training examples, wrote {written}, {failed} examples had"
         " errors."
@@ -273,10 +270,8 @@ def nnet3_egs_augment_image(options: SimpleNamespace, source: str, output: str) 
     rng = generator(options)
     with TableWriter(output, "example") as writer:
         for key, example in shown(read_table(source, "example"), "change", "examples"):
-            try:
+            with errors_tell(f"{source}: {key}"):
                 writer.write(key, augmented(example, chosen, rng))
-            except OpscopeError as error:
-                raise type(error)(f"{source}: {key}: {error}") from error
         done = writer.count
     options.program.log(f"Perturbed {done} neural-network training images.")
     if not done:

@@ -20,8 +20,8 @@ from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from ..files.sparse import GeneralMatrix
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
-from .egs import SRAND, generator, writers
-from .options import shown
+from .egs import generator, writers
+from .options import COMPRESS, SRAND, shown
 from .program import Option, program
 
 CUTTING = (
@@ -52,7 +52,7 @@ def ivector_options() -> Iterator[Option]:
 GETTING = (
     *CUTTING,
     SRAND,
-    Option("compress", True, "Compress features that are not compressed yet"),
+    COMPRESS,
     *ivector_options(),
     Option("targets-length-tolerance", 2, "How much features and targets may differ in frames"),
     NAN,

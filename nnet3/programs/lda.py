@@ -20,8 +20,9 @@ from ..training.lda import (
     write_packed,
 )
 from ..training.progress import number
+from .options import BINARY, SRAND
 from .program import Option, program
-from .train import BINARY, SRAND, in_turn, read_raw, save
+from .train import in_turn, read_raw, save
 
 _ACCUMULATING = (
     ("<raw-nnet-in>", "<training-examples-in>", "<lda-stats-out>"),

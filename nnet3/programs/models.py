@@ -22,12 +22,12 @@ from ..network.edits import apply_edits, orphan_nodes, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
-from .program import Option, Program, program
+from .options import BINARY
+from .program import KaldiCommand, Option, program
 
-_BINARY = Option("binary", True, "Write output in binary mode")
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (
-    _BINARY,
+    BINARY,
     _SRAND,
     Option("learning-rate", -1.0, "If not negative, the learning rate of all components"),
     Option("nnet-config", "", "Config file whose nodes and components are added or replaced"),
@@ -46,7 +46,7 @@ _CHANGES = (
     "nnet3-init",
     "Initialize a raw nnet3 network from a config file, or add what it says to an existing one.",
     ("[<existing-model-in>]", "<config-in>", "<raw-nnet-out>"),
-    _BINARY,
+    BINARY,
     _SRAND,
 )
 def nnet3_init(options: SimpleNamespace, existing: str, config: str, output: str) -> None:
@@ -133,7 +133,7 @@ def nnet3_am_info(options: SimpleNamespace, source: str) -> None:
     click.echo(_read_model(source).info(options.verbose > 1), nl=False)
 
 
-def _read_nnet(program: Program, name: str) -> Nnet:
+def _read_nnet(program: KaldiCommand, name: str) -> Nnet:
     """The network in a raw file, or the one in an acoustic model."""
     nnet = Nnet.read_any(open_reader(name))
     program.vlog(
@@ -168,7 +168,7 @@ def _read_model(name: str) -> AmNnetSimple:
     return AmNnetSimple.read_from(reader)
 
 
-def _set_nnet(program: Program, model: AmNnetSimple, nnet: Nnet) -> None:
+def _set_nnet(program: KaldiCommand, model: AmNnetSimple, nnet: Nnet) -> None:
     """Give a model its new or changed network; tell if its priors go."""
     priors = model.priors.size
     model.set_nnet(nnet)

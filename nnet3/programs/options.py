@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from ...framework.base.backend import GPUPlace, Place, gpu_present
-from ...framework.base.errors import FormatError
+from ...framework.base.errors import FormatError, OpscopeError
 from ..chain.fst import Fst
 from ..optimize import OptimizeOptions
 from ..tables.streams import open_reader
@@ -22,6 +23,9 @@ GPU = Option(
     "no",
     "yes|no|optional|wait: whether to compute on the GPU; optional: if there is one",
 )
+BINARY = Option("binary", True, "Write output in binary mode")
+COMPRESS = Option("compress", True, "Compress features that are not compressed yet")
+SRAND = Option("srand", 0, "Seed for random number generator")
 UNUSED = "Taken for compatibility; without effect"
 DEBUG = (
     Option("debug-computation", False, UNUSED),
@@ -86,6 +90,15 @@ def chosen_place(use_gpu: str) -> Place | None:
     if use_gpu == "no" or (use_gpu == "optional" and not gpu_present()):
         return None
     return GPUPlace()
+
+
+@contextlib.contextmanager
+def errors_tell(place: str) -> Iterator[None]:
+    """Put a place, such as the key of an example, in front of what errors in the block say."""
+    try:
+        yield
+    except OpscopeError as error:
+        raise type(error)(f"{place}: {error}") from error
 
 
 def read_fst(name: str) -> Fst:

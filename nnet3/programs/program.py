@@ -93,7 +93,7 @@ _STANDARD = (
 _STANDARD_BY_NAME = {option.name: option for option in _STANDARD}
 
 
-class Program(click.Command):
+class KaldiCommand(click.Command):
     """A command of `opscope` that takes its arguments as Kaldi's program of that name does.
 
     Args:
@@ -251,9 +251,9 @@ class Program(click.Command):
 
 def program(
     name: str, about: str, files: Sequence[str], *options: Option
-) -> Callable[[Callable[..., None]], Program]:
-    """Make a `Program` of a function; see there."""
-    return lambda run: Program(name, about, files, options, run)
+) -> Callable[[Callable[..., None]], KaldiCommand]:
+    """Make a `KaldiCommand` of a function; see there."""
+    return lambda run: KaldiCommand(name, about, files, options, run)
 
 
 def quoted(text: str) -> str:

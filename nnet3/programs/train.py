@@ -6,7 +6,7 @@ Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-avera
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
@@ -25,22 +25,23 @@ from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
-from ..training.combination import average, combine, show_progress
+from ..training.combination import MakeProb, average, combine, frame_prob, show_progress
 from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
 from .options import (
     ALLOCATOR,
+    BINARY,
     DEBUG,
     GPU,
+    SRAND,
     UNUSED,
     chosen_passes,
     chosen_place,
+    errors_tell,
     optimization_options,
     shown,
 )
 from .program import Option, program
 
-BINARY = Option("binary", True, "Write output in binary mode")
-SRAND = Option("srand", 0, "Seed for random number generator")
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
     Option("compiler.use-shortcut", True, "Compile for two sequences where there are many"),
@@ -54,6 +55,14 @@ COMBINING = (
     Option("max-objective-evaluations", 30, "How often to compute the objective, at most"),
     Option("batchnorm-test-mode", False, "Test mode of batch-norm components meanwhile"),
     Option("dropout-test-mode", True, "Test mode of dropout components meanwhile"),
+)
+TEST_MODES = (
+    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
+    Option("dropout-test-mode", True, "Test mode of dropout components"),
+)
+_ACCURACY = (
+    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
+    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
 )
 _TRAINER_DOCS = {
     "zero_component_stats": "Begin with statistics of nonlinearities at 0, if they are stored",
@@ -147,7 +156,7 @@ def save(writer: Writer, name: str) -> None:
 
 
 def read_examples(rspecifier: str) -> Iterator[NnetExample]:
-    """Examples of a table; what is wrong with one is told with its key.
+    """The examples of a table, without their keys.
 
     Raises:
         FormatError: an example is damaged.
@@ -164,10 +173,8 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
     """
     count = 0
     for key, example in shown(read_table(rspecifier, kind), what, "minibatches"):
-        try:
+        with errors_tell(f"{rspecifier}: {key}"):
             use(example)
-        except OpscopeError as error:
-            raise type(error)(f"{rspecifier}: {key}: {error}") from error
         count += 1
     return count
 
@@ -204,9 +211,7 @@ def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
     an initial network is judged with those of each minibatch. (Kaldi takes random numbers.)"""
     if options.batchnorm_test_mode:
         without = adjust.without_statistics(nnet)
-        adjust.set_batchnorm_test_mode(nnet, True)
-        for name in without:
-            nnet.components[name].test_mode = False  # type: ignore[attr-defined]
+        adjust.set_batchnorm_test_mode(nnet, True, but=without)
         if without:
             options.program.warn(
                 f"{', '.join(without)}: no statistics for test mode, so those of each minibatch"
@@ -221,11 +226,9 @@ def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
     "Print the average objective and accuracy of a raw nnet3 network on (merged) examples.",
     ("<raw-model-in>", "<training-examples-in>"),
     GPU,
-    Option("batchnorm-test-mode", True, "Test mode of batch-norm components"),
-    Option("dropout-test-mode", True, "Test mode of dropout components"),
+    *TEST_MODES,
     Option("collapse-model", True, "Join components where possible"),
-    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
-    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
+    *_ACCURACY,
     *DEBUG,
     *COMPILER,
     *optimization_options(),
@@ -283,20 +286,32 @@ def nnet3_average(options: SimpleNamespace, *files: str) -> None:
 )
 def nnet3_combine(options: SimpleNamespace, *files: str) -> None:
     *models, valid, output = files
-    log = options.program.log
     examples = list(read_examples(valid))
-    log(f"Read {len(examples)} examples.")
+    options.program.log(f"Read {len(examples)} examples.")
+    combine_models(options, map(read_raw, models), len(models), examples, output)
+
+
+def combine_models(
+    options: SimpleNamespace,
+    nnets: Iterable[Nnet],
+    count: int,
+    examples: Sequence[Any],
+    output: str,
+    make_prob: MakeProb = frame_prob,
+) -> None:
+    """Combine networks as the options say, and write the result; see `combine`."""
     nnet = combine(
-        (read_raw(name) for name in models),
-        len(models),
+        nnets,
+        count,
         examples,
-        log,
+        options.program.log,
         options.max_objective_evaluations,
         options.batchnorm_test_mode,
         options.dropout_test_mode,
+        make_prob=make_prob,
     )
     write_raw(nnet, output, options.binary)
-    log(f"Finished combining neural nets, wrote model to {output}")
+    options.program.log(f"Finished combining neural nets, wrote model to {output}")
 
 
 @program(
@@ -306,8 +321,7 @@ def nnet3_combine(options: SimpleNamespace, *files: str) -> None:
     ("<old-net-in>", "<new-net-in>", "[<training-examples-in>]"),
     GPU,
     Option("num-segments", 1, "Places between the networks where the gradient is computed"),
-    Option("compute-accuracy", True, "Compute accuracy besides the objective"),
-    Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
+    *_ACCURACY,
     *DEBUG,
     *COMPILER,
     *optimization_options(),

@@ -11,9 +11,8 @@ from ...framework.base.errors import NotFiniteError, ShapeError, VariableError, 
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
 from ...framework.base.shape import Levels
-from ...framework.ir.desc import INPUT, VarDesc, var_dtype, var_shape
+from ...framework.ir.desc import INPUT, NetDesc, VarDesc, var_dtype, var_shape
 from ...framework.ir.infer import fits
-from ...framework.runtime.net import Net
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -31,9 +30,9 @@ class Feeder:
     cast where that loses no kind: float64 to float32, int32 to int64, integers to floats.
     """
 
-    def __init__(self, net: Net, scope: Scope) -> None:
+    def __init__(self, desc: NetDesc, scope: Scope) -> None:
         self._scope = scope
-        self._declared = {var.name: var for var in net.desc.vars}
+        self._declared = {var.name: var for var in desc.vars}
         self._targets: dict[str, tuple[Any, np.dtype | None, VarDesc]] = {}
         self._keys: dict[bool, frozenset[str]] = {}
 
@@ -66,30 +65,16 @@ class Feeder:
         return rows or 1
 
     def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
-        target = self._targets.get(name) or self._target(name, where)
-        levels: Levels = ()
-        if target[2].sequence_levels or isinstance(value, Sequences):
-            value, levels = rows_and_offsets(value, target[2], f"{where()}: variable")
-        if not hasattr(value, "dtype"):
-            try:
-                value = np.asarray(value)
-            except ValueError as error:
-                raise ShapeError(f"{where()}: {name!r} is no array: {error}") from None
-        wanted = target[1]
-        if wanted is not None and value.dtype != wanted:
-            if not _can_cast(value.dtype, wanted):
-                raise ShapeError(
-                    f"{where()}: variable {name!r} wants {wanted} and was given {value.dtype}"
-                )
-            value = value.astype(wanted)
-        if value.dtype.kind == "f" and isinstance(value, np.ndarray):
-            bad = not_finite(value)
+        _, dtype, var = self._targets.get(name) or self._target(name, where)
+        array, levels = _as_declared(value, var, dtype, lambda: f"{where()}: variable")
+        if array.dtype.kind == "f" and isinstance(array, np.ndarray):
+            bad = not_finite(array)
             if bad:
                 raise NotFiniteError(
-                    f"{where()}: {bad} of the {value.size} numbers given for {name!r} are NaN or"
+                    f"{where()}: {bad} of the {array.size} numbers given for {name!r} are NaN or"
                     " infinite"
                 )
-        return value, levels
+        return array, levels
 
     def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None, VarDesc]:
         var = self._declared.get(name)
@@ -134,20 +119,39 @@ def feed_inputs(
     for key, value in values.items():
         name = str(key)
         var = declared(name)
-        wanted, shape = var_dtype(var), var_shape(var)
-        levels: Levels = ()
-        if var.sequence_levels or isinstance(value, Sequences):
-            value, levels = rows_and_offsets(value, var, "input")
-        array = value if hasattr(value, "dtype") else np.asarray(value)
-        if wanted is not None and array.dtype != wanted:
-            if not _can_cast(array.dtype, wanted):
-                raise ShapeError(f"input {name!r} wants {wanted} and was given {array.dtype}")
-            array = array.astype(wanted)
+        shape = var_shape(var)
+        array, levels = _as_declared(value, var, var_dtype(var), lambda: "input")
         if shape is not None and not fits(array.shape, shape):
             raise ShapeError(
                 f"input {name!r} wants {list(shape)} (-1 = any) and was given {list(array.shape)}"
             )
         (scope.find(name) or scope.var(name)).set(array, levels)
+
+
+def _as_declared(
+    value: Any, var: VarDesc, dtype: np.dtype | None, what: Callable[[], str]
+) -> tuple[Any, Levels]:
+    """A value as an array of the declared dtype, and the offsets of the sequences in it.
+
+    Args:
+        what: begins the message of an error: `input`, say.
+
+    Raises:
+        ShapeError: no array, or numbers that cannot be cast without changing their kind.
+    """
+    levels: Levels = ()
+    if var.sequence_levels or isinstance(value, Sequences):
+        value, levels = rows_and_offsets(value, var, what())
+    if not hasattr(value, "dtype"):
+        try:
+            value = np.asarray(value)
+        except ValueError as error:
+            raise ShapeError(f"{what()} {var.name!r} is no array: {error}") from None
+    if dtype is not None and value.dtype != dtype:
+        if not _can_cast(value.dtype, dtype):
+            raise ShapeError(f"{what()} {var.name!r} wants {dtype} and was given {value.dtype}")
+        value = value.astype(dtype)
+    return value, levels
 
 
 def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:

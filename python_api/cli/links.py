@@ -42,7 +42,7 @@ def links(folder: str, force: bool) -> None:
         script = _SCRIPT.format(
             mark=_MARK,
             python=shlex.quote(sys.executable),
-            module=__package__.partition(".")[0],
+            module=__name__.partition(".")[0],
             name=name,
         )
         write_atomically(path, script.encode())

@@ -165,7 +165,7 @@ def _family(entry: Any) -> str:
     kernels = [kernel.bind for kernel in entry.kernels]
     makers = (*kernels, entry.expand, entry.gradient, entry.shape)
     module = next((m.__module__ for m in makers if getattr(m, "__module__", "")), "other")
-    here = __package__.partition(".")[0] + ".operators."
+    here = __name__.partition(".")[0] + ".operators."
     return module.removeprefix(here)
 
 

@@ -52,7 +52,7 @@ def run(
         net = Net.create(prune(net.desc, fetch))
     known = {var.name for var in net.desc.vars}
     used = {name: array for name, array in arrays.items() if name in known}
-    Feeder(net, scope)(used, lambda: "--feed")
+    Feeder(net.desc, scope)(used, lambda: "--feed")
     net.run(scope, OpContext(train=train_phase, seed=seed, keep=fetch), begin, end)
     values = {name: scope.numpy(name) for name in fetch}
     if out is None:

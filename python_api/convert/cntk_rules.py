@@ -270,9 +270,8 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
     if plain:
         return value
     config = f"dim={scale.size} learning-rate-factor={_rate(parameters[0]):g}"
-    values = {"scales": scale, "offsets": bias}
-    key = tuple(parameters[:2])
-    return c.component(node, key, value, "ScaleAndOffsetComponent", config, **values)
+    key, type = tuple(parameters[:2]), "ScaleAndOffsetComponent"
+    return c.component(node, key, value, type, config, scales=scale, offsets=bias)
 
 
 def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:

@@ -183,8 +183,8 @@ class Unrolling:
             needed[name].add(0)
         for name in reversed(order):
             for source, offset in self._reads(name):
-                fixed = offset is None
-                needed[source] |= {0} if fixed else {offset + own for own in needed[name]}
+                own = needed[name]
+                needed[source] |= {0} if offset is None else {offset + frame for frame in own}
         return needed
 
     # Inputs

@@ -246,7 +246,7 @@ class _Beam:
             if not np.isfinite(total[parent, token]):
                 break
             if token == self._end:
-                self._end_one(total[parent, token], self._live[parent])
+                self._end_one(float(total[parent, token]), self._live[parent])
             elif len(rows) < self._width:
                 rows.append((parent, token))
         log_probs = np.full(self._width, -np.inf)
@@ -273,15 +273,15 @@ class _Beam:
         return ((5 + length) / 6) ** self._alpha
 
     def _end_one(self, log_prob: float, tokens: tuple[int, ...], ended: bool = True) -> None:
-        score = float(log_prob) / self._penalty(self._length)
-        self._ended.append(Hypothesis(score, float(log_prob), tokens, ended))
+        score = log_prob / self._penalty(self._length)
+        self._ended.append(Hypothesis(score, log_prob, tokens, ended))
         self._ended.sort(key=lambda one: -one.score)
         del self._ended[self._width :]
 
     def _finish(self) -> None:
-        """Whether nothing that lives can still be better: probabilities only fall."""
+        """Be done where no live hypothesis can become better: probabilities only fall."""
         if self._length == self._steps:
-            for log_prob, tokens in zip(self._log_probs, self._live, strict=True):
+            for log_prob, tokens in zip(self._log_probs.tolist(), self._live, strict=True):
                 if np.isfinite(log_prob):
                     self._end_one(log_prob, tokens, ended=False)
             self.done = True

@@ -61,12 +61,15 @@ class StepMemory:
         previous, state: variables of the one-step net.
         boot: variable of the whole net that holds first values, a row for each sequence; "" where
             `value` is where all start.
+        row, dtype: shape of one row of it, and its numbers.
     """
 
     previous: str
     state: str
     boot: str
     value: float
+    row: tuple[int, ...]
+    dtype: np.dtype
 
 
 @dataclass
@@ -147,12 +150,13 @@ class _Cut:
     def _check_rows(self, desc: OpDesc) -> None:
         op = Operator(desc)
         names = (*op.input_vars(), *op.output_vars())
-        metas = {name: declared_meta(self.vars[name]) for name in names if name in self.vars}
+        declared = {name: declared_meta(self.vars[name]) for name in names if name in self.vars}
         if op.type == _IDENTITY_IN_TEST:
             return
-        known = all(metas.get(name) is not None for name in op.input_vars())
+        metas = {name: meta for name, meta in declared.items() if meta is not None}
+        known = all(name in metas for name in op.input_vars())
         fixed = {name for name in op.input_vars() if name not in self.moving}
-        kinds = row_kinds(op, metas, self.moving, fixed) if known else None  # type: ignore[arg-type]
+        kinds = row_kinds(op, metas, self.moving, fixed) if known else None
         if kinds is None or any(kind != EACH for kind in kinds.values()):
             raise OpscopeError(
                 f"{self.title}: {op.title()} does not work on each row by itself, so it cannot run"
@@ -177,8 +181,8 @@ class _Cut:
             boot = boots[memory.boot] if memory.boot >= 0 else ""
             meta = step.declared_row(memory)
             if boot and meta is None:
-                shape, dtype = declared_meta(self.vars[boot]) or (None, None)
-                meta = None if shape is None else (shape[1:], dtype)
+                whole = declared_meta(self.vars[boot])
+                meta = None if whole is None else (whole[0][1:], whole[1])
             if meta is None or min(meta[0], default=0) < 0:
                 raise OpscopeError(
                     f"{self.title}: the shape of the memory {memory.previous!r} of {step.title} is"
@@ -189,7 +193,7 @@ class _Cut:
             carried = bool(boot) and self._is_carried(boot)
             self.made.memories.append(
                 StepMemory(
-                    previous, names[memory.state], "" if carried else boot, memory.boot_value
+                    previous, names[memory.state], "" if carried else boot, memory.boot_value, *meta
                 )
             )
 
@@ -277,8 +281,6 @@ class Stepper:
         self._device = device
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
-        declared = {var.name: var for var in self.step.net.vars}
-        self._rows = {m.previous: declared_meta(declared[m.previous]) for m in self.step.memories}
         (var,) = (var for var in self.step.net.vars if var.name == self.ids)
         meta = declared_meta(var)
         if meta is None or len(meta[0]) != 1 or meta[1].kind not in "iu":
@@ -312,8 +314,7 @@ class Stepper:
             else:
                 self._work.var(name).set(rows, levels)
         for memory in self.step.memories:
-            shape, dtype = self._rows[memory.previous]
-            value = xp.full((sequences * copies, *shape[1:]), memory.value, dtype)
+            value = xp.full((sequences * copies, *memory.row), memory.value, memory.dtype)
             if memory.boot:
                 boot = first[memory.boot][0]
                 if len(boot) != sequences:
@@ -334,7 +335,7 @@ class Stepper:
             if str(key) in declared:
                 scope.var(str(key))  # the scope of the parameters stays as it is
         if feed:
-            Feeder(self, scope)(feed, lambda: self.step.net.name)  # type: ignore[arg-type]
+            Feeder(self.desc, scope)(feed, lambda: self.step.net.name)
         if names:
             wanted = [name for name in names if declared[name].kind != INPUT]
             if wanted:

@@ -27,7 +27,7 @@ from ...framework.ir.names import COPY_OP
 from ...framework.passes.prune import prune
 from ...proto import net_pb2 as pb
 from .net_to_python import Style, Writer
-from .python_text import call, layout, prose, string
+from .python_text import call, prose, string, wrapped
 from .trim_columns import trim_columns
 
 _AUTO = re.compile(r"^(.*?)\.?(\w+Args\[\d+\].*|unnamed\d+|AutoName\d+)$")
@@ -140,7 +140,7 @@ def _style(
         if name in lowered.states:
             _, dtype, value = lowered.states[name]
             return {"init": value, "dtype": dtype}
-        return {"init": _initial(network.nodes[name], shapes[name], name in given, in_file)}
+        return {"init": _initial(network.nodes[name], shapes[name] or (), name in given, in_file)}
 
     return Style(stem, init, levels, notes)
 
@@ -162,7 +162,7 @@ def _all_ops(desc: NetDesc) -> Iterator[Any]:
 def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> Any:
     """How a parameter is filled at first, as NetBuilder takes it; `given`: by a model."""
     if node.is_parameter and not given and is_random(node):
-        uniform, width = spread(node, np.float32)
+        uniform, width = spread(node, np.dtype(np.float32))
         width = float(f"{width:.7g}")  # it was rounded to single precision: 0.3, not 0.30000001192
         bounds = {"low": -width, "high": width} if uniform else {"std": width}
         return ("uniform" if uniform else "normal"), bounds
@@ -218,7 +218,7 @@ def _module(
     lines += ["", "", "def build() -> NetBuilder:", *_told(named)]
     precision = {"dtype": string("float64")} if network.precision == "double" else {}
     made = call("NetBuilder", *([string(network.name)] if network.name else []), **precision)
-    lines += layout("b = ", made, "    ")
+    lines += wrapped("b = ", made, "    ")
     lines += ["", *body]
     while not lines[-1]:
         lines.pop()

@@ -39,10 +39,10 @@ from .python_text import (
     Text,
     call,
     flat,
-    layout,
     literal,
     prose,
     string,
+    wrapped,
 )
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
@@ -122,7 +122,7 @@ class Writer:
         dtype, kind = var_dtype(var), var.kind
         own = {}
         if kind == INPUT:
-            if dtype.kind != "f":
+            if dtype is not None and dtype.kind != "f":
                 own["dtype"] = dtype
             if self.style.levels.get(var.name):
                 own["levels"] = self.style.levels[var.name]
@@ -158,13 +158,13 @@ class Writer:
         return found if found is not None else Text(self._name(var))
 
     def _assign(self, target: str, expr: Expr, indent: str) -> None:
-        self.lines += layout(f"{target} = " if target else "", expr, indent)
+        self.lines += wrapped(f"{target} = " if target else "", expr, indent)
 
     # -- operators -----------------------------------------------------------------------------
 
-    def _block(self, ops: Sequence[OpDesc], indent: str, read: Counter | None = None) -> None:
+    def _block(self, ops: Sequence[OpDesc], indent: str, read: Counter[str] | None = None) -> None:
         """Write operators; `read` counts what reads their variables besides them."""
-        uses = Counter(read or ())
+        uses: Counter[str] = Counter(read or ())
         for op in ops:
             for name in input_names(op):
                 uses[name] += 2 if op.type == "recurrent" else 1
@@ -211,7 +211,9 @@ class Writer:
         _, given = self.style.stem(name)
         return not given and layer is None and len(flat(expr)) <= _INLINE
 
-    def _layers(self, ops: Sequence[OpDesc], uses: Counter) -> tuple[dict[int, _Layer], set[int]]:
+    def _layers(
+        self, ops: Sequence[OpDesc], uses: Counter[str]
+    ) -> tuple[dict[int, _Layer], set[int]]:
         """Operators that end a fully connected layer, and those that are part of one."""
         writer = {name: number for number, op in enumerate(ops) for name in output_names(op)}
         found: dict[int, _Layer] = {}

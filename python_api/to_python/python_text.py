@@ -124,7 +124,7 @@ def flat(expr: Expr) -> str:
     return f"{left} {expr.sign} {right}"
 
 
-def layout(prefix: str, expr: Expr, indent: str = "", suffix: str = "") -> list[str]:
+def wrapped(prefix: str, expr: Expr, indent: str = "", suffix: str = "") -> list[str]:
     """The lines of `prefix` and an expression."""
     line = f"{indent}{prefix}{flat(expr)}{suffix}"
     if len(line) <= WIDTH:
@@ -140,7 +140,7 @@ def layout(prefix: str, expr: Expr, indent: str = "", suffix: str = "") -> list[
         lines.append(body)
     else:
         for key, item in expr.items:
-            lines += layout(key, item, inner, ",")
+            lines += wrapped(key, item, inner, ",")
     lines.append(f"{indent}{expr.tail}{suffix}")
     return lines
 

@@ -141,8 +141,12 @@ class _Trim:
         made.outputs.extend(op.outputs)
         self._ops.append(made)
 
+    def _dims(self, name: str) -> tuple[int, ...]:
+        """The shape of a variable; () where it is unknown."""
+        return self._shapes.get(name) or ()
+
     def _is_column(self, name: str) -> bool:
-        shape = self._shapes.get(name) or ()
+        shape = self._dims(name)
         return len(shape) == 3 and shape[:2] == (-1, 1)
 
     def _is_row(self, name: str) -> bool:
@@ -152,9 +156,9 @@ class _Trim:
 
     def _drop_reshape(self, x: str, out: str, wanted: tuple[int, ...]) -> bool:
         """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
-        shape, short = self._shapes[x] or (), self._short.get(x)
+        shape, short = self._dims(x), self._short.get(x)
         column, source = False, self._same.get(x, x)
-        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._shapes[out][2]):
+        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._dims(out)[2]):
             column = True
         elif short is not None and wanted == (0, shape[2]):
             source = short
@@ -189,7 +193,7 @@ class _Trim:
             return name
         whole = inner_name(name, "0")
         if not any(whole in output_names(op) for op in self._ops):
-            shape = (0, 1, self._shapes[name][2])
+            shape = (0, 1, self._dims(name)[2])
             self._ops.append(make_op("reshape", {"x": short}, {"out": whole}, {"shape": shape}))
         return whole
 

@@ -77,5 +77,5 @@ class Minibatches:
             )
             yield {name: array[rows] for name, array in self.arrays.items()}
 
-    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+    def __iter__(self) -> Iterator[dict[str, np.ndarray | Sequences]]:
         return self(0)

@@ -48,7 +48,7 @@ def plot_history(history: History, path: PathLike) -> None:
         axes.set_title(", ".join(panel))
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params("x", integer=True)
     with atomic_file(path) as file:
         figure.savefig(file, format="png", metadata={"Software": None})
 

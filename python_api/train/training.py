@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ...framework.files.saved import desc_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE, NetDesc
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
+from ...framework.runtime.plain_net import PlainNet
 from ..builder.feeding import Feeder, not_finite
 from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
 from .history import EVAL_PREFIX, Averages, History
@@ -177,7 +178,7 @@ class _Trainer:
     ) -> None:
         self.desc: NetDesc = desc_of(net)
         built = getattr(net, "net", net)
-        self.net: Net = built if isinstance(built, Net) else Net.create(self.desc)
+        runs = built if isinstance(built, Net) else Net.create(self.desc)
         self.scope = scope
         self.loss = loss
         self.names = list(dict.fromkeys([loss, *metrics]))
@@ -185,10 +186,12 @@ class _Trainer:
         for name in self.names:
             if name not in known:
                 raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
-        if not any(op.role == OPTIMIZE for op in self.desc.ops):
+        updates = any(op.role == OPTIMIZE for op in self.desc.ops)
+        if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
                 f"net {self.desc.name!r} holds no optimizer: add_optimization(...) before train"
             )
+        self.net = runs
         self.base = base
         self.history = History()
         self.averages = Averages(self.names)
@@ -223,11 +226,12 @@ class _Trainer:
 
     def train(self, data: Data, progress: bool) -> History:
         options = self.options
-        resumed = options.resume and os.path.exists(checkpoint_path(options.checkpoint))
-        if resumed:
-            self._resume()
+        if options.resume and options.checkpoint is not None:
+            path = checkpoint_path(options.checkpoint)
+            if os.path.exists(path):
+                self._resume(path)
         initialize(self.desc, self.scope, self.base)
-        feeder = Feeder(self.net, self.scope)
+        feeder = Feeder(self.net.desc, self.scope)
         _check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
@@ -261,7 +265,7 @@ class _Trainer:
             raise OpscopeError(f"the data hold no minibatch in epoch {self.epoch + 1}")
         row = {"epoch": self.epoch + 1, **self.averages.means()}
         if self.evaluate_data is not None:
-            means = self._evaluate(feeder, ctrl_c)
+            means = self._evaluate(self.evaluate_data, feeder, ctrl_c)
             row |= {EVAL_PREFIX + name: value for name, value in means.items()}
         row["seconds"] = round(before + time.perf_counter() - started, 6)
         self._end_epoch(row, bar)
@@ -291,14 +295,14 @@ class _Trainer:
         if options.log_csv is not None:
             self.history.to_csv(options.log_csv)
 
-    def _evaluate(self, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
+    def _evaluate(self, data: Data, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
         """Means over the held-out data: forward only, in test phase."""
         context = OpContext(
             self.base.device, train=False, seed=0, keep=self.names, stream=self.base.stream
         )
         averages = Averages(self.names)
         end = self.net.last_forward_op + 1
-        for batch in _batches(self.evaluate_data, self.epoch):
+        for batch in _batches(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
             self.net.run(self.scope, context, 0, end)
             averages.add({name: self._number(name) for name in self.names}, rows)
@@ -374,8 +378,7 @@ class _Trainer:
         }
         write_checkpoint(self.options.checkpoint, self.desc, self.scope, state, self.best)
 
-    def _resume(self) -> None:
-        path = checkpoint_path(self.options.checkpoint)
+    def _resume(self, path: str) -> None:
         found = read_checkpoint(path)
         check_same_net(found.desc, self.desc, path)
         try:
@@ -408,7 +411,7 @@ def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
 
 
 def _length(data: Data) -> int | None:
-    return len(data) if hasattr(data, "__len__") else None
+    return len(data) if isinstance(data, Sized) else None
 
 
 def _check_reiterable(data: Data, epochs: int) -> None:

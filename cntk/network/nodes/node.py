@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import numpy as np
 
 from ....framework.base.errors import OpscopeError, ShapeError
 from ...base.text import Location, located
 from .kind import Dims, Kind
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_AXIS = "*"
 
@@ -33,6 +30,8 @@ class DynamicAxis:
 
 class Node:
     """One computation node; equal by identity.
+
+    The types of `inputs` and `shape` are those of a validated network, which most code sees.
 
     Attributes:
         name: unique in the network, without regard to case.
@@ -76,9 +75,9 @@ class Node:
     ):
         self.name = name
         self.kind = kind
-        self.inputs = list(inputs)
+        self.inputs = cast("list[Node]", list(inputs))
         self.attributes = attributes or {}
-        self.shape: Dims | None = None
+        self.shape = cast(Dims, None)
         self.axis: DynamicAxis | None = None
         self.tags = list(tags)
         self.learning_rate = 0.0
