@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import Levels, Meta, ShapeArgs
-from ...framework.inner_gradient import saving_of
-from ...framework.inner_links import Memory
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.loops.inner_gradient import saving_of
+from ...framework.loops.inner_links import Memory
 from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
 from ...framework.loops.recurrent.grad import make_gradient
 from ...framework.loops.recurrent.links import (

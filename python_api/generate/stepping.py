@@ -25,6 +25,7 @@ from ...framework.base.errors import (
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import offsets_of
 from ...framework.files.saved import desc_of
+from ...framework.fusion.row_copies import take_rows
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -44,7 +45,6 @@ from ...framework.ir.operation import Operator
 from ...framework.ir.rows import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...framework.passes.prune import prune
-from ...framework.row_copies import take_rows
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.net import Net
 from ..builder.feeding import Feeder

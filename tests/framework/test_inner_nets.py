@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope.framework.base.bounded_cache import BoundedCache
 from opscope.framework.base.errors import VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.bounded_cache import BoundedCache
-from opscope.framework.inner_links import (
+from opscope.framework.fusion.row_copies import copy_call, fill_call, put_call, take_call, take_rows
+from opscope.framework.ir.desc import make_op, make_var
+from opscope.framework.ir.operation import Operator
+from opscope.framework.loops.inner_links import (
     check_given,
     check_reads,
     check_taken,
     declared_row,
     slot_positions,
 )
-from opscope.framework.ir.desc import make_op, make_var
-from opscope.framework.ir.operation import Operator
 from opscope.framework.loops.trees.bank import Bank, StaticInput
-from opscope.framework.row_copies import copy_call, fill_call, put_call, take_call, take_rows
 
 
 def operators() -> list[Operator]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.shape import Levels
-from ...inner_links import Memory
-from ...row_copies import Call, copy_call, fill_call, put_call, take_call
+from ...fusion.row_copies import Call, copy_call, fill_call, put_call, take_call
+from ..inner_links import Memory
 from .frame import LoopContext
 from .links import RecurrentBinding, Track
 from .store import (

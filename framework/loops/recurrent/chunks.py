@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...base.sequence import Schedule
+from ...fusion.row_copies import Call, fill_call, take_call
 from ...fusion.team import merge
-from ...row_copies import Call, fill_call, take_call
 from ...runtime.plan import PlanOptions
 from .description import StepNet
 from .fast import RecurrentProgram

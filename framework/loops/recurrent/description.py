@@ -13,17 +13,9 @@ from typing import Any
 import numpy as np
 
 from ....proto import net_pb2 as pb
+from ...base.bounded_cache import BoundedCache
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.shape import Levels, Meta
-from ...bounded_cache import BoundedCache
-from ...inner_links import (
-    Memory,
-    check_given,
-    check_reads,
-    check_taken,
-    declared_row,
-    slot_positions,
-)
 from ...ir.desc import (
     INPUT,
     RECURRENT,
@@ -38,6 +30,14 @@ from ...ir.infer import infer_metas
 from ...ir.names import COPY_OP, EMPTY, delayed_name
 from ...ir.operation import Operator
 from ...passes.pipeline import lower
+from ..inner_links import (
+    Memory,
+    check_given,
+    check_reads,
+    check_taken,
+    declared_row,
+    slot_positions,
+)
 
 
 class StepNet:

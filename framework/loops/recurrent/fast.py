@@ -19,8 +19,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from ...fusion.row_copies import Call, fill_call
 from ...fusion.team import merge
-from ...row_copies import Call, fill_call
 from ...runtime.plan import PlanOptions
 from .boundary import (
     bind_links,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....proto import net_pb2 as pb
-from ...inner_gradient import dense_gradient, require_steps
-from ...inner_links import Memory
 from ...ir.desc import BACKWARD, RECURRENT, clone, make_op, output_names
 from ...ir.names import (
     COPY_OP,
@@ -27,6 +25,8 @@ from ...ir.names import (
     rows_name,
 )
 from ...passes.backward import BackwardResult, GradientArgs, build_backward
+from ..inner_gradient import dense_gradient, require_steps
+from ..inner_links import Memory
 from .description import StepNet, free_names, step_net
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...base.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of
 from ...base.shape import Levels, Meta
-from ...bounded_cache import BoundedCache
 from ...runtime.executor import Frame
 from .description import StepNet
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.scope import Scope
-from ...inner_links import Memory
 from ...runtime.plain_net import PlainNet
+from ..inner_links import Memory
 from .links import RecurrentBinding
 
 

@@ -16,14 +16,6 @@ from ...base.errors import (
     nearest,
 )
 from ...base.shape import Meta
-from ...inner_links import (
-    Memory,
-    check_given,
-    check_reads,
-    check_taken,
-    declared_row,
-    slot_positions,
-)
 from ...ir.desc import (
     FORWARD,
     RECURSIVE,
@@ -34,6 +26,14 @@ from ...ir.desc import (
 )
 from ...ir.infer import fits, infer_metas
 from ...runtime.plain_net import PlainNet
+from ..inner_links import (
+    Memory,
+    check_given,
+    check_reads,
+    check_taken,
+    declared_row,
+    slot_positions,
+)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import numpy as np
 
 from ....proto import net_pb2 as pb
 from ...base.errors import RunError
-from ...inner_gradient import dense_gradient, require_steps
+from ...fusion.row_copies import take_rows
 from ...ir.desc import clone, make_var, output_names
 from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
 from ...passes.backward import GradientArgs, build_backward
-from ...row_copies import take_rows
 from ...runtime.plain_net import PlainNet
+from ..inner_gradient import dense_gradient, require_steps
 from .bank import Bank, BatchRange, ForwardRun, gradient_begin
 from .description import tree_net
 from .forest import ForestSchedule

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..proto import net_pb2 as pb
-from .base.errors import GradientError
-from .ir.desc import BACKWARD, make_op
-from .ir.names import DENSE_OP, EMPTY, rows_name
-from .ir.operation import Operator
-from .passes.backward import GradientArgs
-from .runtime.plan import Plan
+from ...proto import net_pb2 as pb
+from ..base.errors import GradientError
+from ..ir.desc import BACKWARD, make_op
+from ..ir.names import DENSE_OP, EMPTY, rows_name
+from ..ir.operation import Operator
+from ..passes.backward import GradientArgs
+from ..runtime.plan import Plan
 
 
 @dataclass(frozen=True)

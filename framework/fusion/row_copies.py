@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .fusion.team import copy_task, fill_task, with_task
+from .team import copy_task, fill_task, with_task
 
 Call = Callable[[], Any]
 """What is bound: it takes nothing and does its work on the arrays that it was made for."""

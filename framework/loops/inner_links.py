@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..proto import net_pb2 as pb
-from .base.errors import VariableError, nearest
-from .base.shape import Meta
-from .ir.desc import var_dtype, var_shape
-from .ir.operation import Operator
+from ...proto import net_pb2 as pb
+from ..base.errors import VariableError, nearest
+from ..base.shape import Meta
+from ..ir.desc import var_dtype, var_shape
+from ..ir.operation import Operator
 
 
 @dataclass(frozen=True)
