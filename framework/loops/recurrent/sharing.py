@@ -12,6 +12,7 @@ The registry says which operators can: `accumulates`, `column_views`.
 from __future__ import annotations
 
 import copy
+import functools
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -40,6 +41,17 @@ class Sharing:
     operators: list[Operator]
     onto: dict[str, str] = field(default_factory=dict)
     columns: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def written(self) -> frozenset[str]:
+        """What the operators write."""
+        return frozenset(name for op in self.operators for name in op.output_vars())
+
+    @functools.cached_property
+    def given(self) -> frozenset[str]:
+        """What the operators read and do not write."""
+        reads = frozenset(name for op in self.operators for name in op.input_vars())
+        return reads - self.written
 
     @property
     def names(self) -> set[str]:
