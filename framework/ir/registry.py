@@ -33,7 +33,7 @@ from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
 from .rows import RowsRule
 
 ENTRY_POINTS = "opscope.operators"
-BUILTIN_OPERATORS = "...operators"  # by name: framework imports no operator
+BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
 REQUIRED = object()
 """Default of an attribute that must be given."""
 
