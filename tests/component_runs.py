@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opscope.nnet3.components.base.lowering import OUT, X, backward_steps
+from opscope.nnet3.components.base.lowering import OUT, X, backward_ops
 from opscope.proto import net_pb2 as pb
 
 
@@ -25,8 +25,8 @@ def _made(append, names, options):
 def backprop_reads(ops):
     """Whether the backward operators read the values of `x` and of `out`."""
     recipe = ops.recipe(None, -1)
-    steps = backward_steps(recipe, recipe.parameters, True)
-    return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
+    lowered = backward_ops(recipe, recipe.parameters, True)
+    return any(op.reads(X) for op in lowered), any(op.reads(OUT) for op in lowered)
 
 
 def arrays(ops):

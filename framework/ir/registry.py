@@ -34,7 +34,7 @@ from .kernel_args import Call, KernelArgs
 from .rows import RowsRule
 
 ENTRY_POINTS = "opscope.operators"
-BUILTIN_OPERATORS = "...operators"  # by name: framework imports no operator
+BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
 REQUIRED = object()
 """Default of an attribute that must be given."""
 

@@ -38,14 +38,8 @@ _ORTHONORMAL = Field(
 _TRANSPOSED = encode_attrs({"transpose_y": True})
 
 
-def set_attributes(component: Component, o: SimpleNamespace, *names: str) -> None:
-    """Copy values of a config line to attributes."""
-    for name in names:
-        setattr(component, name, getattr(o, name))
-
-
 class AffineParameters(UpdatableComponent):
-    """What `linear_params` [out, in] and `bias_params` [out] make of any affine component."""
+    """Base of trained affine components: `linear_params` [out, in], `bias_params` [out]."""
 
     linear_params: np.ndarray
     bias_params: np.ndarray
@@ -147,8 +141,8 @@ class NaturalGradientAffineComponent(AffineComponent):
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         super().set_up(o, rng)
         default_ranks(o, self.input_dim, self.output_dim)
-        set_attributes(
-            self, o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
+        self.set_attributes(
+            o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
         )
 
     def read_close(self, reader: Reader) -> None:
@@ -229,10 +223,10 @@ class LinearComponent(UpdatableComponent):
             stddev = o.input_dim**-0.5 if o.param_stddev is None else o.param_stddev
             self.params = normal(rng, (o.output_dim, o.input_dim), stddev)
         default_ranks(o, self.input_dim, self.output_dim)
-        set_attributes(
-            self, o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
+        self.set_attributes(
+            o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
         )
-        set_attributes(self, o, "use_natural_gradient", "orthonormal_constraint")
+        self.set_attributes(o, "use_natural_gradient", "orthonormal_constraint")
 
     def info(self) -> str:
         text = super().info() + parameter_stats("params", self.params, norms=True)
@@ -317,7 +311,7 @@ def lower_affine(
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
     forward, backward = _affine_ops(w, b, recipe.temp(), trainable)
-    recipe.steps += forward
+    recipe.forward += forward
     recipe.backward = [*backward]
 
 

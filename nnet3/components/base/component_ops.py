@@ -27,64 +27,64 @@ from .lowering import (
     TEMPORARY,
     Recipe,
     X,
-    backward_steps,
+    backward_ops,
     deriv_of,
     lower,
 )
 from .template import Template, own_field
 
 Templates = dict[tuple[Any, ...], Template]
-"""Operators of one recipe by how they are used: the flags of the functions that make steps."""
+"""Operators of one recipe by how they are used: the flags of the functions that make them."""
 _Use = tuple[Recipe, Templates]
 
 
 @lru_cache(maxsize=256)
-def _kept_templates(key: Hashable) -> Templates:
+def _shared_templates(key: Hashable) -> Templates:
     """What all recipes with the same operators share; see `Recipe.key`."""
     return {}
 
 
-def _apart(steps: list[LoweredOp], read: str, write: str) -> list[LoweredOp]:
-    """Steps that stay right when the variables `read` and `write` share their memory.
+def _apart(lowered: list[LoweredOp], read: str, write: str) -> list[LoweredOp]:
+    """Operators that stay right when the variables `read` and `write` share their memory.
 
     They are right already where the only operator that writes is the last that reads, and may
     write over that input. Else they read a copy.
     """
-    writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
-    readers = [i for i, step in enumerate(steps) if step.reads(read)]
+    writer = next((i for i, op in enumerate(lowered) if op.writes(write)), None)
+    readers = [i for i, op in enumerate(lowered) if op.reads(read)]
     if writer is None or not readers or max(readers) < writer:
-        return steps
-    step = steps[writer]
-    slot = next(slot for slot, names in step.outputs if write in names)
-    over = lookup(step.type).output_slots[slot].inplace
-    if max(readers) == writer and over and read in dict(step.inputs).get(over, ()):
-        slots = lookup(step.type).input_slots
-        read_by = [slot for slot, names in step.inputs if read in names]
+        return lowered
+    op = lowered[writer]
+    slot = next(slot for slot, names in op.outputs if write in names)
+    over = lookup(op.type).output_slots[slot].inplace
+    if max(readers) == writer and over and read in dict(op.inputs).get(over, ()):
+        slots = lookup(op.type).input_slots
+        read_by = [slot for slot, names in op.inputs if read in names]
         if sum(not slots[slot].shape_only for slot in read_by) == 1:
-            return steps
+            return lowered
     aside = f"{TEMPORARY}aside"
-    moved = [s.renamed({read: aside}) for s in steps]
+    moved = [s.renamed({read: aside}) for s in lowered]
     return [LoweredOp.of("assign", {"x": read}, {"out": aside}), *moved]
 
 
-def _adding(steps: list[LoweredOp], write: str) -> list[LoweredOp]:
-    """Steps that add to `write` instead of setting it."""
+def _adding(lowered: list[LoweredOp], write: str) -> list[LoweredOp]:
+    """Operators that add to `write` instead of setting it."""
     part = f"{TEMPORARY}{write.removeprefix(PARAMETER)}/part"
-    moved = [step.renamed({write: part}) for step in steps]
+    moved = [op.renamed({write: part}) for op in lowered]
     return [*moved, LoweredOp.of("add", {"x": write, "y": part}, {"out": write})]
 
 
-def _forward_steps(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[LoweredOp]:
+def _forward_ops(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[LoweredOp]:
     """See `ComponentOps.propagate`."""
-    steps = recipe.steps
+    lowered = recipe.forward
     if statistics:
-        steps = steps + recipe.stats
+        lowered = lowered + recipe.stats
     if same:
-        steps = _apart(steps, X, OUT)
-    return _adding(steps, OUT) if add else steps
+        lowered = _apart(lowered, X, OUT)
+    return _adding(lowered, OUT) if add else lowered
 
 
-def _backward_steps(
+def _backward_ops(
     recipe: Recipe,
     given: bool,
     same: bool,
@@ -96,15 +96,15 @@ def _backward_steps(
 ) -> list[LoweredOp]:
     """See `ComponentOps.backprop`."""
     derivs = list(recipe.parameters) if trained else []
-    steps = backward_steps(recipe, derivs, given, statistics, natural)
+    lowered = backward_ops(recipe, derivs, given, statistics, natural)
     if same:
-        steps = _apart(steps, OUT_DERIV, IN_DERIV)
+        lowered = _apart(lowered, OUT_DERIV, IN_DERIV)
     if add and given:
-        steps = _adding(steps, IN_DERIV)
+        lowered = _adding(lowered, IN_DERIV)
     if accumulate:
         for name in derivs:
-            steps = _adding(steps, deriv_of(PARAMETER + name))
-    return steps
+            lowered = _adding(lowered, deriv_of(PARAMETER + name))
+    return lowered
 
 
 class ComponentOps:
@@ -143,7 +143,7 @@ class ComponentOps:
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
             # What was made for certain indexes is of use to nobody else, and may be large.
-            templates = _kept_templates(recipe.key()) if recipe.is_general else {}
+            templates = _shared_templates(recipe.key()) if recipe.is_general else {}
             found = self._uses[key] = recipe, templates
             if recipe.is_general:
                 self._for_all = found
@@ -178,8 +178,8 @@ class ComponentOps:
         how = role, x == out, add, statistics
         template = templates.get(how)
         if template is None:
-            steps = _forward_steps(recipe, *how[1:])
-            template = templates[how] = Template(steps, role)
+            lowered = _forward_ops(recipe, *how[1:])
+            template = templates[how] = Template(lowered, role)
         template.append(ops, (x, out, prefix, self._encoded), indexes)
 
     def backprop(
@@ -216,8 +216,8 @@ class ComponentOps:
         how = given, same, trained, add, accumulate, statistics, natural
         template = templates.get(how)
         if template is None:
-            steps = _backward_steps(recipe, *how)
-            template = templates[how] = Template(steps, BACKWARD)
+            lowered = _backward_ops(recipe, *how)
+            template = templates[how] = Template(lowered, BACKWARD)
         strings = x, out, prefix, self._encoded, out_deriv, in_deriv or b""
         template.append(ops, strings, indexes)
 
@@ -249,8 +249,8 @@ class ComponentOps:
         """Whether the backward operators read what the forward ones leave besides `out`."""
         recipe = self.recipe(indexes, rows)
         kept = recipe.temps()
-        steps = backward_steps(recipe, recipe.parameters, True)
-        return any(step.reads(name) for step in steps for name in kept)
+        lowered = backward_ops(recipe, recipe.parameters, True)
+        return any(op.reads(name) for op in lowered for name in kept)
 
 
 def part_of(component: Any, path: str) -> tuple[Any, str]:

@@ -17,7 +17,7 @@ _INDEXES = "@INDEXES@"
 
 
 def of_indexes(field: str = "") -> pb.Attr:
-    """An attribute that stands for the precomputed indexes of each use, or for a field of them."""
+    """A placeholder attribute: each use puts its precomputed indexes, or a field of them, here."""
     return pb.Attr(s=_INDEXES + field)
 
 

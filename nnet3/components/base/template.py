@@ -39,34 +39,34 @@ def own_field(symbol: str) -> str:
 
 
 class Template(Pattern):
-    """The operators of some steps.
+    """Lowered operators with places for the names of their variables.
 
     Args:
-        steps: with symbolic names of variables.
+        lowered: with symbolic names of variables.
         role: of the operators.
     """
 
-    def __init__(self, steps: Iterable[LoweredOp], role: int) -> None:
+    def __init__(self, lowered: Iterable[LoweredOp], role: int) -> None:
         self._indexed: list[str] = []  # fields of the indexes that attributes stand for
-        super().__init__(*[self._operator(step, role) for step in steps])
+        super().__init__(*[self._operator(op, role) for op in lowered])
 
-    def _operator(self, step: LoweredOp, role: int) -> Field:
-        attrs = self._attrs(step) if step.is_indexed else (step.attrs,)
+    def _operator(self, op: LoweredOp, role: int) -> Field:
+        attrs = self._attrs(op) if op.is_indexed else (op.attrs,)
         return Field(
             _OPS,
             (
-                delimited(OpDesc.TYPE_FIELD_NUMBER, step.type.encode()),
-                *_slots(OpDesc.INPUTS_FIELD_NUMBER, step.inputs),
-                *_slots(OpDesc.OUTPUTS_FIELD_NUMBER, step.outputs),
+                delimited(OpDesc.TYPE_FIELD_NUMBER, op.type.encode()),
+                *_slots(OpDesc.INPUTS_FIELD_NUMBER, op.inputs),
+                *_slots(OpDesc.OUTPUTS_FIELD_NUMBER, op.outputs),
                 *attrs,
                 OpDesc(role=role).SerializeToString(),
             ),
         )
 
-    def _attrs(self, step: LoweredOp) -> _Parts:
+    def _attrs(self, op: LoweredOp) -> _Parts:
         """The attributes; what indexes give is counted from the last string."""
         parts: list[Field] = []
-        for name, attr in sorted(OpDesc.FromString(step.attrs).attrs.items()):
+        for name, attr in sorted(OpDesc.FromString(op.attrs).attrs.items()):
             value: bytes | int = attr.SerializeToString()
             wanted = field_of_indexes(attr)
             if wanted is not None:
