@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from opscope.framework.base.shape import ShapeArgs
+from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
-from opscope.framework.kernel_args import KernelArgs
 
 
 def _broadcast(s: ShapeArgs) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 from opscope.framework.base.backend import Place, array_module, on_device, to_host, to_place
 from opscope.framework.base.context import OpContext
 from opscope.framework.ir.infer import infer_one
+from opscope.framework.ir.kernel_args import KernelArgs, RunState
 from opscope.framework.ir.operation import Operator
-from opscope.framework.kernel_args import KernelArgs, RunState
 from opscope.framework.runtime.executor import _deciding_dtype
 from opscope.proto import net_pb2 as pb
 

@@ -12,7 +12,7 @@ from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.base.backend import on_device
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.kernel_args import RunState
+from opscope.framework.ir.kernel_args import RunState
 from opscope.framework.runtime.initialize import initialize
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io

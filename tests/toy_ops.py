@@ -11,8 +11,8 @@ import numpy as np
 
 from opscope.framework.base.shape import ShapeArgs, same_as
 from opscope.framework.ir.desc import OpDesc
+from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
-from opscope.framework.kernel_args import KernelArgs
 from opscope.framework.passes.backward import GradientArgs
 
 X, Y = Slot("x", "any shape"), Slot("y", "shape of x")

@@ -15,8 +15,8 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.sequence.sequences import levels_of, offsets_in
 
 _BEGINS = 2  # what stands in the element of a label in the row where it begins

@@ -11,8 +11,8 @@ from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, make_schedule
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.sequence.sequences import levels_of, offsets_in
 
 _LABEL = Slot("label", "sequences of labels, one not 0 in each row, [N, L]")

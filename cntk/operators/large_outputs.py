@@ -11,8 +11,8 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"

@@ -10,8 +10,8 @@ from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, runs
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..lattices.lattice import PARTS, levels
 from .alignment import align
 from .large_outputs import log_softmax

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from ...operators.optim.updates import merge_rows
 

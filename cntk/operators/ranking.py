@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 
 _INPUTS = [
     Slot("gain", "of each document, falling within a query, [N, 1]"),

@@ -17,8 +17,8 @@ import numpy as np
 from ...framework.base.backend import random_generator, to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from ..base.mersenne import Mersenne64
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY, rows_name
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
 from ...operators.base.indexing import id_check, scatter_adder, taker

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order, nothing
 
 is_training = operator(

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import nothing
 
 WINDOW = (

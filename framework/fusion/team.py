@@ -204,7 +204,7 @@ class Part:
     target before."""
 
     function: int
-    addresses: tuple[int, int, int, int]
+    addresses: tuple[int, ...]
     target: Any = None
     bias: Any = None
 

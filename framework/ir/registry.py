@@ -4,11 +4,11 @@
                     shape=same_as("x"))
 
     @relu.kernel
-    def relu_kernel(k):
+    def relu_kernel(k: KernelArgs) -> Call:
         return partial(k.xp.maximum, k["x"], 0, out=k["out"])
 
     @relu.backward()
-    def relu_grad_kernel(k):
+    def relu_grad_kernel(k: KernelArgs) -> Call:
         ...
 
 `framework` knows operators by these entries alone; packages of third parties add theirs through the
@@ -29,8 +29,8 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
-from ..kernel_args import Call, KernelArgs
 from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
+from .kernel_args import Call, KernelArgs
 from .rows import RowsRule
 
 ENTRY_POINTS = "opscope.operators"
@@ -148,7 +148,7 @@ class OperatorDef:
     random: bool = False
     rows: RowsRule | None = None
     accumulates: bool = False
-    pieces: tuple[str, str] | None = None
+    column_views: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.input_slots = {slot.name: slot for slot in self.inputs}
@@ -314,7 +314,7 @@ def operator(
     random: bool = False,
     rows: RowsRule | None = None,
     accumulates: bool = False,
-    pieces: tuple[str, str] | None = None,
+    column_views: tuple[str, str] | None = None,
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -328,8 +328,8 @@ def operator(
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
         accumulates: its kernels, where all inputs are matrices, add to what the output holds if
             `k.accumulate` says so.
-        pieces: for operators that only copy, the slots of an array and of its pieces side by side
-            along the attribute `axis`; they may share memory instead.
+        column_views: for operators that only copy, the slots of an array and of its parts side by
+            side along the attribute `axis`; these may be views of its columns instead.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -352,7 +352,7 @@ def operator(
         random=random,
         rows=rows,
         accumulates=accumulates,
-        pieces=pieces,
+        column_views=column_views,
     )
     with _lock:
         if op_type in _operators:

@@ -19,8 +19,8 @@ from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, for
 from ..base.scope import Scope, Variable
 from ..base.shape import Levels, Meta
 from ..ir.infer import fits, view_slices
+from ..ir.kernel_args import KernelArgs, RunState
 from ..ir.operation import Operator
-from ..kernel_args import KernelArgs, RunState
 from .plan import Plan, Step
 
 _ALIGN = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from .lowering import OUT, Recipe, X, lowers
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..chain.arrays import graph_of, supervision_of
 from ..chain.objective import ChainOptions, chain_objective
 

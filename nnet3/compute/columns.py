@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
 from .lowering import OUT, Recipe, X, lowers

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
 from ...operators.base.indexing import scatter_adder
 from ...operators.linear.matmul import as_rows

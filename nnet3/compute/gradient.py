@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from .lowering import OUT, Recipe, X, lowers
 from .step import of_indexes

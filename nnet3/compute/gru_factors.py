@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order
-from .gru import gru_common, gru_parts
+from .gru import gru_delta, gru_parts
 
 
 def _factors(name: str, doc: str, weights: str, value: str, shape: Any) -> Any:
@@ -51,9 +51,9 @@ gru_factors = _factors(
 @gru_factors.kernel
 def gru_factors_kernel(k: KernelArgs) -> Call:
     z, r, _, before, state = gru_parts(k["x"], *k["w"].shape)
-    delta, calls = gru_common(k, z, before, None, None)
+    delta, call = gru_delta(k, z, before, None, None)
     return in_order(
-        *calls,
+        call,
         partial(k.xp.copyto, k["delta"], delta),
         partial(k.xp.multiply, r, state, k["value"]),
     )
@@ -73,9 +73,9 @@ output_gru_factors = _factors(
 def output_gru_factors_kernel(k: KernelArgs) -> Call:
     x, cells = k["x"], len(k["w"])
     before = x[:, 2 * cells : 3 * cells]
-    delta, calls = gru_common(k, x[:, :cells], before, None, None)
+    delta, call = gru_delta(k, x[:, :cells], before, None, None)
     return in_order(
-        *calls,
+        call,
         partial(k.xp.copyto, k["delta"], delta),
         partial(k.xp.copyto, k["value"], before),
     )

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
 from .lowering import FROZEN, OUT, OUT_DERIV, PARAMETER, Recipe, X, deriv_of, preconditions
 from .step import Step

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 
 _SOURCE = "Kaldi: nnet3/nnet-training.cc (ComputeObjectiveFunction)"

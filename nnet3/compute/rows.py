@@ -13,8 +13,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import decode_attr
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import copying, in_order
 from ...operators.base.indexing import scatter_adder
 
@@ -348,7 +348,7 @@ def copy_rows_multi_shape(s: ShapeArgs) -> None:
 @copy_rows_multi.kernel
 def copy_rows_multi_kernel(k: KernelArgs) -> Call:
     pairs, out = _rows(k.attrs, "pairs"), k["out"]
-    calls = [partial(out.fill, 0) if (pairs[:, 0] < 0).any() else None]
+    calls: list[Call | None] = [partial(out.fill, 0) if (pairs[:, 0] < 0).any() else None]
     for number, x in enumerate(k.list("x")):
         target = np.flatnonzero(pairs[:, 0] == number)
         calls.append(_row_copier(k, out, x, target, pairs[target, 1], k.attrs["alpha"]))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.base.calls import in_order, reducing
-from .lstm import LstmGates
+from .fused import computed
+from .lstm import lstm_formulas
 
 _NO_GRADIENT = "statistics are no part of what is trained"
 _SOURCE = "Kaldi: nnet3/nnet-component-itf.cc"
@@ -223,10 +224,12 @@ def lstm_statistics_shape(s: ShapeArgs) -> None:
 
 @lstm_statistics.kernel
 def lstm_statistics_kernel(k: KernelArgs) -> Call:
-    xp, gates = k.xp, LstmGates(k)
-    values = (gates.i, gates.f, gates.g, gates.o, gates.t)
-    work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")
-    one = gates.c.dtype.type(1)
+    xp, dtype, shape = k.xp, k["x"].dtype, (k["x"].shape[0], k["w"].shape[1])
+    names, formulas = lstm_formulas(k)
+    gates = {name: k.scratch(shape, dtype) for name in ("i", "f", "g", "o", "t")}
+    values = tuple(gates.values())
+    work, sums = k.scratch(shape, dtype), k.scratch((5, shape[1]), "f8")
+    one = dtype.type(1)
 
     def slopes() -> None:
         for number, value in enumerate(values):
@@ -251,7 +254,7 @@ def lstm_statistics_kernel(k: KernelArgs) -> Call:
 
     lower, scale = (xp.asarray(k.attrs[name])[:, None] for name in ("lower", "scale"))
     return in_order(
-        *gates.calls,
+        computed(k, names, formulas, gates),
         *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
         partial(xp.add, k["values"], sums, k["values_out"]),
         slopes,

@@ -1,4 +1,4 @@
-"""What operators that take row numbers share: the range check, taking rows, adding to rows."""
+"""Helpers of operators that take row numbers: the range check, taking rows, adding to rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from .calls import nothing
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache

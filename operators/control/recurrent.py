@@ -1,6 +1,6 @@
 """`recurrent`: a step net over the steps of sequences, and its gradient.
 
-What it does is told in framework/loops/recurrent/net.py; here are its schema, shapes and binding.
+framework/loops/recurrent/net.py runs it; this module holds its schema, shape rule and binding.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import Levels, Meta, ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
-from ...framework.loops.recurrent.description import StepNet, describe_lengths, step_net
+from ...framework.loops.recurrent.description import Memory, StepNet, describe_lengths, step_net
 from ...framework.loops.recurrent.grad import make_gradient
 from ...framework.loops.recurrent.links import (
     Bound,
@@ -98,7 +98,8 @@ def recurrent_shape(s: ShapeArgs) -> None:
     s.set_offsets("steps", ())
     names = s.op.inputs["x"]
     levels = [s.input_offsets(name) for name in names]
-    if levels[0] is None:
+    levels = [own for own in levels if own is not None]
+    if not levels:
         _infer_while_building(s, step)
         return
     outer = _outer_offsets(s, step, names, levels)
@@ -217,7 +218,7 @@ def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
 
 
 class _Known:
-    """What is known of the given variables of a step net, step by step."""
+    """Shapes and offsets of the variables given to a step net, step by step."""
 
     def __init__(
         self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[Meta]
@@ -258,6 +259,15 @@ class _Known:
         return known, {}
 
 
+def _memory_meta(step: StepNet, memory: Memory, boots: list[Any]) -> Meta:
+    """Shape (without rows) and dtype of a memory: those of its boot value, or as declared."""
+    if memory.boot >= 0:
+        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
+    declared = step.declared_row(memory)
+    assert declared is not None, "the shape rule has refused such a memory"
+    return declared
+
+
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Call:
     step = step_net(k.attrs["net"])
@@ -278,12 +288,7 @@ def recurrent_kernel(k: KernelArgs) -> Call:
         statics,
         static_levels,
         [_own_track(one, outer, schedule) for one in static_levels],
-        [
-            (boots[memory.boot].shape[1:], boots[memory.boot].dtype)
-            if memory.boot >= 0
-            else step.declared_row(memory)
-            for memory in step.memories
-        ],
+        [_memory_meta(step, memory, boots) for memory in step.memories],
         boots,
         k.list("out"),
         [make_track(plan.offsets[name], schedule) for name in k.op.outputs.get("out", ())],

@@ -1,6 +1,6 @@
 """`recursive`: a node net over the nodes of trees, and its gradient.
 
-What it does is told in framework/loops/trees/net.py; here are its schema, shapes and binding.
+framework/loops/trees/net.py runs it; this module holds its schema, shape rule and binding.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.loops.trees import net as recursive_net  # noqa: F401  registers the net
 from ...framework.loops.trees.description import TreeNet, tree_net
 from ...framework.loops.trees.grad import GradientProgram, make_gradient

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, stacked
 from .im2col import Correlation
 from .windows import DILATION, PADDING, PADDING_ALGORITHM, STRIDE, check_attrs, make_axes

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, stacked
 from .conv import GROUPS
 from .im2col import Correlation

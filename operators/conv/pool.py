@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order
 from .windows import PADDING, STRIDE, Axis, check_attrs, make_axes, per_axis, spread
 
@@ -70,7 +70,7 @@ class _Pass:
         """For each tap the part of an array after whose windows it lies in."""
         return [array[(*(slice(None),) * self.place, here)] for here, _ in self.spans]
 
-    def along(self, values: Sequence[float], dtype: Any, xp: Any) -> Any:
+    def along(self, values: np.ndarray, dtype: Any, xp: Any) -> Any:
         """One value a position, to be broadcast over an array after."""
         shape = [1] * len(self.after)
         shape[self.place] = -1

@@ -1,4 +1,4 @@
-"""What losses and metrics over class labels share: shapes, flat views, the range check."""
+"""Helpers of losses and metrics over class labels: shapes, flat views, the range check."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
-from ...framework.kernel_args import Call, KernelArgs
 from ..linear.matmul import as_rows
 
 IGNORE_INDEX = AttrSpec(
@@ -39,7 +39,7 @@ def soft_rule(s: ShapeArgs) -> Shape:
 
 
 class Labels(NamedTuple):
-    """Labels made ready for a kernel.
+    """The labels of a kernel as flat numbers, checked at each run.
 
     Attributes:
         values: int64 [N]. load: calls that fill them first, mostly none.

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order
 from ..linear.matmul import as_rows
 from .labels import IGNORE_INDEX, INDEX_LABEL, bind_labels, index_rule
@@ -131,7 +131,7 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
     diagonals = [k.scratch((rows, width + 1), np.int32) for _ in range(3)]
     differs = k.scratch((rows, width + 1), np.int32)
     found = k.scratch((rows,), np.int32)
-    steps = [
+    steps: list[Any] = [
         (d, max(0, d - height), min(d, width), *(diagonals[(d - back) % 3] for back in range(3)))
         for d in range(width + height + 1)
     ]

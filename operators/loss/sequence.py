@@ -8,10 +8,10 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.desc import make_op
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import inner_name
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...proto import net_pb2 as pb
 from ..base.calls import in_order, nothing
 from ..linear.matmul import as_rows

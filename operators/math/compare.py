@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...framework.ir.rows import elementwise
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying, in_order, reducing
 
 _NO_GRADIENT = "its result is a truth value"

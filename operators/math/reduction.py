@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, nothing, reducing
 
 _ATTRS = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import copying
 from .updates import GRADIENT, Method, State, register
 

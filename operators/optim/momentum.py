@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from .updates import GRADIENT, Method, State, register
 
 _MOMENTUM = AttrSpec("momentum", "float", "share of the velocity that is kept", 0.9, minimum=0)

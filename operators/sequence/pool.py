@@ -8,8 +8,8 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ..base.calls import in_order, nothing
 from .sequences import (
     column,

@@ -1,7 +1,7 @@
 """Look-up of table rows, with dense gradients or with sparse ones: values and row numbers.
 
 A sparse gradient is a matrix of values, one row for each looked-up id, beside the ids' row numbers.
-The same row may come several times; row -1 stands for nothing.
+The same row may come several times; rows numbered -1 are skipped.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import nothing
 from ..base.indexing import id_check, scatter_adder, taker

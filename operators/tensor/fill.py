@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.kernel_args import Call, KernelArgs
 
 _FLOAT32 = np.dtype("float32")
 _NO_GRADIENT = "it reads no values"

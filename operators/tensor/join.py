@@ -8,10 +8,10 @@ from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
 from ...framework.ir.desc import OpDesc
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order
 from .fill import check_value
@@ -22,12 +22,12 @@ _TO_END = (1 << 63) - 1
 
 
 def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
-    """A callable that copies each source to its target; targets that nobody needs are None."""
+    """A call that copies each source to its target; targets that nobody needs are None."""
     pairs = zip(targets, sources, strict=True)
     return in_order(*(partial(xp.copyto, *pair) for pair in pairs if pair[0] is not None))
 
 
-def _pieces(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
+def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
     """Views of consecutive ranges along `axis`."""
     pieces, begin = [], 0
     for size in sizes:
@@ -52,7 +52,7 @@ concat = operator(
     outputs=[Slot("out", "dimensions added up along the axis", not_in_gradient=True)],
     attrs=[AttrSpec("axis", "int", "axis to join along", 0)],
     rows=beside("axis"),
-    pieces=("out", "x"),
+    column_views=("out", "x"),
 )
 
 
@@ -80,7 +80,7 @@ def concat_kernel(k: KernelArgs) -> Call:
 def concat_grad_kernel(k: KernelArgs) -> Call:
     out_grad, shapes = k["out_grad"], k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
-    pieces = _pieces(out_grad, axis, [shape[axis] for shape in shapes])
+    pieces = _views_along(out_grad, axis, [shape[axis] for shape in shapes])
     return _copies(k.xp, k.list("x_grad"), pieces)
 
 
@@ -134,7 +134,7 @@ split = operator(
         ),
     ],
     rows=beside("axis"),
-    pieces=("x", "out"),
+    column_views=("x", "out"),
 )
 
 
@@ -172,7 +172,9 @@ def split_shape(s: ShapeArgs) -> None:
 def split_kernel(k: KernelArgs) -> Call:
     x, outs = k["x"], k.list("out")
     axis = k.attrs["axis"] % x.ndim
-    pieces = _pieces(x, axis, _sections(k.attrs["sections"], len(outs), x.shape[axis]))
+    sizes = _sections(k.attrs["sections"], len(outs), x.shape[axis])
+    assert sizes is not None, "the shape rule has refused such sections"
+    pieces = _views_along(x, axis, sizes)
     return _copies(k.xp, outs, pieces)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.desc import OpDesc, decode_attr
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.kernel_args import Call, KernelArgs
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker

@@ -25,8 +25,8 @@ from ...base import settings
 from ...base.errors import VariableError
 from ...base.scope import Variable
 from ...ir.desc import RECURRENT, clone, make_op
+from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, steps_name
-from ...kernel_args import KernelArgs
 from ...runtime.executor import CannotFuseError
 from ...runtime.net import register_net
 from ..inner_net import InnerNet

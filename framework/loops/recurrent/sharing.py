@@ -6,7 +6,7 @@
             writes or reads them takes rows that are not side by side; every kernel reads such,
             and elementwise ones write them.
 
-Operators say what they are able to in the registry: `accumulates`, `pieces`.
+Operators say what they are able to in the registry: `accumulates`, `column_views`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Sharer:
     def run(self) -> Sharing:
         changed: dict[int, Operator | None] = {}
         for op in self.loop:
-            changed.update(self._as_sum(op) or self._as_pieces(op))
+            changed.update(self._as_sum(op) or self._as_column_views(op))
         left = (changed.get(id(op), op) for op in self.loop)
         self.found.operators = [op for op in left if op is not None]
         return self.found
@@ -142,12 +142,12 @@ class _Sharer:
     def _alike(self, *names: str) -> bool:
         return all(n in self.rows and self.metas[n] == self.metas[names[0]] for n in names)
 
-    def _as_pieces(self, op: Operator) -> dict[int, Operator | None]:
+    def _as_column_views(self, op: Operator) -> dict[int, Operator | None]:
         """No operator in place of one that only moves columns."""
-        if op.entry.pieces is None:
+        if op.entry.column_views is None:
             return {}
         slots = {**op.inputs, **op.outputs}
-        (whole,), pieces = (slots[slot] for slot in op.entry.pieces)
+        (whole,), pieces = (slots[slot] for slot in op.entry.column_views)
         joins = whole in op.output_vars()
         shared, columns = self.found.names, self.found.columns
         if (

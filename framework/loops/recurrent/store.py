@@ -18,7 +18,7 @@ from ...base.scope import Scope
 from ...base.sequence import Schedule
 from ...base.shape import Levels, Meta
 from ...fusion.team import Prepared
-from ...kernel_args import RunState
+from ...ir.kernel_args import RunState
 from ...runtime.executor import ScratchPool
 
 

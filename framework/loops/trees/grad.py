@@ -14,8 +14,8 @@ import numpy as np
 from ....proto import net_pb2 as pb
 from ...base.errors import GradientError, RunError
 from ...ir.desc import BACKWARD, clone, make_op, make_var, output_names
+from ...ir.kernel_args import KernelArgs
 from ...ir.names import DENSE_OP, EMPTY, carry_name, grad_name, linked_grad_name, rows_name
-from ...kernel_args import KernelArgs
 from ...passes.backward import GradientArgs, build_backward
 from ...runtime.plain_net import PlainNet
 from .description import tree_net

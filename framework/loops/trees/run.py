@@ -19,8 +19,8 @@ from ...base.errors import OpscopeError, TreeError
 from ...base.scope import Scope
 from ...base.shape import Meta
 from ...ir.desc import BACKWARD
+from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, carry_name
-from ...kernel_args import KernelArgs
 from ...runtime.executor import Frame
 from ...runtime.plain_net import PlainNet, current_options
 from ...runtime.plan import analyse

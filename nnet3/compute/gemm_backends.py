@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
-from ...framework.kernel_args import Call, KernelArgs
 from ...operators.backends import mkl as _mkl
 from .affine import bind_repeated_affine, bind_repeated_affine_grad
 from .time_height import bind_convolution, bind_convolution_grad, bind_tdnn, bind_tdnn_grad

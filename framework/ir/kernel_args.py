@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .base.backend import CPUPlace, Place, to_host
-from .base.context import OpContext
-from .base.scope import Scope
-from .base.shape import Levels, Meta, OperatorView, Shape
+from ..base.backend import CPUPlace, Place, to_host
+from ..base.context import OpContext
+from ..base.scope import Scope
+from ..base.shape import Levels, Meta, OperatorView, Shape
 
 Call = Callable[[], Any]
 """Work that is prepared and runs without arguments."""
