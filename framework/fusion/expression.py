@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from ..base.errors import OpscopeError
 
@@ -46,13 +46,13 @@ class ExpressionError(OpscopeError):
 
 
 @functools.cache
-def parse(text: str) -> Tree:
-    """The tree of an expression.
+def parse(text: str, extra: tuple[tuple[str, int], ...] = ()) -> Tree:
+    """The tree of an expression, which may also call the `extra` functions (name, arguments).
 
     Raises:
         ExpressionError: it does not follow the grammar; the place is shown.
     """
-    reader = _Reader(text)
+    reader = _Reader(text, {**FUNCTIONS, **dict(extra)})
     tree = reader.choose()
     if reader.kind != "end":
         reader.fail("nothing more")
@@ -62,8 +62,9 @@ def parse(text: str) -> Tree:
 class _Reader:
     """Recursive descent over the tokens of one expression."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, functions: Mapping[str, int]) -> None:
         self.text = text
+        self.functions = functions
         self.at = self.next_at = 0
         self.kind = self.token = ""
         self.step()
@@ -81,7 +82,7 @@ class _Reader:
         self.token = match[self.kind]
         self.next_at += match.end()
 
-    def fail(self, wanted: str) -> None:
+    def fail(self, wanted: str) -> NoReturn:
         marked = f"{self.text[: self.at]} >>> {self.text[self.at :]}"
         raise ExpressionError(f"scalar expression, want {wanted}: {marked}")
 
@@ -141,7 +142,7 @@ class _Reader:
         self.expect(")")
         if token == _SUM and len(args) == 1 and args[0][0] == "var":
             return ("call", token, *args)
-        if FUNCTIONS.get(token) != len(args):
+        if self.functions.get(token) != len(args):
             self.at = name_at
             self.fail("a known function with as many arguments as it takes")
         return ("call", token, *args)

@@ -4,11 +4,11 @@
                     shape=same_as("x"))
 
     @relu.kernel
-    def relu_kernel(k):
+    def relu_kernel(k: KernelArgs) -> Call:
         return partial(k.xp.maximum, k["x"], 0, out=k["out"])
 
     @relu.backward()
-    def relu_grad_kernel(k):
+    def relu_grad_kernel(k: KernelArgs) -> Call:
         ...
 
 `framework` knows operators by these entries alone; packages of third parties add theirs through the
@@ -328,8 +328,8 @@ def operator(
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
         accumulates: its kernels, where all inputs are matrices, add to what the output holds if
             `k.accumulate` says so.
-        column_views: for operators that only copy, the slots of an array and of the parts that lie
-            side by side in it along the attribute `axis`; they may share memory instead.
+        column_views: for operators that only copy, the slots of an array and of its parts side by
+            side along the attribute `axis`; these may be views of its columns instead.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.

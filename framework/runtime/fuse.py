@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -118,10 +117,15 @@ def _with_epilogues(
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
-    for op, following in zip_longest(operators, operators[1:]):
+    for index, op in enumerate(operators):
         split = op.entry.split_epilogue
+        following = operators[index + 1] if index + 1 < len(operators) else None
         parts = split(op) if split is not None and following is not None else []
-        if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
+        if (
+            following is not None
+            and parts
+            and not set(op.output_vars()).isdisjoint(following.value_reads())
+        ):
             made = [Operator(part, op.index) for part in parts]
             if all(pointwise(one, metas, device) for one in (*made[1:], following)):
                 for one in made:

@@ -1,4 +1,4 @@
-"""Composite operators: they stand for others, which take their place before a net runs."""
+"""Composite operators: other operators take their place before a net runs."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class _Names:
         return dict(zip(inner, outer, strict=True))
 
     def _check_declaration(self, var: pb.VarDesc) -> None:
-        """What a name alone cannot carry over to the outer net."""
+        """Refuse declarations that cannot be carried over to the outer net by a name alone."""
         if var.HasField("view"):
             self.refuse(f"holds the view {var.name!r}; declare it in the outer net", VariableError)
         if var.stop_gradient and var.kind == TEMPORARY:

@@ -86,7 +86,7 @@ def product(
         own = product(xp, a, b, by, alpha=alpha, bias=bias)
         return in_order(own, partial(xp.add, out, by, out))
     if out.flags.c_contiguous:
-        calls = [partial(xp.dot, a, b, out)]
+        calls: list[Call] = [partial(xp.dot, a, b, out)]
     else:
         calls = [partial(xp.matmul, a, b, out=out)]
     if alpha != 1.0:

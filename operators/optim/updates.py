@@ -1,8 +1,10 @@
-"""What optimizers share: schema, shape rule, and kernels that go through a parameter in chunks.
+"""Optimizers: their common schema, shape rule, and kernels that update a parameter in chunks.
 
-An optimizer is a `Method`: its states, attributes, formulas, and a function that makes the calls
-for one chunk. Dense gradients update everything, chunk by chunk, so that temporaries stay in the
-cache. A gradient with `rows` updates those rows only, states and weight decay included ("lazily").
+A `Method` describes an optimizer: its states, attributes, expressions, and a function that makes
+the calls for one chunk. The calls are written by hand beside the expressions: they compute scalars
+once a run, in float64, and share scratch memory between chunks. A dense gradient updates the
+parameter chunk by chunk, so that temporaries stay in the cache. A gradient with `rows` updates
+those rows only, states and weight decay included ("lazily").
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Method:
 
 
 def register(method: Method) -> OperatorDef:
-    """Make an operator of a method."""
+    """Register the operator of a method."""
     decay = "decoupled weight decay" if method.decoupled else "weight decay (L2, in the gradient)"
     entry = operator(
         method.type,
@@ -170,7 +172,7 @@ def _bind(method: Method, k: KernelArgs) -> Call:
 
 
 def _scalars(method: Method, k: KernelArgs, c: Any) -> list[Call]:
-    """Calls that compute the scalars of a run: they stay on the device that holds lr."""
+    """Calls that compute the scalars of a run, on the device that holds lr."""
     dtype, calls = k["param"].dtype, []
     c.lr, c.rate = k["lr"], k["lr"]
     if c.lr_factor != 1 or c.lr.dtype != dtype:
@@ -227,7 +229,8 @@ def _state_fields(method: Method) -> list[str]:
 
 
 def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: list[Any]) -> Call:
-    """Updates of single rows: these are taken out, treated as a dense parameter, and put back."""
+    """A call that updates some rows: it takes them out, updates them as a dense parameter, and puts
+    them back."""
     xp, rows, grad = k.xp, k["rows"], k["grad"]
     count = tables[0].shape[0]
 

@@ -1,7 +1,7 @@
 """Look-up of table rows, with dense gradients or with sparse ones: values and row numbers.
 
 A sparse gradient is a matrix of values, one row for each looked-up id, beside the ids' row numbers.
-The same row may come several times; row -1 stands for nothing.
+The same row may come several times; rows numbered -1 are skipped.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
 from ...base.shape import Levels, Meta
 from ...fusion.row_copies import take_rows
-from ...ir.registry import KernelArgs
+from ...ir.kernel_args import KernelArgs
 from ...runtime.executor import as_view
 from ...runtime.plain_net import PlainNet, current_options
 from ..inner_gradient import saving_of
