@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from ..framework.array_calls import SPECIAL, array_calls, array_plan
-from ..framework.fusion.expression import names, parse, part_name
-from ..framework.fusion.pointwise import ABSENT
-from ..framework.ir.kernel_args import Call, KernelArgs
-from .base.calls import in_order, reducing
-from .math.erf import erf_call, erfc_call
+from ...framework.fusion.array_calls import SPECIAL, array_calls, array_plan
+from ...framework.fusion.expression import names, parse, part_name
+from ...framework.fusion.pointwise import ABSENT
+from ...framework.ir.kernel_args import Call, KernelArgs
+from .calls import in_order, reducing
+from .erf import erf_call, erfc_call
 
 SPECIAL.update(erf=erf_call, erfc=erfc_call)
 

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..base.backend import address
+from ..ir.kernel_args import Call
 from .array_idioms import BINARY, NOT_IN_NUMPY, TRUTH, array_function, array_tree, is_truth
-from .base.backend import address
-from .fusion.expression import (
+from .expression import (
     ExpressionError,
     Tree,
     parse,
     replace_names,
     written_out,
 )
-from .ir.kernel_args import Call
 
 _SELECT = "select"
 _BOOL = np.dtype(bool)
