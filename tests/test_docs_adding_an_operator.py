@@ -11,8 +11,8 @@ def test_page(tmp_path):
     blocks = [body for language, body in fences(ROOT / "docs/adding_an_operator.md")]
     elementwise, other, _, test = (block for block in blocks if "import" in block or "@" in block)
     for name, block in (("swish", elementwise), ("centred", other)):
-        absolute = block.replace("from ..", "from opscope.")
-        absolute = absolute.replace("from .derived", "from opscope.operators.base.derived")
+        absolute = block.replace("from ...", "from opscope.")
+        absolute = absolute.replace("from ..base", "from opscope.operators.base")
         (tmp_path / f"{name}.py").write_text(absolute)
     own = test.replace("Swish", "Centred").replace('"swish"', '"centred"')
     body, _ = own.split("    def cases")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -149,6 +150,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    module: str = ""
 
     def __post_init__(self) -> None:
         self.input_slots = {slot.name: slot for slot in self.inputs}
@@ -353,12 +355,21 @@ def operator(
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,
+        module=_module_being_imported(),
     )
     with _lock:
         if op_type in _operators:
             raise OpscopeError(f"operator {op_type!r} is registered already")
         _operators[op_type] = entry
     return entry
+
+
+def _module_being_imported() -> str:
+    """Name of the module whose import registers an operator; "" where a function does it later."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
 def unregister(op_type: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
+from ...nnet3.files.kaldi_io import is_nnet3
 from ...proto import net_pb2 as pb
 from ..train.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 
@@ -34,18 +35,8 @@ def read_desc(path: str) -> pb.NetDesc:
     return load_desc(net_path)
 
 
-def is_nnet3(path: str) -> bool:
-    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(64)
-    except OSError:
-        return False
-    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
-
-
 def cntk_kind(path: str) -> str:
-    """What file of CNTK's this is (see `cli_cntk_files`); empty for none."""
+    """What file of CNTK's this is (see `cntk/programs/files.py`); empty for none."""
     if path.endswith((NET_SUFFIX, SUFFIX)):
         return ""
     from ...cntk.programs.files import kind_of_file
@@ -54,7 +45,10 @@ def cntk_kind(path: str) -> str:
 
 
 def kaldi_kind(path: str) -> str:
-    """What file of Kaldi's, other than a model, this is (see `cli_nnet3_files`); empty for none."""
+    """What file of Kaldi's, other than a model, this is; empty for none.
+
+    The kinds are those of `nnet3/programs/listing.py`.
+    """
     if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
         return ""
     from ...nnet3.programs.listing import kind_of_file

@@ -162,11 +162,8 @@ def ops(name: str | None, every: bool) -> None:
 
 def _family(entry: Any) -> str:
     """The module an operator is written in: short for those of this package."""
-    kernels = [kernel.bind for kernel in entry.kernels]
-    makers = (*kernels, entry.expand, entry.gradient, entry.shape)
-    module = next((m.__module__ for m in makers if getattr(m, "__module__", "")), "other")
     here = __name__.partition(".")[0] + ".operators."
-    return module.removeprefix(here)
+    return entry.module.removeprefix(here) or "other"
 
 
 def _proto_lines(proto: Any, family: str) -> Iterator[str]:

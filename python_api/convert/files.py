@@ -12,11 +12,10 @@ from ...cntk.models.v1 import write_model
 from ...cntk.network.network import Network
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, VariableError
-from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.kaldi_io import Reader, is_nnet3
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
-from ..cli.files import is_nnet3
 from .from_cntk import to_acoustic_model, to_nnet3
 from .from_nnet3 import to_cntk
 
