@@ -12,7 +12,7 @@ def test_page(tmp_path):
     elementwise, other, _, test = (block for block in blocks if "import" in block or "@" in block)
     for name, block in (("swish", elementwise), ("centred", other)):
         absolute = block.replace("from ..", "from opscope.")
-        absolute = absolute.replace("from .derived", "from opscope.operators.derived")
+        absolute = absolute.replace("from .derived", "from opscope.operators.base.derived")
         (tmp_path / f"{name}.py").write_text(absolute)
     own = test.replace("Swish", "Centred").replace('"swish"', '"centred"')
     body, _ = own.split("    def cases")

@@ -11,7 +11,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import in_order, reducing
-from ...operators.derived import derived_kernel
+from ...operators.base.derived import derived_kernel
 from ...operators.math.elementwise_math import unary
 
 SOURCE = "CNTK: Source/Math/TensorOps.h"

@@ -10,15 +10,15 @@ written to memory. Elsewhere each operation is a call of NumPy or CuPy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from ...framework.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.base.settings import is_on
 from ...framework.fusion import compiler
+from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -44,29 +44,6 @@ def called(
 ) -> list[Call]:
     """Calls of NumPy or CuPy that compute formulas; arrays and results are any that broadcast."""
     return array_calls(k, array_plan(tuple(formulas.items()), tuple(results)), arrays, results)
-
-
-class PieceScratch:
-    """Scratch memory that pieces of a matrix use one after the other.
-
-    Pieces have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
-    each piece.
-    """
-
-    def __init__(self, k: KernelArgs) -> None:
-        self.xp = k.xp
-        self._take = k.scratch
-        self._blocks: list[Any] = []
-        self._next = 0
-
-    def begin(self) -> None:
-        self._next = 0
-
-    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
-        if self._next == len(self._blocks):
-            self._blocks.append(self._take(shape, dtype))
-        self._next += 1
-        return self._blocks[self._next - 1][: shape[0]]
 
 
 def fused(

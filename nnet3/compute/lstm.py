@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.array_calls import PieceScratch
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import in_order, reducing
-from .fused import PieceScratch, called, computed, fused
+from .fused import called, computed, fused
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc, cudamatrix/cu-math.cc"

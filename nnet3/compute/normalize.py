@@ -11,13 +11,14 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.array_calls import PieceScratch
 from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
 from .elementwise import blocks_of, keep_statistics
-from .fused import PieceScratch, called, fused
+from .fused import called, fused
 from .lowering import OUT, Recipe, X, lowers
 
 _SOURCE = "Kaldi: nnet3/nnet-normalize-component.cc"

@@ -16,7 +16,7 @@ from ...framework.base.shape import ShapeArgs, ShapeRule
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import in_order
-from ..derived import derived_kernel
+from ..base.derived import derived_kernel
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order, reducing
-from ..derived import derived_kernel, summed_back_kernel
+from ..base.derived import derived_kernel, summed_back_kernel
 
 _X = "any shape that broadcasts with y"
 _Y = "any shape that broadcasts with x; dtype of x"

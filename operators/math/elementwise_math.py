@@ -17,7 +17,7 @@ from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order
-from ..derived import derived_kernel
+from ..base.derived import derived_kernel
 
 _FLAT = "its derivative is zero wherever there is one"
 

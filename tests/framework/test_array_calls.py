@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.framework.array_calls import array_calls, array_plan
-from opscope.framework.array_idioms import array_tree
+from opscope.framework.fusion.array_calls import array_calls, array_plan
+from opscope.framework.fusion.array_idioms import array_tree
 from opscope.framework.fusion.expression import ExpressionError, nodes, parse
 
 

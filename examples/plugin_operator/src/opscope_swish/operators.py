@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opscope.framework.base.shape import same_as
 from opscope.framework.ir.registry import AttrSpec, Slot, operator
-from opscope.operators.derived import derived_kernel
+from opscope.operators.base.derived import derived_kernel
 
 SIGMOID = "1 / (1 + exp(-beta * x))"
 

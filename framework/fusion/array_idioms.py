@@ -13,7 +13,7 @@ from math import frexp, isfinite
 
 import numpy as np
 
-from .fusion.expression import Tree, parse, parts, replace_names
+from .expression import Tree, parse, parts, replace_names
 
 BINARY = {
     "+": "add",

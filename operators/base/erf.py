@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...framework.array_calls import ArrayHost
+from ...framework.fusion.array_calls import ArrayHost
 from ...framework.ir.kernel_args import Call
-from ..base.calls import in_order
+from .calls import in_order
 
 # Highest power first.
 _ERFC_SHORT = (
