@@ -38,6 +38,29 @@ class ArrayHost(Protocol):
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any: ...
 
 
+class PieceScratch:
+    """Scratch memory that pieces of an array use one after the other.
+
+    Pieces have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
+    each piece.
+    """
+
+    def __init__(self, k: ArrayHost) -> None:
+        self.xp = k.xp
+        self._take = k.scratch
+        self._blocks: list[Any] = []
+        self._next = 0
+
+    def begin(self) -> None:
+        self._next = 0
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        if self._next == len(self._blocks):
+            self._blocks.append(self._take(shape, dtype))
+        self._next += 1
+        return self._blocks[self._next - 1][: shape[0]]
+
+
 SPECIAL: dict[str, Callable[[ArrayHost, Any, Any], Call]] = {}
 """Functions that NumPy lacks: name -> maker of a call, from the argument and another array for the
 result. Operators fill it."""
@@ -230,6 +253,10 @@ def array_calls(
             for kind, what in instruction.operands
         ]
         return [_apply(k.xp, instruction.function, arrays, results[name])]
+    if not plan.instructions and len(plan.results) == 1:
+        ((name, (kind, what)),) = plan.results
+        value = given[what] if kind == "array" else _constant(dtype, what)
+        return _delivered(k.xp, value, results[name])
     return _Binder(k, plan, given, results, dtype).calls
 
 
@@ -271,7 +298,7 @@ class _Binder:
         for number, instruction in enumerate(plan.instructions):
             self._bind(number, instruction)
         for name, operand in plan.results:
-            self._deliver(self._array(operand), results[name])
+            self.calls += _delivered(k.xp, self._array(operand), results[name])
 
     def _find_clashes(self) -> dict[int, list[tuple[int, bool]]]:
         """For each result, the given arrays in its memory.
@@ -352,10 +379,12 @@ class _Binder:
             for last, same in self._clashes.get(id(target), ())
         )
 
-    def _deliver(self, value: Any, target: Any) -> None:
-        """Copy a value to its result if it was not computed there."""
-        if value is not target and not _is_same(value, target):
-            self.calls.append(partial(self.k.xp.copyto, target, value, casting="unsafe"))
+
+def _delivered(xp: Any, value: Any, target: Any) -> list[Call]:
+    """The call that copies a value to its result; none if it was computed there."""
+    if value is target or _is_same(value, target):
+        return []
+    return [partial(xp.copyto, target, value, casting="unsafe")]
 
 
 def _span(array: Any) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...framework.fusion.array_calls import SPECIAL, array_calls, array_plan
-from ...framework.fusion.expression import names, parse, part_name
+from ...framework.fusion.expression import names, nodes, parse, part_name
 from ...framework.fusion.pointwise import ABSENT
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .calls import in_order, reducing
@@ -60,23 +60,22 @@ def _results(k: KernelArgs) -> dict[str, Any]:
 def _calls(k: KernelArgs, scalar: Mapping[str, str], results: Mapping[str, Any]) -> list[Call]:
     inputs, attrs = k.op.inputs, k.attrs
     texts = tuple(scalar.items())
-    numbers = tuple(
-        (name, float(attrs[name] if name in attrs else ABSENT[name]))
-        for name in _number_names(texts, tuple(inputs), tuple(attrs))
-    )
-    slots = k.op.entry.input_slots
-    counts = tuple((slot, len(own)) for slot, own in inputs.items() if slots[slot].duplicable)
+    named, summed = _roles(texts, tuple(inputs), tuple(attrs))
+    numbers = tuple((name, float(attrs[name] if name in attrs else ABSENT[name])) for name in named)
+    counts = tuple((slot, len(inputs[slot])) for slot in summed)
     plan = array_plan(texts, tuple(results), numbers, counts)
     given = {name: k[name] for name in plan.reads if name in inputs}
-    for slot, _ in counts:
-        given |= {part_name(slot, i): array for i, array in enumerate(k.list(slot))}
+    for slot in summed:
+        given.update((part_name(slot, i), array) for i, array in enumerate(k.list(slot)))
     return array_calls(k, plan, given, results)
 
 
 @lru_cache(maxsize=1024)
-def _number_names(
+def _roles(
     texts: tuple[tuple[str, str], ...], inputs: tuple[str, ...], attrs: tuple[str, ...]
-) -> list[str]:
-    """Names in expressions that stand for attributes, and for inputs that are left out."""
-    mentioned = frozenset().union(*(names(parse(text)) for _, text in texts))
-    return sorted(n for n in mentioned - set(inputs) if n in attrs or n in ABSENT)
+) -> tuple[list[str], list[str]]:
+    """Names in expressions: of attributes and absent inputs, and of slots that are summed."""
+    trees = [parse(text) for _, text in texts]
+    mentioned = frozenset().union(*map(names, trees)) - set(inputs)
+    summed = {node[2][1] for tree in trees for node in nodes(tree) if node[:2] == ("call", "sum")}
+    return sorted(n for n in mentioned if n in attrs or n in ABSENT), sorted(summed)
