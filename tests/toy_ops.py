@@ -313,9 +313,9 @@ def _odd_ones() -> list[str]:
 
     @pair.expansion
     def pair_expansion(op: Any) -> list[Any]:
-        from opscope.framework.ir.desc import make_op, slot_map
+        from opscope.framework.ir.desc import make_op
 
-        inputs, outputs = slot_map(op.inputs), slot_map(op.outputs)
+        inputs, outputs = op.inputs, op.outputs
         between = f"{outputs['out'][0]}@PRODUCT"
         return [
             make_op("toy_mul", {"x": inputs["x"], "y": inputs["y"]}, {"out": between}),

@@ -258,7 +258,7 @@ def sparse_times_gradient(g: Any) -> Any:
     reads = {slot: g.inputs(slot) for slot in ("values", "indices", "counts")}
     reads |= {"out_grad": g.output_grads("out"), "w": tables}
     attrs = {name: value for name, value in g.attrs.items() if name == "parts"}
-    if "transpose" in g.attrs and g.attrs["transpose"].b:
+    if g.attrs.get("transpose", False):
         return [g.op("cntk.sparse_times_columns_grad", reads, {"grad": grads}, attrs)]
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}

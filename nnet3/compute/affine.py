@@ -11,10 +11,10 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order, reducing
 from ...operators.linear.matmul import Product, as_rows, product
 from .lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of, lowers
-from .step import Step, encode_attrs
+from .step import Attrs, Step
 
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
-_TRANSPOSED = encode_attrs({"transpose_y": True})
+_TRANSPOSED = Attrs.of({"transpose_y": True})
 
 
 @lowers("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent")

@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ...framework.base.errors import UnknownOperatorError, nearest
-from ...framework.ir.desc import FORWARD, make_var, slot_map
+from ...framework.ir.desc import FORWARD, INPUT, make_var
 from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import lookup
 from ...framework.passes.backward import build_backward
-from ...proto import net_pb2 as pb
-from .step import Step
+from .step import Attrs, Step
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
 PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
@@ -325,7 +325,7 @@ def _from_registry(recipe: Recipe, wanted: list[str]) -> list[Step]:
     The same operators, with the same attributes, have the same steps: components of one type and
     shape share them.
     """
-    few = sum([len(step.attrs) for step in recipe.steps]) <= _MOST_KEPT
+    few = sum([step.attrs.nbytes for step in recipe.steps]) <= _MOST_KEPT
     make = _gradients if few else _gradients.__wrapped__
     arrays = *recipe.parameters, *recipe.constants
     return list(make(tuple(recipe.steps), arrays, tuple(wanted)))
@@ -336,15 +336,13 @@ def _gradients(
     steps: tuple[Step, ...], arrays: tuple[str, ...], wanted: tuple[str, ...]
 ) -> tuple[Step, ...]:
     """Gradient steps of forward steps that read `x` and parameters or constants `arrays`."""
-    net = pb.NetDesc()
+    net = OpList()
     for name in (X, *(PARAMETER + name for name in arrays)):
-        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
-    net.ops.extend([step.message(FORWARD) for step in steps])
+        net.vars.append(make_var(name, None, None, INPUT))
+    net.ops = [step.node(FORWARD) for step in steps]
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
-    backward = [
-        Step.of(op.type, slot_map(op.inputs), slot_map(op.outputs), op.attrs) for op in result.ops
-    ]
+    backward = [Step.of(op.type, op.inputs, op.outputs, Attrs(op.attrs)) for op in result.ops]
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
         backward.append(Step.of("assign", {"x": OUT_DERIV}, {"out": IN_DERIV}))

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.desc import make_op
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...proto import net_pb2 as pb
 from ..base.calls import in_order
 
 Product = Callable[..., Callable[[], Any]]
@@ -230,7 +230,7 @@ def affine_shape_rule(s: ShapeArgs) -> None:
 
 
 @affine.tail
-def affine_epilogue(op: Any) -> list[pb.OpDesc]:
+def affine_epilogue(op: Any) -> list[OpNode]:
     """The product, and the bias as an addition."""
     if "b" not in op.inputs:
         return []

@@ -10,11 +10,11 @@ from math import pi, sqrt
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import OpDesc, clone
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import Call, in_order
+from ..base.erf import erfc_call
 from .elementwise_math import gradient, unary
-from .erf import erfc_call
 
 relu = unary("relu", "Rectified linear unit: out = max(x, 0).", "x < 0 ? 0 : x", reads="out")
 
@@ -289,12 +289,9 @@ gelu = operator(
 
 
 @gelu.expansion
-def gelu_expansion(op: OpDesc) -> list[OpDesc]:
-    held = op.attrs["approximate"].s if "approximate" in op.attrs else "none"
-    made = clone(op)
-    made.type = "gelu_tanh" if held == "tanh" else "gelu_erf"
-    made.attrs.clear()
-    return [made]
+def gelu_expansion(op: OpNode) -> list[OpNode]:
+    held = op.attrs.get("approximate", "none")
+    return [op.changed(type="gelu_tanh" if held == "tanh" else "gelu_erf", attrs={})]
 
 
 _ROOT_HALF = sqrt(0.5)

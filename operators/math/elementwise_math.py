@@ -14,7 +14,7 @@ from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ..base.calls import Call, copying, in_order
-from .erf import erf_call
+from ..base.erf import erf_call
 
 _FLAT = "its derivative is zero wherever there is one"
 

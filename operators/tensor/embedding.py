@@ -147,7 +147,7 @@ def embedding_gradient(g: Any) -> Any:
     padding = {name: value for name, value in g.attrs.items() if name == "padding_idx"}
     reads = {"ids": g.inputs("ids"), "out_grad": g.output_grads("out")}
     # Only a table from outside can take rows: an operator that makes one wants a dense gradient.
-    sparse = "sparse" in g.attrs and g.attrs["sparse"].b and tables[0].version == 0
+    sparse = g.attrs.get("sparse", False) and tables[0].version == 0
     if sparse:
         writes = {"values": grads, "rows": g.sparse_rows(grads[0])}
         return [g.op("embedding_rows_grad", reads, writes, padding)]

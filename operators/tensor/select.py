@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import decode_attr
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
@@ -376,6 +375,5 @@ def cumsum_kernel(k: Any) -> Any:
 
 @cumsum.gradient_maker
 def cumsum_gradient(g: Any) -> Any:
-    given = g.attrs.get("reverse")
-    attrs = {**g.attrs, "reverse": not (given is not None and decode_attr(given))}
+    attrs = {**g.attrs, "reverse": not g.attrs.get("reverse", False)}
     return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -272,7 +272,7 @@ def statistics_after(nnet, computation):
     for prefix in ("input.", "output_deriv."):
         for var in sorted(desc.vars, key=lambda var: var.name):
             if var.name.startswith(prefix) and var.kind == INPUT:
-                given = rng.normal(size=tuple(var.dims))
+                given = rng.normal(size=var.shape)
                 computer.accept_input(var.name.removeprefix(prefix), given)
         computer.run()
     computer.store_statistics()

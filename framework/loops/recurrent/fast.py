@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ....proto import net_pb2 as pb
 from ...base.scope import Scope
 from ...base.shape import Levels, Meta
 from ...fusion.team import merge
+from ...ir.op_list import OpList
 from ...ir.operation import Operator
 from ...runtime.plan import PlanOptions
 from .analysis import Analysis, analysis_of, given_at
@@ -464,7 +464,7 @@ class FastProgram:
     def _step_scopes(self) -> list[Scope]:
         """A scope for each step where operators hold nets, which keep variables there."""
         self.nested = any(
-            isinstance(value, pb.NetDesc) for op in self.phases.loop for value in op.attrs.values()
+            isinstance(value, OpList) for op in self.phases.loop for value in op.attrs.values()
         )
         if self.forward:
             return list(self.forward)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..base.calls import Call, in_order
+from .calls import Call, in_order
 
 # Highest power first.
 _ERFC_SHORT = (
