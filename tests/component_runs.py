@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from opscope.nnet3.components.base.lowering import OUT, X, backward_ops
-from opscope.proto import net_pb2 as pb
 
 
 def propagate(ops, *names, **options):
@@ -18,8 +17,8 @@ def backprop(ops, *names, **options):
 
 def _made(append, names, options):
     made = []
-    append(made, *[name and name.encode() for name in names], prefix=b"c1", **options)
-    return list(pb.NetDesc.FromString(b"".join(made)).ops)
+    append(made, *names, prefix="c1", **options)
+    return made
 
 
 def backprop_reads(ops):

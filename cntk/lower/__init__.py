@@ -1,6 +1,6 @@
 """From a network to operators.
 
-`lower` gives a NetDesc for some nodes of a validated network. Each operation has one function, in
+`lower` gives operators for some nodes of a validated network. Each operation has one function, in
 the module of its family; `lowers` adds one for a node type of your own.
 """
 

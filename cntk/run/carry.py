@@ -74,7 +74,7 @@ class Carrier:
     def _dtype(self, delayed: Delayed) -> np.dtype:
         from ...framework.base.dtypes import to_dtype
 
-        names = {var.name: var.dtype for var in self._lowered.desc.vars}
+        names = {var.name: var.dtype for var in self._lowered.op_list.vars}
         return to_dtype(names[delayed.states[0]])
 
     def keep(self, layouts: Layouts) -> None:

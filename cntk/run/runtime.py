@@ -15,9 +15,9 @@ from ...framework.base.errors import ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences, offsets_of
 from ...framework.ir.names import rows_name
+from ...framework.ir.op_list import OpList
 from ...framework.passes.backward import build_backward
 from ...framework.runtime.plain_net import PlainNet
-from ...proto import net_pb2 as pb
 from ..lattices.lattice import feed_lattices
 from ..lower import Lowered, Sparse, lower
 from ..lower.emitter import PARAMETER, dims, size
@@ -29,7 +29,7 @@ from ..readers.base.layout import Layout, packed
 from ..readers.base.pack import Minibatch
 from .carry import Carrier, goes_on
 
-Pass = Callable[[pb.NetDesc], pb.NetDesc]
+Pass = Callable[[OpList], OpList]
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +370,7 @@ class CntkNet:
         Args:
             criterion: gradients of the sum of its elements by all parameters that learn are
                 computed, into variables of the names `Program.gradients` tells.
-            extend: a pass over the finished NetDesc (updates of parameters, say). Name it by `key`.
+            extend: a pass over the finished op list (updates of parameters, say). Name it by `key`.
             carried: whether sequences may go on from minibatch to minibatch.
             slopes: further nodes, constants among them, by which gradients are wanted.
         """
@@ -407,25 +407,27 @@ class CntkNet:
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
-        desc, gradients, further = lowered.desc, {}, {}
+        made, gradients, further = lowered.op_list.copy(), {}, {}
         if target is not None:
             by = {node: lowered.values[node] for node in slopes if node in lowered.values}
             learning = [
-                var.name for var in desc.vars if var.kind == PARAMETER and not var.stop_gradient
+                var.name for var in made.vars if var.kind == PARAMETER and not var.stop_gradient
             ]
-            for var in desc.vars:
-                var.stop_gradient &= var.name not in by.values()
+            asked = set(by.values())
+            made.vars = [
+                var.changed(stop_gradient=False) if var.name in asked else var for var in made.vars
+            ]
             result = build_backward(
-                desc, targets=lowered.values[target], wrt=[*learning, *by.values()]
+                made, targets=lowered.values[target], wrt=[*learning, *by.values()]
             )
             found = result.gradients
             gradients = {name: found[name] for name in learning if name in found}
             further = {node: found[name] for node, name in by.items() if name in found}
-            declared = {var.name for var in desc.vars}
-            desc.vars.extend(var for var in result.vars if var.name not in declared)
-            desc.ops.extend(result.ops)
+            declared = {var.name for var in made.vars}
+            made.vars += [var for var in result.vars if var.name not in declared]
+            made.ops += result.ops
         if extend is not None:
-            desc = extend(desc)
+            made = extend(made)
         computed = {*gradients.values(), *further.values()}
         keep = {lowered.values[node] for node in wanted} | computed
         keep |= set(map(rows_name, computed))
@@ -436,7 +438,7 @@ class CntkNet:
             node: self._make(node.inputs[:1], None, None, carried, scope=self.scope.new_scope())
             for node in lowered.conditions
         }
-        net, kept = PlainNet(desc), frozenset(keep)
+        net, kept = PlainNet(made), frozenset(keep)
         where = scope or self.scope
         watched = watcher, frozenset(below)
         return Program(where, lowered, net, gradients, kept, conditions, further, *watched)

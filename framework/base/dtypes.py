@@ -42,6 +42,11 @@ def to_pb(value: object) -> int:
     return _TO_PB[value if isinstance(value, np.dtype) and value in _TO_PB else to_dtype(value)]
 
 
+def is_known(dtype: np.dtype) -> bool:
+    """Whether a net can hold a dtype."""
+    return dtype in _TO_PB
+
+
 def name_of(dtype: np.dtype) -> str:
     """`dtype.name`, which NumPy works out anew every time."""
     return _NAME_OF.get(dtype) or dtype.name

@@ -12,7 +12,7 @@ from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableCom
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
 from .base.initial import normal, read_matrix_file, refuse_beside, split_bias
 from .base.keys import optional
-from .base.lowered_op import LoweredOp, encode_attrs
+from .base.lowered_op import Attrs, LoweredOp
 from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of
 from .base.preconditioning import (
     NATURAL_GRADIENT_KEYS,
@@ -35,7 +35,7 @@ _ORTHONORMAL = Field(
     default=0.0,
     when=lambda c: c.orthonormal_constraint != 0,
 )
-_TRANSPOSED = encode_attrs({"transpose_y": True})
+_TRANSPOSED = Attrs.of({"transpose_y": True})
 
 
 class AffineParameters(UpdatableComponent):

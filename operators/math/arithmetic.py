@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
@@ -208,6 +208,6 @@ sum_many.kernel(derived_kernel)
 
 
 @sum_many.gradient_maker
-def sum_many_gradient(g: GradientArgs) -> list[OpDesc]:
+def sum_many_gradient(g: GradientArgs) -> list[OpNode]:
     arriving = g.output_grads("out")
     return [g.op("assign", {"x": arriving}, {"out": grad}) for grad in g.input_grads("x")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi, sqrt
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import OpDesc, clone
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .elementwise_math import unary
 
@@ -97,12 +97,9 @@ gelu = operator(
 
 
 @gelu.expansion
-def gelu_expansion(op: OpDesc) -> list[OpDesc]:
-    held = op.attrs["approximate"].s if "approximate" in op.attrs else "none"
-    made = clone(op)
-    made.type = "gelu_tanh" if held == "tanh" else "gelu_erf"
-    made.attrs.clear()
-    return [made]
+def gelu_expansion(op: OpNode) -> list[OpNode]:
+    held = op.attrs.get("approximate", "none")
+    return [op.changed(type="gelu_tanh" if held == "tanh" else "gelu_erf", attrs={})]
 
 
 _ROOT_HALF = sqrt(0.5)

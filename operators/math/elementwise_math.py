@@ -11,8 +11,8 @@ from math import pi
 
 from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.fusion.expression import names, parse
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
@@ -73,7 +73,7 @@ neg = unary("neg", "Negation: out = -x.", "-x", shape=_numbers)
 
 
 @neg.gradient_maker
-def neg_gradient(g: GradientArgs) -> list[OpDesc]:
+def neg_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("neg", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -150,7 +150,7 @@ assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x")
 
 
 @assign.gradient_maker
-def assign_gradient(g: GradientArgs) -> list[OpDesc]:
+def assign_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -166,7 +166,7 @@ scale = unary(
 
 
 @scale.gradient_maker
-def scale_gradient(g: GradientArgs) -> list[OpDesc]:
+def scale_gradient(g: GradientArgs) -> list[OpNode]:
     factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
     return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
 
@@ -189,7 +189,7 @@ increment = unary(
 
 
 @increment.gradient_maker
-def increment_gradient(g: GradientArgs) -> list[OpDesc]:
+def increment_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
 from ...framework.passes.backward import GradientArgs
@@ -179,7 +179,7 @@ def split_kernel(k: KernelArgs) -> Call:
 
 
 @split.gradient_maker
-def split_gradient(g: GradientArgs) -> list[OpDesc]:
+def split_gradient(g: GradientArgs) -> list[OpNode]:
     axis = {name: value for name, value in g.attrs.items() if name == "axis"}
     return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
 

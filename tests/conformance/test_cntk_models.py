@@ -18,7 +18,7 @@ from opscope.cntk.network.initialize import initial_value, initialize
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.standard.simple_builder import SimpleNetwork
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net
 
 MODELS = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.model"))
 CASES = sorted({name.split("/")[0] for name in MODELS})

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....proto import net_pb2 as pb
 from ...base.errors import OpscopeError
 from ...base.shape import Levels, Meta
 from ...ir.infer import infer_metas
+from ...ir.op_list import OpList
 from ...ir.operation import Operator
 from .description import StepNet
 from .links import RecurrentBinding
@@ -64,7 +64,7 @@ class Analysis:
     def nested(self) -> bool:
         """Whether an operator of the loop holds a net, which has variables in a scope."""
         attrs = (op.attrs for op in self.phases.loop)
-        return any(isinstance(value, pb.NetDesc) for one in attrs for value in one.values())
+        return any(isinstance(value, OpList) for one in attrs for value in one.values())
 
     def metas_at(self, size: int, names: Iterable[str]) -> dict[str, Meta]:
         """Shapes and dtypes of some variables, where those with rows have `size` of them."""

@@ -1,9 +1,9 @@
 """Operators of components for a compiler: recipes with the names of a net's variables.
 
 made, ops = [], ComponentOps(component, "tdnn1")
-ops.propagate(made, b"m1", b"m2", prefix=b"step7")
-ops.backprop(made, b"m1", b"m2", b"m2_deriv", b"m1_deriv", prefix=b"step7", trained=True)
-net.MergeFromString(b"".join(made))
+ops.propagate(made, "m1", "m2", prefix="step7")
+ops.backprop(made, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
+net.ops += made
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.ir.desc import BACKWARD, FORWARD
+from ....framework.ir.op_list import OpNode
 from ....framework.ir.registry import lookup
 from .lowered_op import LoweredOp
 from .lowering import (
@@ -127,7 +128,7 @@ class ComponentOps:
     ) -> None:
         self.component = component
         self._wanted = natural_gradient, statistics
-        self._name, self._encoded = name, name.encode()
+        self._name = name
         self._uses: dict[tuple[int, int], _Use] = {}
         self._for_all: _Use | None = None  # where there is one recipe alone
 
@@ -151,11 +152,11 @@ class ComponentOps:
 
     def propagate(
         self,
-        ops: list[bytes],
-        x: bytes,
-        out: bytes,
+        ops: list[OpNode],
+        x: str,
+        out: str,
         *,
-        prefix: bytes,
+        prefix: str,
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
@@ -165,7 +166,7 @@ class ComponentOps:
         """Append operators that compute `out` from `x` (the same name: in place).
 
         Args:
-            ops: wire forms of operators; see `template`.
+            ops: the list.
             prefix: of the names of temporaries; those that the backward operators read again are
                 found there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
@@ -180,17 +181,17 @@ class ComponentOps:
         if template is None:
             lowered = _forward_ops(recipe, *how[1:])
             template = templates[how] = Template(lowered, role)
-        template.append(ops, (x, out, prefix, self._encoded), indexes)
+        template.append(ops, (x, out, prefix, self._name), indexes)
 
     def backprop(
         self,
-        ops: list[bytes],
-        x: bytes,
-        out: bytes,
-        out_deriv: bytes,
-        in_deriv: bytes | None,
+        ops: list[OpNode],
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
         *,
-        prefix: bytes,
+        prefix: str,
         trained: bool = False,
         indexes: Any = None,
         rows: int = -1,
@@ -218,7 +219,7 @@ class ComponentOps:
         if template is None:
             lowered = _backward_ops(recipe, *how)
             template = templates[how] = Template(lowered, BACKWARD)
-        strings = x, out, prefix, self._encoded, out_deriv, in_deriv or b""
+        strings = x, out, prefix, self._name, out_deriv, in_deriv or ""
         template.append(ops, strings, indexes)
 
     def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:

@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ....framework.ir.desc import FORWARD, make_var, slot_map
+from ....framework.ir.desc import FORWARD, INPUT, make_var
 from ....framework.ir.names import EMPTY
+from ....framework.ir.op_list import OpList
 from ....framework.ir.registry import lookup
 from ....framework.passes.backward import build_backward
-from ....proto import net_pb2 as pb
-from .lowered_op import LoweredOp
+from .lowered_op import Attrs, LoweredOp
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
 PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
@@ -300,7 +300,7 @@ def _from_registry(recipe: Recipe, wanted: list[str]) -> list[LoweredOp]:
     The same forward operators with the same attributes have the same: components of one type and
     shape share them.
     """
-    few = sum([len(op.attrs) for op in recipe.forward]) <= _LARGEST_CACHED
+    few = sum([op.attrs.nbytes for op in recipe.forward]) <= _LARGEST_CACHED
     make = _gradients if few else _gradients.__wrapped__
     arrays = *recipe.parameters, *recipe.constants
     return list(make(tuple(recipe.forward), arrays, tuple(wanted)))
@@ -311,16 +311,13 @@ def _gradients(
     lowered: tuple[LoweredOp, ...], arrays: tuple[str, ...], wanted: tuple[str, ...]
 ) -> tuple[LoweredOp, ...]:
     """Gradient operators of those that read `x` and parameters or constants `arrays`."""
-    net = pb.NetDesc()
+    net = OpList()
     for name in (X, *(PARAMETER + name for name in arrays)):
-        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
-    net.ops.extend([op.message(FORWARD) for op in lowered])
+        net.vars.append(make_var(name, None, None, INPUT))
+    net.ops = [op.node(FORWARD) for op in lowered]
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
-    backward = [
-        LoweredOp.of(op.type, slot_map(op.inputs), slot_map(op.outputs), op.attrs)
-        for op in result.ops
-    ]
+    backward = [LoweredOp.of(op.type, op.inputs, op.outputs, Attrs(op.attrs)) for op in result.ops]
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
         backward.append(LoweredOp.of("assign", {"x": OUT_DERIV}, {"out": IN_DERIV}))
