@@ -147,7 +147,7 @@ def _needed(
     None where an expression mentions an output that is computed after it.
     """
     wanted = set(outputs)
-    for slot in reversed(trees):
+    for slot in reversed(list(trees)):
         if slot in wanted:
             wanted |= names(trees[slot]) & trees.keys() - set(input_slots)
     values = {slot: tree for slot, tree in trees.items() if slot in wanted}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class RunState:
     @property
     def context(self) -> OpContext:
         """The context of the run under way; setting it begins a run."""
+        assert self._context is not None, "nothing runs"
         return self._context
 
     @context.setter
@@ -79,11 +81,13 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        version: of the operator list that the plan was made for.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
     least_cost = 2
+    version = -1
 
     def __init__(
         self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
@@ -344,7 +348,7 @@ def _padded(size: int) -> int:
 
 def _as_view(block: Any, meta: Meta) -> Any:
     shape, dtype = meta
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
 
 

@@ -123,15 +123,16 @@ class Step(NamedTuple):
                 yield from names
 
     def renamed(self, names: Mapping[str, str]) -> Step:
-        sides = (
-            tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
-            for slots in (self.inputs, self.outputs)
-        )
-        return Step(self.type, *sides, self.attrs)
+        inputs, outputs = _renamed(self.inputs, names), _renamed(self.outputs, names)
+        return Step(self.type, inputs, outputs, self.attrs)
 
     def node(self, role: int) -> OpNode:
         """The operator, over symbolic names."""
         return OpNode(self.type, dict(self.inputs), dict(self.outputs), self.attrs.values, role)
+
+
+def _renamed(slots: Slots, names: Mapping[str, str]) -> Slots:
+    return tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
 
 
 def _slots(given: Given) -> Slots:

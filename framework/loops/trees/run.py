@@ -262,6 +262,7 @@ class ForwardProgram(Program):
                 given |= {m.previous: self.metas.node[m.previous] for m in self.memories}
                 taken = set(tree.states)
             context = self.context(frozenset(taken | (self.keep or set())))
+            assert net is not None  # pairs are there where a child net is
             return Batch(net, rows, given, self.statics, self.frame.scope, context)
 
         if self.keep is None:  # nothing is needed afterwards: the next batch may take its place
