@@ -77,12 +77,15 @@ class Watcher(Protocol):
 
     def nodes(self, below: Sequence[Node]) -> Sequence[Node]:
         """Those whose values it wants, of the nodes of a program."""
+        ...
 
     def slopes(self, below: Sequence[Node]) -> Sequence[Node]:
         """Those whose gradients it wants, where the program has some."""
+        ...
 
     def show(self, program: Program) -> None:
         """Called after a run."""
+        ...
 
 
 class Program:

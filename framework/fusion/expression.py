@@ -77,14 +77,17 @@ class _Reader:
             return
         match = _TOKEN.match(rest)
         if match is None:
-            self.fail("a number, a name or a sign")
+            raise self.error("a number, a name or a sign")
         self.kind = str(match.lastgroup)
         self.token = match[self.kind]
         self.next_at += match.end()
 
     def fail(self, wanted: str) -> NoReturn:
+        raise self.error(wanted)
+
+    def error(self, wanted: str) -> ExpressionError:
         marked = f"{self.text[: self.at]} >>> {self.text[self.at :]}"
-        raise ExpressionError(f"scalar expression, want {wanted}: {marked}")
+        return ExpressionError(f"scalar expression, want {wanted}: {marked}")
 
     def take(self, *tokens: str) -> str:
         """The token at hand if it is a sign among `tokens`, which is then passed."""

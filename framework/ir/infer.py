@@ -42,17 +42,19 @@ def infer_metas(
         VariableError: an input's shape is not known (and not `partial`).
     """
     metas: dict[str, Meta] = dict(known)
-    views = _views_of_bases(declared)
+    views: dict[str, list[str]] | None = None
     for op in operators:
         unknown = [name for name in op.input_vars() if name not in metas]
+        if unknown and views is None:
+            views = _views_of_bases(declared)
         for name in unknown:
             meta = _meta_of_view(declared.get(name), declared, metas)
-            if meta is None and any(view in metas for view in views.get(name, ())):
+            if meta is None and any(view in metas for view in (views or {}).get(name, ())):
                 # written through its views
                 meta = declared_meta(declared[name]) if name in declared else None
             if meta is not None:
                 metas[name] = meta
-        if any(name not in metas for name in unknown):
+        if unknown and any(name not in metas for name in unknown):
             if partial:
                 continue
             lost = next(name for name in unknown if name not in metas)

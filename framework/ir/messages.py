@@ -482,8 +482,9 @@ def parse_net(data: bytes, where: str = "net") -> pb.NetDesc:
 
 def serialize_net(net: OpList | pb.NetDesc) -> bytes:
     """The wire form; equal nets give equal bytes."""
-    desc = to_message(net) if isinstance(net, OpList) else net
-    if desc is net:
+    if isinstance(net, OpList):
+        desc = to_message(net)
+    else:
         desc = pb.NetDesc()
         desc.CopyFrom(net)
     desc.format_version = FORMAT_VERSION

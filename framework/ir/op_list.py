@@ -3,7 +3,7 @@
 An `OpList` is a net: operators (`OpNode`) over declared variables (`VarDecl`). The objects say what
 the messages of net.proto say, field by field; `messages.py` converts between the two. An OpNode or
 VarDecl does not change once it is in a net, so nets share them; a pass that wants another one makes
-it with `dataclasses.replace`, `OpNode.renamed` or `VarDecl.changed`.
+it with `renamed` or `changed`.
 """
 
 from __future__ import annotations
@@ -88,11 +88,27 @@ class OpNode:
         inputs, outputs = _renamed(self.inputs, names), _renamed(self.outputs, names)
         if inputs is self.inputs and outputs is self.outputs:
             return self
-        return replace(self, inputs=inputs, outputs=outputs, checked=None)
+        checked = self.checked  # names are no matter of it where all slots hold something
+        if checked is not None and not checked.is_whole:
+            checked = None
+        return OpNode(
+            self.type, inputs, outputs, self.attrs, self.role, self.device, self.source, checked
+        )
 
     def changed(self, **fields: Any) -> OpNode:
         """The node with other fields."""
-        return replace(self, **{"checked": None, **fields})
+        made = OpNode(
+            self.type, self.inputs, self.outputs, self.attrs, self.role, self.device, self.source
+        )
+        if fields.keys() <= _UNCHECKED:
+            made.checked = self.checked
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
+
+
+_UNCHECKED = frozenset({"role", "device", "source"})
+"""Fields of an OpNode that a registration has nothing to do with."""
 
 
 def _renamed(slots: SlotNames, names: Mapping[str, str]) -> SlotNames:
@@ -187,8 +203,21 @@ class VarDecl:
 
     def changed(self, **fields: Any) -> VarDecl:
         """The declaration with other fields."""
-        given = {name.lstrip("_"): getattr(self, name) for name in VarDecl.__slots__}
-        return VarDecl(**{**given, **fields})
+        made = VarDecl(
+            self.name,
+            self.shape,
+            self._dtype,
+            self.kind,
+            self.initializer,
+            self.lr_factor,
+            self.stop_gradient,
+            self.view,
+            self.sequence_levels,
+            self.source,
+        )
+        for name, value in fields.items():
+            setattr(made, "_dtype" if name == "dtype" else name, value)
+        return made
 
     def __repr__(self) -> str:
         return f"<VarDecl {self.name!r} {self._dtype} {self.shape}>"

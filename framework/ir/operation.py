@@ -36,6 +36,10 @@ class Operator:
         "accumulate",
         "attrs",
         "device",
+        "_reads",
+        "_reads_of",
+        "_writes",
+        "_writes_of",
         "entry",
         "index",
         "inputs",
@@ -52,6 +56,8 @@ class Operator:
         self.role = node.role
         self.device = node.device
         self.accumulate = False
+        self._reads_of: SlotNames | None = None
+        self._writes_of: SlotNames | None = None
         checked = node.checked
         if checked is None or find(node.type) is not checked.entry:
             checked = node.checked = self._check(node)
@@ -123,10 +129,18 @@ class Operator:
         return f"{self.title()}: {why} ({', '.join(operands)})"
 
     def input_vars(self) -> list[str]:
-        return [name for names in self.inputs.values() for name in names if name != EMPTY]
+        """What it reads, slot by slot; a list that is kept, so not to be changed."""
+        if self._reads_of is not self.inputs:  # slots are replaced, never changed
+            self._reads_of = self.inputs
+            self._reads = [n for names in self.inputs.values() for n in names if n != EMPTY]
+        return self._reads
 
     def output_vars(self) -> list[str]:
-        return [name for names in self.outputs.values() for name in names if name != EMPTY]
+        """What it writes, slot by slot; a list that is kept, so not to be changed."""
+        if self._writes_of is not self.outputs:
+            self._writes_of = self.outputs
+            self._writes = [n for names in self.outputs.values() for n in names if n != EMPTY]
+        return self._writes
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes."""

@@ -22,7 +22,14 @@ from ...proto import net_pb2 as pb
 from ..base.dtypes import name_of
 from ..base.errors import format_shape
 from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location, inner_nets
-from .messages import FORMAT_VERSION, as_op_list, listed_slots, tensor_bytes
+from .messages import (
+    FORMAT_VERSION,
+    as_op_list,
+    listed_slots,
+    op_from_message,
+    tensor_bytes,
+    var_from_message,
+)
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl
 
 _PLAIN_NAME = re.compile(r"[^\s\"'(),=\[\]{}#%]+")
@@ -41,8 +48,10 @@ def net_text(desc: OpList | pb.NetDesc, *, locations: bool = False, variables: b
     return "\n".join(_net_lines(as_op_list(desc), locations, variables)) + "\n"
 
 
-def op_text(op: OpNode, index: int = -1, *, locations: bool = False) -> str:
+def op_text(op: OpNode | pb.OpDesc, index: int = -1, *, locations: bool = False) -> str:
     """One operator as one line; nested nets show by name only."""
+    if isinstance(op, pb.OpDesc):
+        op = op_from_message(op)
     number = f"%{index} " if index >= 0 else ""
     line = f"{number}{_name(op.type)}({_slots(op.inputs)}) -> {_slots(op.outputs) or '()'}"
     if op.attrs:
@@ -53,8 +62,10 @@ def op_text(op: OpNode, index: int = -1, *, locations: bool = False) -> str:
     return line + _location(op.source, locations)
 
 
-def var_text(var: VarDecl, *, locations: bool = False) -> str:
+def var_text(var: VarDecl | pb.VarDesc, *, locations: bool = False) -> str:
     """One variable as one line: kind, name, type and flags, two spaces between them."""
+    if isinstance(var, pb.VarDesc):
+        var = var_from_message(var)
     kind = enum_name(KIND_NAMES, var.kind).lower()
     flags = _flags(var) + _location(var.source, locations)
     return f"{kind}  {_name(var.name)}  {type_text(var)}{flags}"

@@ -178,6 +178,7 @@ class OperatorDef:
         self.input_slots = {slot.name: slot for slot in self.inputs}
         self.output_slots = {slot.name: slot for slot in self.outputs}
         self.attr_specs = {attr.name: attr for attr in self.attrs}
+        self._fitting: dict[Any, list[KernelEntry]] = {}  # what `kernels_for` has found
         self.required_inputs, self.required_outputs = (
             tuple([slot for slot in slots if not slot.optional and not slot.intermediate])
             for slots in (self.inputs, self.outputs)
@@ -201,6 +202,7 @@ class OperatorDef:
         def add(bind: Kernel) -> Kernel:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
             self.kernels.append(KernelEntry(bind, device, only, library))
+            self._fitting.clear()
             return bind
 
         return add(bind) if bind is not None else add
@@ -287,14 +289,19 @@ class OperatorDef:
 
     def kernels_for(self, device: str, dtype: Any, libraries: Sequence[str]) -> list[KernelEntry]:
         """Kernels that fit, best library first and the reference last."""
-        fitting = [
-            entry
-            for entry in self.kernels
-            if entry.device in ("", device)
-            and (entry.dtypes is None or dtype in entry.dtypes)
-            and entry.library in libraries
-        ]
-        return sorted(fitting, key=lambda entry: libraries.index(entry.library))
+        key = device, dtype, tuple(libraries)
+        found = self._fitting.get(key)
+        if found is None:
+            fitting = [
+                entry
+                for entry in self.kernels
+                if entry.device in ("", device)
+                and (entry.dtypes is None or dtype in entry.dtypes)
+                and entry.library in libraries
+            ]
+            found = sorted(fitting, key=lambda entry: libraries.index(entry.library))
+            self._fitting[key] = found
+        return found
 
     def to_proto(self) -> pb.OpProto:
         """The documented class as a message."""

@@ -33,11 +33,13 @@ class InnerNet(Net):
     """
 
     def __init__(self, desc: OpList | pb.NetDesc) -> None:
-        self._change(as_op_list(desc))
+        self._change(as_op_list(desc).copy())
 
     @property
     def op_list(self) -> OpList:
         """The net, without gradients and updates."""
+        if self._desc is not None:
+            self._op_list.metadata = dict(self._desc.metadata)
         return self._op_list
 
     @property
@@ -49,8 +51,8 @@ class InnerNet(Net):
 
     @staticmethod
     @abc.abstractmethod
-    def make_op(net: OpList) -> OpNode:
-        """The operator that runs `net` over the outer names of its links."""
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
+        """The operator that runs `desc` over the outer names of its links."""
 
     def _change(self, net: OpList) -> None:
         """Become `net`. Raises OpscopeError: it is wrong; nothing has changed then."""

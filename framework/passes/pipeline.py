@@ -19,7 +19,10 @@ from ..ir.registry import lookup
 class Pass(Protocol):
     """A rewrite of nets: a small frozen dataclass; its fields are its options."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the pass is called where it is left out, or named in an error."""
+        ...
 
     def apply(self, net: OpList) -> OpList:
         """The rewritten net; `net` itself stays as it is."""

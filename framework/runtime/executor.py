@@ -41,11 +41,13 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        version: of the operator list that the plan was made for.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
     least_cost = 2
+    version = -1
 
     def __init__(
         self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None

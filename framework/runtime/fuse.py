@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
+from ..base.dtypes import name_of
 from ..base.shape import Meta
 from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
@@ -178,15 +179,13 @@ def _with_epilogues(
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
-    for index, op in enumerate(operators):
+    for number, op in enumerate(operators, 1):
         split = op.entry.split_epilogue
-        following = operators[index + 1] if index + 1 < len(operators) else None
-        parts = split(op) if split is not None and following is not None else []
-        if (
-            following is not None
-            and parts
-            and not set(op.output_vars()).isdisjoint(following.value_reads())
-        ):
+        if split is None or number == len(operators):
+            result.append(op)
+            continue
+        parts, following = split(op), operators[number]
+        if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             source = op.node.source
             made = [Operator(part.changed(source=source), op.index) for part in parts]
             if all(_known(one, metas, device, memo) for one in (*made[1:], following)):
@@ -261,7 +260,7 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
         slots = {slot: f"v{count + i}" for i, slot in enumerate(p.expressions.values)}
         count += len(slots)
         held.update((names[0], slots[slot]) for slot, names in p.op.outputs.items())
-    dtype = members[0].dtype.name
+    dtype = name_of(members[0].dtype)
     written = dict.fromkeys(name for p in members for name in p.writes if name in stored)
     stores = tuple([(place(name, Operand(FULL, dtype)), held[name]) for name in written])
     loop = _loop(dtype, tuple(operands), tuple(parts), stores)

@@ -88,12 +88,11 @@ def initialize(
 
 
 def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
-    net = PlainNet(OpList("initialisers"))
+    declared = [var.changed(initializer=None) for var in variables]
+    ops = [_initializer(var) for var in variables]
+    net = PlainNet(OpList("initialisers", vars=declared, ops=ops))
     for var in variables:
-        net.add_var(var.changed(initializer=None))
         work.var(var.name)  # local: results must not reach the caller's variables before the end
-    for var in variables:
-        net.add_op(_initializer(var))
     quiet = context.derive(train=True, keep=None)
     quiet.hooks = []  # they watch the net, not its initialisers
     net.run(work, quiet)

@@ -13,15 +13,14 @@ from ..base.scope import Scope
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList
 
+Kind = TypeVar("Kind", bound="Net")
 _KINDS: dict[int, Callable[[OpList], Net]] = {}
 
-_N = TypeVar("_N", bound="Net")
 
-
-def register_net(net_type: int) -> Callable[[type[_N]], type[_N]]:
+def register_net(net_type: int) -> Callable[[type[Kind]], type[Kind]]:
     """Decorator: a class that `Net.create` makes for this `NetDesc.Type`."""
 
-    def add(cls: type[_N]) -> type[_N]:
+    def add(cls: type[Kind]) -> type[Kind]:
         _KINDS[net_type] = cls
         return cls
 
@@ -37,7 +36,8 @@ class Net(abc.ABC):
     @property
     @abc.abstractmethod
     def desc(self) -> pb.NetDesc:
-        """The net as a message, made when asked for; changes to it do not reach the net."""
+        """The net as a message, made when asked for. Changes to it do not reach the net, but for
+        those of its metadata."""
 
     @property
     @abc.abstractmethod

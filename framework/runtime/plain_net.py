@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ class PlainNet(Net):
         desc: the network; later changes to it do not reach the net.
 
     Attributes:
-        name, metadata: those of the network.
+        name: that of the network.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
 
@@ -47,7 +47,8 @@ class PlainNet(Net):
 
     def __init__(self, desc: OpList | pb.NetDesc | None = None) -> None:
         self.name = ""
-        self.metadata: dict[str, str] = {}
+        self._metadata: dict[str, str] = {}
+        self._desc: pb.NetDesc | None = None
         self._steps: list[StepDecl] = []
         self._format_version = 0
         self.operators: list[Operator] = []
@@ -62,7 +63,7 @@ class PlainNet(Net):
         from ..passes.pipeline import lower
 
         lowered = lower(net)
-        self.name, self.metadata = lowered.name, dict(lowered.metadata)
+        self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
         for var in lowered.vars:
             if self.vars.setdefault(var.name, var) is not var:
@@ -76,7 +77,13 @@ class PlainNet(Net):
         self._version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
-        self._desc: pb.NetDesc | None = None
+        self._metadata = dict(self.metadata)
+        self._desc = None
+
+    @property
+    def metadata(self) -> MutableMapping[str, str]:
+        """Free text by key, saved with the net: who wrote it, label names, units."""
+        return self._metadata if self._desc is None else self._desc.metadata
 
     @property
     def op_list(self) -> OpList:
@@ -380,7 +387,9 @@ def grouping(place: Place) -> Any:
 
 
 def bind_chain(frame: Frame, step: Step) -> Any:
-    """See `fuse.bind_chain`."""
+    """See `fuse.bind_chain`; without loops, fusion is not loaded."""
+    if not step.loops:
+        return None
     from . import fuse
 
     return fuse.bind_chain(frame, step)

@@ -102,12 +102,8 @@ def analyse(
             begins with writing to a view of it.
     """
     bases = {name: var.view.base for name, var in declared.items() if var.view is not None}
-    views = {
-        name: bases[name]
-        for op in operators
-        for name in (*op.input_vars(), *op.output_vars())
-        if name in bases
-    }
+    touched = {name for op in operators for name in (*op.input_vars(), *op.output_vars())}
+    views = {name: bases[name] for name in bases if name in touched}
     earlier = {bases.get(name, name) for op in before for name in op.output_vars()}
     written: set[str] = set()
     read: set[str] = set()

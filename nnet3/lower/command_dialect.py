@@ -187,7 +187,7 @@ class _Writer:
     def _indexes(self, name: str, indexes: Any) -> None:
         if is_dataclass(indexes):
             attrs = {
-                f.name: attr_value(getattr(indexes, f.name), _KINDS[f.type])
+                f.name: attr_value(getattr(indexes, f.name), _KINDS[str(f.type)])
                 for f in fields(indexes)
             }
             attrs["kind"] = attr_value(type(indexes).__name__)
@@ -208,10 +208,11 @@ class _Writer:
                 attrs[field] = attr_value(value, kind)
         if command.node >= 0:
             attrs["node"] = self.nodes[command.node].name
-        slots = []
-        for given in _SLOTS[command.type]:
-            slots.append({slot: self._named(command, of, sources) for slot, of in given.items()})
-        return make_op(_small(command.type), *slots, attrs, role=role)
+        read, written = (
+            {slot: self._named(command, of, sources) for slot, of in given.items()}
+            for given in _SLOTS[command.type]
+        )
+        return make_op(_small(command.type), read, written, attrs, role=role)
 
     def _named(self, command: Command, field: str, sources: list[int]) -> list[str]:
         """The variables that a slot holds."""
@@ -298,7 +299,9 @@ class _Reader:
             value = _attr(op, "array", "tensor")
         elif kind in _INDEXES:
             known = fields(_INDEXES[kind])
-            value = _INDEXES[kind](**{f.name: _attr(op, f.name, _KINDS[f.type]) for f in known})
+            value = _INDEXES[kind](
+                **{f.name: _attr(op, f.name, _KINDS[str(f.type)]) for f in known}
+            )
         else:
             raise FormatError(f"no indexes of components are called {kind!r}")
         self.computation.precomputed.append(value)

@@ -211,7 +211,9 @@ class Lowering:
     def _set_role(self, role: int) -> None:
         """The role of the operators from here on."""
         self.role = role
-        self.assign = _from_x("assign", role).append
+        made: list[OpNode] = []
+        _from_x("assign", role).append(made, (X, OUT))
+        self.assigned = made[0].checked  # what every copy shares
 
     def _mark(self, c: Command) -> None:
         self.appended += 1
@@ -258,7 +260,9 @@ class Lowering:
         source, target = self.names[c.source], self.names[c.target]
         if c.alpha == 1:
             self.appended += 1
-            self.assign(self.ops, (source, target))
+            read, written = {"x": (source,)}, {"out": (target,)}
+            node = OpNode("assign", read, written, {}, self.role, "", None, self.assigned)
+            self.ops.append(node)
         else:
             self._from(source, "scale", target, scale=float(c.alpha))
 

@@ -57,7 +57,8 @@ class Declarations:
             if rows != height or cols != width:
                 view = View(name, row, row + rows, col, col + cols)
                 name = f"{name}.s{number}"
-                declared.append(VarDecl(name, (rows, cols), _FLOAT, TEMPORARY, view=view))
+                shape = rows, cols
+                declared.append(VarDecl(name, shape, _FLOAT, TEMPORARY, None, None, False, view))
             names.append(name)
         return names
 

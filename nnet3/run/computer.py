@@ -108,7 +108,7 @@ class NnetComputer:
             array = np.asarray(matrix, np.float32)
         except (TypeError, ValueError) as error:
             raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
-        rows, cols = self._vars[variable].shape or ()
+        rows, cols = self._vars[variable].shape or (0, 0)
         if array.shape != (rows, cols):
             raise ShapeError(
                 f"the input '{name}' wants {rows} rows of {cols} columns, you gave"

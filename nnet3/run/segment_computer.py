@@ -83,7 +83,7 @@ class SegmentComputer(NnetComputer):
         if self._kind(variable) != INPUT:
             raise VariableError(f"segment {self._segment} takes no '{name}'")
         array = np.asarray(matrix, np.float32)
-        rows, cols = self._vars[variable].shape or ()
+        rows, cols = self._vars[variable].shape or (0, 0)
         if array.shape != (rows, cols):
             raise ShapeError(
                 f"the input '{name}' wants {rows} rows of {cols} columns, you gave"

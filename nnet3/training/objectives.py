@@ -38,15 +38,19 @@ class StepBuilder(Protocol):
 
     def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
         """Append an operator."""
+        ...
 
     def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         """Declare a variable, unless it is there; returns its name."""
+        ...
 
     def variable(self, name: str) -> VarDecl | None:
         """A variable of the step."""
+        ...
 
     def make_temporary(self, name: str) -> None:
         """Make a variable of the step one that operators write and nobody outside sees."""
+        ...
 
 
 class Objective(Protocol):
@@ -54,21 +58,26 @@ class Objective(Protocol):
 
     def request(self, nnet: Nnet, example: Any, store_component_stats: bool) -> ComputationRequest:
         """The request with derivatives for an example."""
+        ...
 
     def count(self, example: Any) -> int:
         """How many examples are merged in it."""
+        ...
 
     def build(self, step: StepBuilder, nnet: Nnet) -> None:
         """Append the operators from `output.NAME` to `output_deriv.NAME`, which are no inputs then.
 
         They have the role FORWARD; the backward operators of the network follow.
         """
+        ...
 
     def values(self, nnet: Nnet, example: Any) -> Mapping[str, np.ndarray]:
         """The values of all input variables of the step: `input.NAME` and the objective's own."""
+        ...
 
     def outcomes(self, scope: Scope) -> Iterator[Outcome]:
         """What a run came to."""
+        ...
 
 
 def take_derivative(step: StepBuilder, output: str) -> VarDecl | None:

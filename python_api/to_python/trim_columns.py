@@ -141,6 +141,11 @@ class _Trim:
         shape = self._dims(name)
         return len(shape) == 3 and shape[:2] == (-1, 1)
 
+    def _width(self, name: str) -> int:
+        """The last dimension of a column."""
+        shape = self._shapes.get(name)
+        return shape[-1] if shape else 0
+
     def _is_row(self, name: str) -> bool:
         """Whether a value broadcasts with rows [rows, d] as it does with [rows, 1, d]."""
         shape = self._shapes.get(name)
@@ -150,9 +155,9 @@ class _Trim:
         """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
         shape, short = self._dims(x), self._short.get(x)
         column, source = False, self._same.get(x, x)
-        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._dims(out)[2]):
+        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._width(out)):
             column = True
-        elif short is not None and wanted == (0, shape[2]):
+        elif short is not None and wanted == (0, self._width(x)):
             source = short
         elif short is not None and self._shapes[out] == shape:
             column, source = True, short
@@ -185,7 +190,7 @@ class _Trim:
             return name
         whole = inner_name(name, "0")
         if not any(whole in output_names(op) for op in self._ops):
-            shape = (0, 1, self._dims(name)[2])
+            shape = (0, 1, self._width(name))
             self._ops.append(make_op("reshape", {"x": short}, {"out": whole}, {"shape": shape}))
         return whole
 

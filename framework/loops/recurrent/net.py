@@ -180,4 +180,7 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
 class RecurrentNet(InnerNet):
     """A recurrent net as a net of its own: one operator `recurrent` over the outer names."""
 
-    make_op = staticmethod(recurrent_op)
+    @staticmethod
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
+        """See `recurrent_op`."""
+        return recurrent_op(desc, steps)

@@ -88,4 +88,7 @@ def _link_free_names(step: StepDecl) -> None:
 class RecursiveNet(InnerNet):
     """A recursive net as a net of its own: one operator `recursive` over the outer names."""
 
-    make_op = staticmethod(recursive_op)
+    @staticmethod
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
+        """See `recursive_op`."""
+        return recursive_op(desc, steps)

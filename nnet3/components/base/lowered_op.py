@@ -123,15 +123,16 @@ class LoweredOp(NamedTuple):
                 yield from names
 
     def renamed(self, names: Mapping[str, str]) -> LoweredOp:
-        sides = (
-            tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
-            for slots in (self.inputs, self.outputs)
-        )
-        return LoweredOp(self.type, *sides, self.attrs)
+        inputs, outputs = _renamed(self.inputs, names), _renamed(self.outputs, names)
+        return LoweredOp(self.type, inputs, outputs, self.attrs)
 
     def node(self, role: int) -> OpNode:
         """The operator, over symbolic names."""
         return OpNode(self.type, dict(self.inputs), dict(self.outputs), self.attrs.values, role)
+
+
+def _renamed(slots: Slots, names: Mapping[str, str]) -> Slots:
+    return tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
 
 
 def _slots(given: Given) -> Slots:

@@ -6,7 +6,7 @@ it makes are known to be right (`OpNode.checked`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ have no use for them."""
 _NOTHING, _GIVEN = 0, {X: 1, OUT: 2, OUT_DERIV: 5, IN_DERIV: 6}
 _PREFIX, _COMPONENT = 3, 4
 
-_Cuts = tuple[tuple[str, int, int], ...]
+_Cuts = tuple[tuple[str, slice], ...]
 
 
 @lru_cache(maxsize=1024)
@@ -40,6 +40,35 @@ def own_field(symbol: str) -> str:
     return "/" + name
 
 
+class _Indexed:
+    """Attributes of an operator that stand for the indexes of each use.
+
+    Args:
+        wanted: their names, and the field of the indexes that each stands for, "" for all of them.
+        specs: what they must be.
+    """
+
+    def __init__(self, wanted: list[tuple[str, str]], specs: Mapping[str, AttrSpec]) -> None:
+        self._wanted = [(name, field, specs[name]) for name, field in wanted]
+        self.names = frozenset(name for name, _ in wanted)
+        self._first: Checked | None = None  # of the first operator, which is checked in full
+
+    def complete(self, node: OpNode, indexes: Any) -> OpNode:
+        """The operator with the attributes that it lacks."""
+        node.attrs = given = dict(node.attrs)
+        for name, field, _ in self._wanted:
+            given[name] = attr_value(getattr(indexes, field) if field else indexes)
+        first = self._first
+        if first is None or not first.is_whole:
+            self._first = Operator(node).node.checked
+            return node
+        attrs = dict(first.attrs)
+        for name, _, spec in self._wanted:
+            attrs[name] = spec.check(given[name], node.type)
+        node.checked = first._replace(attrs=attrs)
+        return node
+
+
 class _Pattern(NamedTuple):
     """One operator of a template.
 
@@ -48,7 +77,7 @@ class _Pattern(NamedTuple):
             names.
         attrs: as they are given, those aside that stand for indexes.
         checked: what checking it gave; None where each one must be checked by itself.
-        indexed: attributes that stand for indexes, or for a field of them where it is not "".
+        indexed: attributes that stand for indexes; None where there are none.
     """
 
     type: str
@@ -56,7 +85,7 @@ class _Pattern(NamedTuple):
     outputs: _Cuts
     attrs: dict[str, Any]
     checked: Checked | None
-    indexed: tuple[tuple[str, str, AttrSpec], ...]
+    indexed: _Indexed | None
 
 
 class Template:
@@ -79,26 +108,18 @@ class Template:
         self._pick = _picker(self._uses)
 
     def _pattern(self, op: LoweredOp) -> _Pattern:
-        specs = lookup(op.type).attr_specs
-        indexed = tuple(
-            [
-                (name, field, specs[name])
-                for name, value in op.attrs.values.items()
-                if (field := field_of_indexes(value)) is not None
-            ]
-        )
-        checked = None
-        if not indexed:
-            node = op.node(self._role)
-            checked = Operator(node).node.checked
-        attrs = op.attrs.values
-        if indexed:
-            stand_ins = {name for name, _, _ in indexed}
-            attrs = {name: value for name, value in attrs.items() if name not in stand_ins}
-        if checked is not None and not checked.is_whole:
-            checked = None
-        sides = [self._cut(slots) for slots in (op.inputs, op.outputs)]
-        return _Pattern(op.type, sides[0], sides[1], attrs, checked, indexed)
+        attrs, checked, indexed = op.attrs.values, None, None
+        fields = [(name, field_of_indexes(value)) for name, value in attrs.items()]
+        wanted = [(name, field) for name, field in fields if field is not None]
+        if wanted:
+            indexed = _Indexed(wanted, lookup(op.type).attr_specs)
+            attrs = {name: value for name, value in attrs.items() if name not in indexed.names}
+        else:
+            checked = Operator(op.node(self._role)).node.checked
+            if checked is not None and not checked.is_whole:
+                checked = None
+        inputs, outputs = self._cut(op.inputs), self._cut(op.outputs)
+        return _Pattern(op.type, inputs, outputs, attrs, checked, indexed)
 
     def _cut(self, slots: Iterable[tuple[str, tuple[str, ...]]]) -> _Cuts:
         cuts = []
@@ -106,7 +127,7 @@ class Template:
             begin = len(self._uses)
             for symbol in symbols:
                 self._uses.append(self._symbols.setdefault(symbol, len(self._symbols)))
-            cuts.append((slot, begin, len(self._uses)))
+            cuts.append((slot, slice(begin, len(self._uses))))
         return tuple(cuts)
 
     def append(self, ops: list[OpNode], strings: Strings, indexes: Any = None) -> None:
@@ -119,13 +140,10 @@ class Template:
         names = self._pick([base[place] + field for place, field in self._names])
         role = self._role
         for op_type, inputs, outputs, attrs, checked, indexed in self._patterns:
-            read = {slot: names[begin:end] for slot, begin, end in inputs}
-            written = {slot: names[begin:end] for slot, begin, end in outputs}
-            if indexed:
-                attrs = dict(attrs)
-                for name, field, _ in indexed:
-                    attrs[name] = attr_value(getattr(indexes, field) if field else indexes)
-            ops.append(OpNode(op_type, read, written, attrs, role, "", None, checked))
+            read = {slot: names[which] for slot, which in inputs}
+            written = {slot: names[which] for slot, which in outputs}
+            node = OpNode(op_type, read, written, attrs, role, "", None, checked)
+            ops.append(node if indexed is None else indexed.complete(node, indexes))
 
 
 def _picker(uses: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
