@@ -138,8 +138,8 @@ def _folded(tree: Tree) -> Tree:
     own = tree[0] == "call" and tree[1] in NOT_IN_NUMPY
     if all(part[0] == "num" for part in parts(tree)) and not own:
         return ("num", _value(tree))
-    if tree[0] == "unary" and tree[1] == "+":
-        return tree[2]
+    if tree[0] == "unary" and (tree[1] == "+" or (tree[1] == "-" and _is_negative(tree[2]))):
+        return tree[2] if tree[1] == "+" else tree[2][2]
     if tree[0] == "choose" and tree[1][0] == "num":
         return tree[2] if tree[1][1] else tree[3]
     if tree[0] != "binary":
@@ -151,6 +151,15 @@ def _folded(tree: Tree) -> Tree:
         left, right = right, left
     if sign == "*" and right == ("num", -1.0):
         return ("unary", "-", left)
+    # Signs move outwards, which is exact: to a number, a sum, or the end of a product.
+    if sign in "*/" and right[0] == "num" and _is_negative(left):
+        return ("binary", sign, _unsigned(left), ("num", -right[1]))
+    if sign in "*/" and _is_negative(left):
+        return _folded(("unary", "-", ("binary", sign, _unsigned(left), right)))
+    if sign in "*/" and _is_negative(right):
+        return _folded(("unary", "-", ("binary", sign, left, _unsigned(right))))
+    if sign in "+-" and _is_negative(right):
+        return ("binary", "-" if sign == "+" else "+", left, _unsigned(right))
     if sign == "*" and right == ("num", 0.0) and is_truth(left):
         return right
     if sign == "+" and left == ("num", 0.0):
@@ -158,6 +167,15 @@ def _folded(tree: Tree) -> Tree:
     if (sign in "+-" and right == ("num", 0.0)) or (sign in "*/" and right == ("num", 1.0)):
         return left
     return ("binary", sign, left, right)
+
+
+def _is_negative(tree: Tree) -> bool:
+    return tree[:2] == ("unary", "-")
+
+
+def _unsigned(tree: Tree) -> Tree:
+    """The tree below a minus sign."""
+    return tree[2]
 
 
 def _value(tree: Tree) -> float:
