@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...framework.base.errors import OpscopeError, SlotError, nearest
 from ..base.text import Location
 from ..network.catalogue import kind as find_kind
-from ..network.nodes.given import RANDOM, kind_of_values
+from ..network.nodes.initial_values import RANDOM, kind_of_values
 from ..network.nodes.node import Node
 from .language.syntax import Expression, LibrarySource
 from .values import (

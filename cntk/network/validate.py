@@ -16,7 +16,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from .describe import loop_lines, prototype, root_lines
 from .nodes import analysis, rules
-from .nodes.given import has_own_shape, load_given
+from .nodes.initial_values import has_own_shape, load_given
 from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TypeAlias
 
 from ...framework.base.errors import nearest
 from ..config.parameters import ConfigParameters
+from .base.bundler import Joined, SingleSamples
 from .base.data import Deserializer
-from .base.joined import Joined, SingleSamples
 from .base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .base.pack import FramePacker, SequencePacker, TruncatedPacker
 from .base.reader import DataReader, PackedReader

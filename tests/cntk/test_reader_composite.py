@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from htk_files import corpus, epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers import composite
+from opscope.cntk.readers.base.bundler import Joined, SingleSamples
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.base.joined import Joined, SingleSamples
 from opscope.cntk.readers.base.reader import create_reader
 from opscope.framework.base.errors import FormatError
 

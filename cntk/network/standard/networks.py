@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ....framework.base.errors import FormatError
 from ..nodes.node import Node
-from .parts import Parts
+from .node_maker import Parts
 
 
 class Builder(Parts):

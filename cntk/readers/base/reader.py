@@ -245,7 +245,7 @@ def create_reader(config: ConfigParameters) -> DataReader:
         FormatError: there is no such reader; and what the reader itself does not like.
     """
     if config.has("readers"):
-        from .several import several_readers
+        from .multi_reader import several_readers
 
         return several_readers(config)
     composed = config.has("deserializers") and not config.has("readerType")
