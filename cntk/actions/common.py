@@ -188,7 +188,7 @@ def refuse_overwriting(
 def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
     """The values of a section and those inside of it, sections and what cannot be read aside."""
     for name in section:
-        if not section.given(name) or name.lower().endswith("networkbuilder"):
+        if not section.has_value(name) or name.lower().endswith("networkbuilder"):
             continue
         raw = section.raw(name).string
         with suppress(OpscopeError):

@@ -17,7 +17,6 @@ from ..network.network import GROUPS, Network, group_of_tag
 from ..network.nodes.node import Node
 from .language.syntax import Expression
 from .nodes import attach_late
-from .session import RuntimeType, Session
 from .values import (
     Array,
     Failure,
@@ -25,6 +24,8 @@ from .values import (
     LimitFailure,
     Path,
     Record,
+    RuntimeType,
+    Session,
     Value,
     as_failure,
     flatten,

@@ -32,7 +32,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .values import Session
 
 
 def make_node(

@@ -23,12 +23,12 @@ from ..network.standard.simple_builder import SimpleNetwork
 from .language.syntax import Expression
 from .networks import computation_network, duplicate, network_of
 from .nodes import make_node, plain
-from .session import RuntimeType
 from .values import (
     Failure,
     Instance,
     Path,
     Record,
+    RuntimeType,
     as_failure,
     expect_record,
     path_text,

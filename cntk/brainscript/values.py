@@ -10,9 +10,12 @@ Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLa
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ..base.text import Location, located
@@ -21,8 +24,7 @@ from ..network.nodes.node import Node
 from .language.depth import MAX_CALLS, MAX_DEPTH
 from .language.syntax import Expression, LibrarySource, Member
 
-if TYPE_CHECKING:
-    from .session import Session
+log = logging.getLogger("opscope.cntk")
 
 Value = Any
 # The path that names what an expression makes, innermost piece first: ((None, ".z"), "[2]") is
@@ -30,6 +32,8 @@ Value = Any
 Path = tuple[Any, str] | None
 # A compiled expression: (scope for its names, path that names what it makes) -> its value.
 Code = Callable[["Record", Path], Value]
+# The constructor of a runtime class: (its record, the path of the object, the `new`) -> the object.
+Constructor = Callable[["Record", Path, Expression], Value]
 
 
 class Failure(Exception):
@@ -196,6 +200,46 @@ class Record:
             names.update(record.members)
             record = record.parent
         return names
+
+
+@dataclass(frozen=True)
+class RuntimeType:
+    """A class that `new` can make.
+
+    With `names_inside_start_anew`, paths inside its record do not begin with the object's own path:
+    so it is for classes whose members can be reached with a dot.
+    """
+
+    construct: Constructor
+    names_inside_start_anew: bool = False
+
+
+@dataclass
+class Session:
+    """One evaluation.
+
+    Attributes:
+        types: the classes that `new` knows.
+        load_model: reads the model file of a name for `BS.Network.Load`.
+        seeds: gives the seeds of random initial values, in the order in which parameters are made;
+            CNTK has one counter for all networks of a process.
+        say: takes the lines of `Print` and `Debug`.
+        warn: takes what is suspicious.
+        curried: whether a call with too few arguments gives a function of the others, as in the
+            redesigned language; in CNTK's own it is an error.
+    """
+
+    types: Mapping[str, RuntimeType]
+    load_model: Callable[[str], Network] | None = None
+    say: Callable[[str], None] = log.info
+    warn: Callable[[str], None] = log.warning
+    seeds: Iterator[int] = field(default_factory=lambda: count(1))
+    curried: bool = False
+    calls: int = 0
+    depth: int = 0
+    waiting: list[Thunk] = field(default_factory=list)
+    # Delay nodes whose inputs are not attached yet, with the record that names them.
+    late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
 
 
 class Array:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from ...framework.base.errors import FormatError
 from ..base.text import Source, Text, located
-from ..config.array import ConfigArray
 from ..config.scan import closing, key_end, opens, records, skip_blanks
-from ..config.value import ConfigValue, parse_double
+from ..config.value import ConfigArray, ConfigValue, parse_double
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Statement, Word
 
 DEEPEST = 100  # calls and macro definitions inside one another

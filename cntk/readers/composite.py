@@ -62,7 +62,7 @@ def composite_reader(config: ConfigParameters) -> DataReader:
     truncated = config.bool("truncated", False) and not writing
     if frame_mode and truncated:
         raise config["truncated"].error("'truncated' needs frameMode = false")
-    parts = [value.section() for value in config.array("deserializers")]
+    parts = [ConfigParameters.of(value) for value in config.array("deserializers")]
     if not parts:
         raise config["deserializers"].error("there is no deserializer")
     kinds = [part.string("type") for part in parts]

@@ -31,7 +31,7 @@ def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, Conf
     """The sections inside, sorted by name, that have one of these parameters themselves."""
     found = []
     for name in config.names():
-        if not config.given(name) or not str(config[name]).startswith(("[", "{")):
+        if not config.has_value(name) or not str(config[name]).startswith(("[", "{")):
             continue
         part = config.section(name)
         if any(part.has(wanted) for wanted in names):
@@ -81,13 +81,14 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
     """
     found: dict[Path, str] = {}
     for name in config.names():
-        if not config.given(name):
+        if not config.has_value(name):
             continue
         value = config[name]
         text = str(value)
         if text[:1] in ("[", "{", "("):
             for part in value.array() if text[0] == "(" else [value]:
-                found |= named_files(part.section()) if str(part).startswith(("[", "{")) else {}
+                if str(part).startswith(("[", "{")):
+                    found |= named_files(ConfigParameters.of(part))
             continue
         path = Path(text)
         if text and path.is_file():

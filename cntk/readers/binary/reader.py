@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ...config.array import ConfigArray
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigArray
 from ..base.data import Samples, Stream
 from ..base.reader import DataReader, PackedReader
 from ..base.section_file import (

@@ -286,7 +286,7 @@ def base64_image_source(config: ConfigParameters) -> Deserializer:
 
 def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
     name, part, label_name, classes = _streams(config.section("input"), "transforms")
-    steps = [value.section() for value in part.array("transforms")]
+    steps = [ConfigParameters.of(value) for value in part.array("transforms")]
     return _images(
         config,
         (name, label_name),
