@@ -37,7 +37,7 @@ from ...proto import net_pb2 as pb
 from ..base.text import Location, Source
 from .catalogue import kind
 from .network import GROUPS, Network
-from .nodes.kind import AttributeSpec
+from .nodes.attributes import AttributeSpec
 from .nodes.node import Node
 
 DIALECT: Final = "cntk"

@@ -14,8 +14,8 @@ import numpy as np
 from ...framework.base.errors import FormatError, ShapeError
 from .network import Network
 from .nodes import rules
+from .nodes.attributes import Dims
 from .nodes.initial_values import kind_of_values, load_given
-from .nodes.kind import Dims
 from .nodes.node import Node
 from .ziggurat import normal, uniform
 

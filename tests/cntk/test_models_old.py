@@ -9,7 +9,10 @@ from opscope.cntk.models.v1 import format_model, parse_model
 from opscope.cntk.network.catalogue import ndl_function
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes import rules
-from opscope.cntk.network.nodes.kind import KINDS, NDL, AttributeSpec, Kind, NdlFunction, register
+from opscope.cntk.network.nodes.attributes import AttributeSpec
+from opscope.cntk.network.nodes.kind import KINDS, NDL, register
+from opscope.cntk.network.nodes.ndl_function import NdlFunction
+from opscope.cntk.network.nodes.node import Kind
 from opscope.framework.base.errors import FormatError
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import Kind, Node
 
 OUTPUT_RANK = AttributeSpec("int", 1)
 INFER_INPUT_RANK = AttributeSpec("int", -1)
@@ -84,8 +85,12 @@ def product(node: Node, final: bool) -> None:
 
 
 _TIMES = {"outputRank": OUTPUT_RANK, "inferInputRankToMap": INFER_INPUT_RANK}
-standard("Times", 2, product, attributes=_TIMES)
-standard("TransposeTimes", 2, product, attributes=_TIMES)
+_TIMES_FIELDS = (
+    FileField("outputRank", "uint64", 3, 1),
+    FileField("inferInputRankToMap", "int32", 12, -1),
+)
+standard("Times", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
+standard("TransposeTimes", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
 standard(
     "QuantizedTimes",
     2,
@@ -96,6 +101,11 @@ standard(
         "bitShiftB": AttributeSpec("int", 1),
         **_TIMES,
     },
+    file_fields=(
+        *_TIMES_FIELDS,
+        FileField("bitShiftA", "uint64"),
+        FileField("bitShiftB", "uint64"),
+    ),
 )
 
 
@@ -191,5 +201,6 @@ register(
         {"axis1": AttributeSpec("int", 1), "axis2": AttributeSpec("int", 2)},
         aliases=("Transpose",),
         ndl=(NdlFunction(("Transpose",), "TransposeDimensions", (1,)),),
+        file_fields=(FileField("axis1", "int32", 3, 1), FileField("axis2", "int32", 3, 2)),
     )
 )

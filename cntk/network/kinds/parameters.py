@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import DynamicAxis, Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import DynamicAxis, Kind, Node
 
 LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
 IMAGE_LAYOUT = AttributeSpec("string", "CHW", LAYOUTS)
@@ -236,5 +237,6 @@ standard(
     _environment,
     ndl=None,
     attributes={"propertyName": AttributeSpec("string")},
+    file_fields=(FileField("propertyName", "wide"),),
 )
 standard("LookupTable", 2, _look_up)

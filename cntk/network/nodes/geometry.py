@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from . import rules
-from .kind import Dims
+from .attributes import Dims
 from .node import Node
 
 

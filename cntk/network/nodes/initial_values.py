@@ -12,7 +12,7 @@ import numpy as np
 
 from ....framework.base.errors import FormatError
 from . import rules
-from .kind import Dims
+from .attributes import Dims
 from .node import Node
 
 RANDOM = (
