@@ -3,7 +3,6 @@
 from importlib.metadata import EntryPoint
 
 from opscope.cntk.lower.table import TABLE
-from opscope.cntk.models.layouts import FIELDS
 from opscope.cntk.network import catalogue
 from opscope.cntk.network.nodes.kind import KINDS, NDL
 from opscope.framework.ir.registry import unregister
@@ -17,15 +16,15 @@ def test_page(tmp_path, monkeypatch):
     finally:  # the page registers a node type
         for table, name in ((KINDS, "ScaleNode"), (NDL, "scalenode"), (NDL, "myscale")):
             table.pop(name, None)
-        for table in (FIELDS, TABLE):
-            table.pop("ScaleNode", None)
+        TABLE.pop("ScaleNode", None)
         unregister("my.scale")
 
 
 def test_entry_points_are_loaded_when_a_name_is_unknown(tmp_path, monkeypatch):
     (tmp_path / "my_nodes.py").write_text(
         "from opscope.cntk.network.nodes import rules\n"
-        "from opscope.cntk.network.nodes.kind import Kind, register\n"
+        "from opscope.cntk.network.nodes.kind import register\n"
+        "from opscope.cntk.network.nodes.node import Kind\n"
         "register(Kind('MyNode', (1, 1), rules.unary))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

@@ -15,7 +15,8 @@ from ..config.value import ConfigValue
 from ..models.dump import dump
 from ..models.open_model import open_model
 from ..network.network import Network
-from ..readers.base.reader import DataReader, create_reader
+from ..readers.base.reader import DataReader
+from ..readers.catalogue import create_reader
 from ..run.build import Seeds, build_section_network, builder_of
 from ..run.runtime import CntkNet
 from ..sgd.job import JobProgress

@@ -23,7 +23,7 @@ from ..network.nodes.node import Node
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
-from ..readers.base.writer import create_writer
+from ..readers.catalogue import create_writer
 from ..run.runtime import CntkNet, Program, goes_on
 from ..run.tracing import names_of, trace
 from ..run.value_format import NodeWriter, WriteFormat

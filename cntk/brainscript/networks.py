@@ -13,7 +13,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, nearest
-from ..network.network import GROUPS, Network, group_of_tag
+from ..network.graph import GROUPS, group_of_tag
+from ..network.network import Network
 from ..network.nodes.node import Node
 from .language.syntax import Expression
 from .nodes import attach_late

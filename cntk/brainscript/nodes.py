@@ -10,7 +10,7 @@ Source: ComputationNetworkBuilder.cpp (NewComputationNodeFromConfig), Computatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...framework.base.errors import OpscopeError, SlotError, nearest
 from ..base.text import Location
@@ -23,6 +23,7 @@ from .values import (
     Failure,
     Path,
     Record,
+    Session,
     Shape,
     Value,
     as_failure,
@@ -30,9 +31,6 @@ from .values import (
     path_text,
     type_name,
 )
-
-if TYPE_CHECKING:
-    from .values import Session
 
 
 def make_node(

@@ -19,7 +19,8 @@ from typing import Any
 from ...framework.base.errors import OpscopeError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..network.standard.simple_builder import SimpleNetwork
+from ..network.standard.settings import SimpleNetworkSettings
+from ..network.standard.simple_builder import build_simple_network
 from .language.syntax import Expression
 from .networks import computation_network, duplicate, network_of
 from .nodes import make_node, plain
@@ -73,18 +74,20 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
     own = [c for c in criteria if isinstance(c, Node)]
     chosen = ["CrossEntropyWithSoftmax", "ClassificationError"] if own else criteria
     try:
-        network = SimpleNetwork(
-            layer_sizes=_list(record, "layerSizes"),
-            training_criterion=str(chosen[0]),
-            eval_criterion=str(chosen[1]),
-            layer_types=_list(record, "layerTypes", ["Sigmoid"]),
-            apply_mean_var_norm=bool(record.own("applyMeanVarNorm", False)),
-            need_prior=bool(record.own("needPrior", False)),
-            add_dropout_nodes=bool(record.own("addDropoutNodes", False)),
-            uniform_init=bool(record.own("uniformInit", True)),
-            init_value_scale=record.own("initValueScale", 1.0),
-            precision=str(record.find("precision", "float")),
-        ).build()
+        network = build_simple_network(
+            SimpleNetworkSettings(
+                layer_sizes=_list(record, "layerSizes"),
+                training_criterion=str(chosen[0]),
+                eval_criterion=str(chosen[1]),
+                layer_types=_list(record, "layerTypes", ["Sigmoid"]),
+                apply_mean_var_norm=bool(record.own("applyMeanVarNorm", False)),
+                need_prior=bool(record.own("needPrior", False)),
+                add_dropout_nodes=bool(record.own("addDropoutNodes", False)),
+                uniform_init=bool(record.own("uniformInit", True)),
+                init_value_scale=record.own("initValueScale", 1.0),
+                precision=str(record.find("precision", "float")),
+            )
+        )
     except (OpscopeError, TypeError, ValueError) as error:
         if isinstance(error, OpscopeError):
             raise as_failure(error, where) from None

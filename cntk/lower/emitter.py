@@ -12,11 +12,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...framework.base.errors import UnknownOperatorError, nearest
 from ...framework.ir.desc import (
     INPUT,
     OUTPUT,
@@ -30,7 +29,6 @@ from ...framework.ir.desc import (
 from ...framework.ir.names import inner_name
 from ...proto import net_pb2 as pb
 from ..network.nodes.node import DynamicAxis, Node
-from .table import TABLE
 
 
 @dataclass(frozen=True)
@@ -283,16 +281,8 @@ class Emitter:
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def lower(self, node: Node) -> str | None:
-        """Emit a node whose inputs are there.
-
-        Raises:
-            UnknownOperatorError: no function lowers its operation.
-        """
-        function = TABLE.get(node.operation)
-        if function is None:
-            hint = nearest(node.operation, TABLE)
-            raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)
+    def emit(self, node: Node, function: Lowering) -> str:
+        """Emit a node whose inputs have been emitted, by the function for its operation."""
         self._owner, first = node.name, len(self.lowered.desc.ops)
         name = function(self, node)
         if name:
@@ -319,6 +309,10 @@ class Emitter:
         return name
 
 
+Lowering: TypeAlias = Callable[[Emitter, Node], str]
+"""Emits the operators of a node, and returns the variable with its value."""
+
+
 def dims(node: Node) -> tuple[int, ...]:
     """Dimensions of a sample, slowest first."""
     return tuple(reversed(node.shape or ()))
@@ -336,6 +330,7 @@ __all__ = [
     "Delayed",
     "Emitter",
     "Lowered",
+    "Lowering",
     "Sparse",
     "dims",
     "size",

@@ -17,6 +17,7 @@ from ..network.nodes.analysis import Loop
 from ..network.nodes.node import Node
 from .delays import delay_start, delay_states, delay_steps, widened
 from .emitter import Emitter, Sparse, dims
+from .table import lower_node
 
 
 class StepEmitter(Emitter):
@@ -78,7 +79,7 @@ def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
         step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
     for node in loop.nodes:
         if not node.delay:
-            step.lower(node)
+            lower_node(step, node)
     axis = loop.source.axis
     e.sequences(axis)
     if not step.links:

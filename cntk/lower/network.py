@@ -10,6 +10,7 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from .emitter import Emitter, Lowered
 from .loops import lower_loop
+from .table import lower_node
 
 
 def lower(
@@ -48,7 +49,7 @@ def lower(
         if node not in needed or id(loop) in done:
             continue
         if loop is None:
-            emitter.lower(node)
+            lower_node(emitter, node)
         else:
             done.add(id(loop))
             lower_loop(emitter, loop, wanted)

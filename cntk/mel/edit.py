@@ -13,6 +13,7 @@ from ..models.v1 import write_model
 from ..ndl.builder import load_macro_files
 from ..network.network import Network
 from .parse import parse_mel_file
+from .run import run_script
 from .session import Session
 
 
@@ -52,5 +53,5 @@ def edit_section(
         for macro in ndl.macros:
             session.macros.define(macro)
         session.numbering.script(ndl)
-    session.run(script)
+    run_script(session, script)
     return session

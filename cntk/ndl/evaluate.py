@@ -25,7 +25,8 @@ from ...framework.base.errors import (
 )
 from ..base.text import Location, extended, located
 from ..network.catalogue import ndl_function, ndl_names
-from ..network.network import GROUPS, Network, group_of_tag
+from ..network.graph import GROUPS, group_of_tag
+from ..network.network import Network
 from ..network.nodes.kind import NdlFunction
 from ..network.nodes.node import Node
 from .arguments import number_of, plain, read_options

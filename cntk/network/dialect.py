@@ -36,7 +36,8 @@ from ...framework.ir.desc import (
 from ...proto import net_pb2 as pb
 from ..base.text import Location, Source
 from .catalogue import kind
-from .network import GROUPS, Network
+from .graph import GROUPS
+from .network import Network
 from .nodes.attributes import AttributeSpec
 from .nodes.node import Node
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from .describe import loop_lines, prototype, root_lines
+from .graph import NodeGraph
 from .nodes import analysis, rules
 from .nodes.initial_values import has_own_shape, load_given
 from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
-
-if TYPE_CHECKING:
-    from .network import Network
 
 Log = Callable[[str], None]
 _MOST_ELEMENTS = 1 << 62
@@ -44,7 +41,7 @@ class AxisNames:
 Found = Iterator[tuple[Node, OpscopeError]]  # what is wrong with which node
 
 
-def _set_axes(network: Network, names: AxisNames) -> Found:
+def _set_axes(network: NodeGraph, names: AxisNames) -> Found:
     """Axes of inputs; all other nodes get theirs while rules run."""
     default = DynamicAxis(names.unique(DEFAULT_AXIS))
     made: dict[int, DynamicAxis] = {}
@@ -70,7 +67,7 @@ def _set_axes(network: Network, names: AxisNames) -> Found:
             yield node, node.error(f"dynamicAxis must be a DynamicAxis node, not {what}")
 
 
-def _check_inputs(network: Network, nodes: Sequence[Node]) -> Found:
+def _check_inputs(network: NodeGraph, nodes: Sequence[Node]) -> Found:
     """Inputs that are missing, too many, foreign, or an axis."""
     for node in nodes:
         try:
@@ -206,7 +203,7 @@ class _Passes:
 class _Validation:
     """Validation of one network: stops at the first error, or takes wrong nodes out and goes on."""
 
-    def __init__(self, network: Network, log: Log | None, names: AxisNames | None, every: bool):
+    def __init__(self, network: NodeGraph, log: Log | None, names: AxisNames | None, every: bool):
         self.network = network
         self.log = log
         self.names = names or AxisNames()
@@ -267,7 +264,7 @@ class _Validation:
             raise _Failure(node, error) from None
 
 
-def validate(network: Network, log: Log | None = None, names: AxisNames | None = None) -> None:
+def validate(network: NodeGraph, log: Log | None = None, names: AxisNames | None = None) -> None:
     """Validate all nodes of a network. Sets `order` and `loops` of the network, and shape, axis
     and needs_gradient of its nodes. `log` gets the lines that CNTK prints meanwhile.
 
@@ -278,7 +275,7 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     _Validation(network, log, names, every=False).run()
 
 
-def problems(network: Network) -> list[OpscopeError]:
+def problems(network: NodeGraph) -> list[OpscopeError]:
     """All errors of a network, but for those that follow from others; none for a valid one.
 
     Nodes that do not depend on wrong ones are validated as `validate` does it.

@@ -12,7 +12,8 @@ from ..brainscript.build import build_section
 from ..config.parameters import ConfigParameters
 from ..ndl.builder import build_ndl_section
 from ..network.network import Network
-from ..network.standard.simple_builder import SimpleNetwork
+from ..network.standard.settings import SimpleNetworkSettings
+from ..network.standard.simple_builder import build_simple_network
 
 # In the order in which CNTK looks for them.
 BUILDERS = (
@@ -90,7 +91,7 @@ def build_section_network(
 
 def _simple(section: ConfigParameters) -> Network:
     try:
-        network = SimpleNetwork.from_config(section).build()
+        network = build_simple_network(SimpleNetworkSettings.from_config(section))
         network.validate()
     except OpscopeError as error:
         if getattr(error, "location", None) is not None:

@@ -14,7 +14,8 @@ from ....framework.base.errors import FormatError
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigArray
 from ..base.data import Samples, Stream
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.section_file import (
     CATEGORIES,
     CATEGORY,

@@ -33,7 +33,8 @@ from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
 from ..base.order import BlockShuffle, Enumerator, FileOrder
 from ..base.pack import FramePacker
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import complaint, precision, sections_with
 from ..base.words import read_lines
 from .transforms import VIEWS, Transform, crop_kind, transform_of

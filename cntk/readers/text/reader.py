@@ -19,7 +19,8 @@ from ...config.parameters import ConfigParameters
 from ..base.data import Deserializer, Stream
 from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from ..base.pack import FramePacker, SequencePacker
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import precision
 from .format import CHUNK_SIZE, TextFormat, TextStream
 
