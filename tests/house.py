@@ -76,7 +76,7 @@ only what a command needs. Such imports count neither for the order of rooms nor
 
 KINDS = {
     "nnet3/components",
-    "cntk/lower",
+    "cntk/lower/kinds",
     "cntk/network/kinds",
     "cntk/operators",
 }

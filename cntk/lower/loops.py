@@ -15,8 +15,8 @@ from ...framework.loops.recurrent.net import recurrent_op
 from ...proto import net_pb2 as pb
 from ..network.nodes.analysis import Loop
 from ..network.nodes.node import Node
-from .delays import delay_start, delay_states, delay_steps, widened
 from .emitter import Emitter, Sparse, dims
+from .kinds.delays import delay_start, delay_states, delay_steps, widened
 from .table import lower_node
 
 

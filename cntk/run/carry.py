@@ -13,8 +13,8 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.scope import Scope
 from ..lower import Delayed, Lowered
-from ..lower.delays import delay_start
 from ..lower.emitter import dims
+from ..lower.kinds.delays import delay_start
 from ..network.nodes.node import DynamicAxis
 from ..readers.base.layout import Layout
 from ..readers.base.pack import Minibatch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ...framework.ir.desc import INPUT, make_op
-from ..lattices.lattice import PARTS, lattice_variable
-from ..network.nodes.node import Node
-from .emitter import Emitter, size
-from .table import lowers
+from ....framework.ir.desc import INPUT, make_op
+from ...lattices.lattice import PARTS, lattice_variable
+from ...network.nodes.node import Node
+from ..emitter import Emitter, size
+from ..table import lowers
 
 
 @lowers("ClassBasedCrossEntropyWithSoftmax")

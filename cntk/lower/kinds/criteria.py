@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..network.nodes import rules
-from ..network.nodes.node import Node
-from .emitter import Emitter, size
-from .table import lowers
+from ...network.nodes import rules
+from ...network.nodes.node import Node
+from ..emitter import Emitter, size
+from ..table import lowers
 
 _NONE = (1 << 64) - 1  # C++'s SIZE_MAX
 
