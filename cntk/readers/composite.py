@@ -21,12 +21,11 @@ from .base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .base.pack import FramePacker, SequencePacker, TruncatedPacker
 from .base.packed_reader import PackedReader
 from .base.reader import DataReader
-from .base.sections import complaint, sections_with
+from .base.sections import complaint, enumerator, sections_with
 from .catalogue import create_deserializer
 from .htk.data import LabelSequences, Utterances
 from .htk.lattices import LatticePacker, lattices_of, phones_of
 from .htk.reader import features_of, labels_of, randomization
-from .text.reader import enumerator
 
 _HTK_FEATURES = "HTKFeatureDeserializer"
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")

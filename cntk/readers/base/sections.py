@@ -10,7 +10,9 @@ import numpy as np
 from ....framework.base.errors import FormatError, OpscopeError, SaveError
 from ...base.text import located
 from ...config.parameters import ConfigParameters
+from .data import Deserializer
 from .htk_files import read_script
+from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 
 
 def complaint(config: ConfigParameters, message: str) -> OpscopeError:
@@ -25,6 +27,24 @@ def precision(config: ConfigParameters) -> np.dtype:
     if name not in types:
         raise config["precision"].error(f"precision is 'float' or 'double', not {name!r}")
     return types[name]
+
+
+def enumerator(
+    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
+) -> Enumerator:
+    """The order of sequences by `randomize` and `randomizationWindow`.
+
+    Args:
+        config: the section of the reader.
+        source: of the sequences.
+        window: to shuffle within, in samples, where the section gives none; None: the whole data.
+    """
+    if config.match("randomize", "none") or not config.bool("randomize", True):
+        return FileOrder(source)
+    if "randomizationWindow" in config:
+        window = config.size("randomizationWindow")
+        return BlockShuffle(source, window) if window else FileOrder(source)
+    return BlockShuffle(source, window)
 
 
 def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
