@@ -10,6 +10,7 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.base.errors import FormatError, OpscopeError
+from ..base.text import is_located
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..models.dump import dump
@@ -121,7 +122,7 @@ def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = 
     try:
         network = load(section, str(value))
     except FormatError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise value.error(str(error)) from None
     _set_outputs(run, network, outputs)

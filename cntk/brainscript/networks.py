@@ -130,7 +130,7 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
             group = group_of_tag(tag)
             if group is not None:
                 network.add_to_group(group, node)
-        node.inputs = [replaced.get(n, n) if n is not None else None for n in node.inputs]
+        node.connect([replaced.get(n, n) if n is not None else None for n in node.inputs])
         work.extend(n for n in node.inputs if n is not None)
     return network
 

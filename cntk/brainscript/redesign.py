@@ -153,7 +153,7 @@ def edited_model(record: Record, path: Path, where: Expression) -> Network:
     redirected = {copies[model.find(name)]: node for name, node in added.items() if name in model}
     for copy in copies.values():
         inputs = (copies.get(i, i) if i is not None else None for i in copy.inputs)
-        copy.inputs = [redirected.get(i, i) if i is not None else None for i in inputs]
+        copy.connect([redirected.get(i, i) if i is not None else None for i in inputs])
     for old, new in redirected.items():
         new.tags += [tag for tag in old.tags if tag not in new.tags]
         old.tags.clear()

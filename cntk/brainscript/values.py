@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ..base.text import Location, located
+from ..base.text import Location, is_located, located
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .language.depth import MAX_CALLS, MAX_DEPTH
@@ -59,7 +59,7 @@ class Failure(Exception):
     def error(self) -> OpscopeError:
         """The error with its place and chain; it has the attribute `others`, a list of errors."""
         error = located(self.error_class, self.message, self.location, self.chain)
-        error.others = [other.error() for other in self.others]
+        vars(error)["others"] = [other.error() for other in self.others]
         return error
 
 
@@ -69,7 +69,7 @@ class LimitFailure(Failure):
 
 def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
     """An error of another part of the package; `where` unless it has a place itself."""
-    place = None if getattr(error, "location", None) is not None else where
+    place = None if is_located(error) else where
     return Failure(str(error), place, type(error))
 
 
@@ -283,7 +283,7 @@ class Function(ABC):
 
     __slots__ = ("optional", "parameters")
 
-    def __init__(self, parameters: Sequence[str], optional: Mapping[str, Thunk]):
+    def __init__(self, parameters: Sequence[str], optional: Mapping[str, Value]):
         self.parameters = tuple(parameters)
         self.optional = optional
 
@@ -311,7 +311,7 @@ class Closure(Function):
     def __init__(
         self,
         parameters: Sequence[str],
-        optional: Mapping[str, Thunk],
+        optional: Mapping[str, Value],
         body: Code,
         scope: Record,
         expression: Expression,
@@ -431,38 +431,38 @@ def type_name(value: Value) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def expect_number(value: Value, where: Expression) -> float:
+def expect_number(value: Value, where: Expression | None) -> float:
     if not isinstance(value, float):
         raise Failure(f"expected a number, not a {type_name(value)}", where)
     return value
 
 
-def expect_integer(value: Value, where: Expression) -> int:
+def expect_integer(value: Value, where: Expression | None) -> int:
     number = expect_number(value, where)
     if not number.is_integer():
         raise Failure(f"expected an integer, not {number:g}", where)
     return int(number)
 
 
-def expect_boolean(value: Value, where: Expression) -> bool:
+def expect_boolean(value: Value, where: Expression | None) -> bool:
     if not isinstance(value, bool):
         raise Failure(f"expected a boolean, not a {type_name(value)}", where)
     return value
 
 
-def expect_record(value: Value, where: Expression) -> Record:
+def expect_record(value: Value, where: Expression | None) -> Record:
     if not isinstance(value, Record):
         raise Failure(f"expected a record, not a {type_name(value)}", where)
     return value
 
 
-def expect_function(value: Value, where: Expression) -> Function:
+def expect_function(value: Value, where: Expression | None) -> Function:
     if not isinstance(value, Function):
         raise Failure(f"expected a function, not a {type_name(value)}", where)
     return value
 
 
-def expect_array(value: Value, where: Expression) -> Array:
+def expect_array(value: Value, where: Expression | None) -> Array:
     if not isinstance(value, Array):
         raise Failure(f"expected an array, not a {type_name(value)}", where)
     return value

@@ -300,8 +300,8 @@ class Emitter:
         self._written.add(node.name)
         return node.name
 
-    def keep(self, node: Node) -> str:
-        """Make a node's value one that can be read after a run."""
+    def mark_live_out(self, node: Node) -> str:
+        """Let a node's value be read after a run; returns its variable."""
         name = self.value(node)
         if name in self._written and name not in self._vars:
             self._vars.add(name)

@@ -56,7 +56,7 @@ def lower(
     if carried:
         roots += [delayed.node.inputs[0] for delayed in emitter.lowered.delays]
     for root in roots:
-        emitter.keep(root)
+        emitter.mark_live_out(root)
     return emitter.lowered
 
 

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ..base.text import is_located
 from ..config.files import load_resolved
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
@@ -45,7 +46,7 @@ def edit_section(
     try:
         text = load_resolved(str(path), section)
     except FormatError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise path.error(str(error)) from None
     scripts, script = parse_mel_file(text, Path(str(path)).name)

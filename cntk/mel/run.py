@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...framework.base.errors import OpscopeError
-from ..base.text import located
+from ..base.text import is_located, located
 from .commands import run_command
 from .session import Session
 from .syntax import Embedded, Inline, MelScript
@@ -25,6 +25,6 @@ def run_script(session: Session, script: MelScript) -> None:
             else:
                 run_command(session, statement)
         except OpscopeError as error:
-            if getattr(error, "location", None) is not None:
+            if is_located(error):
                 raise
             raise located(type(error), str(error), statement.text.locate()) from None

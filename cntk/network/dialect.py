@@ -195,7 +195,7 @@ def _add_nodes(network: Network, desc: NetDesc) -> None:
         attrs.pop("axisName", None)
         operation = op.type[len(PREFIX) :]
         node = _add_node(network, operation, outputs[0], attrs, _location(op.source, sources))
-        node.tags = list(tags)
+        node.tags = [str(tag) for tag in tags]
         node.learning_rate = rate
         inputs[node.name] = slot_map(op.inputs).get("inputs", [])
     for name, names in inputs.items():

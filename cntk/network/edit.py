@@ -94,7 +94,7 @@ class EditableGraph(NodeGraph):
     def replace_inputs(self, old: Node, new: Node | None) -> None:
         """Let all nodes that read `old` read `new`."""
         for node in self.nodes.values():
-            node.inputs = [new if child is old else child for child in node.inputs]
+            node.connect([new if child is old else child for child in node.inputs])
 
     def replace(self, old: Node, new: Node, keep_inputs: bool = True) -> None:
         """Put `new` in the place of `old`, in the groups too, under the name of `old`. With
@@ -173,7 +173,7 @@ class EditableGraph(NodeGraph):
         """
         if name not in self:
             copy = Node(name, source.kind, location=source.location)
-            copy.inputs = [None] * len(source.inputs)
+            copy.connect([None] * len(source.inputs))
             self.insert(copy)
             content = True
         else:
@@ -197,13 +197,15 @@ class EditableGraph(NodeGraph):
         copies = {node: self.copy_node(node, name, links=False) for node, name in pairs}
         if links:
             for node, copy in copies.items():
-                copy.inputs = [
-                    copies.get(child, child if self._holds(child) else None)
-                    for child in node.inputs
-                ]
+                copy.connect(
+                    [
+                        copies.get(child, child if self._has_node(child) else None)
+                        for child in node.inputs
+                    ]
+                )
         return copies
 
-    def _holds(self, node: Node | None) -> bool:
+    def _has_node(self, node: Node | None) -> bool:
         return node is not None and self.nodes.get(node.name) is node
 
     def copy_subtree(self, root: Node, prefix: str = "", links: bool = True) -> dict[Node, Node]:

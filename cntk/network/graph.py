@@ -121,7 +121,7 @@ class NodeGraph:
         Raises:
             SlotError: the kind takes another number of inputs.
         """
-        node.inputs = list(inputs)
+        node.connect(inputs)
         self.check_count(node)
 
     def discard(self, node: Node) -> None:

@@ -16,7 +16,7 @@ from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from .describe import loop_lines, prototype, root_lines
 from .graph import NodeGraph
 from .nodes import analysis, rules
-from .nodes.initial_values import has_own_shape, load_given
+from .nodes.initial_values import has_own_shape, load_initial_value
 from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
 
 Log = Callable[[str], None]
@@ -93,7 +93,7 @@ def _start(node: Node, dtype: np.dtype) -> None:
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
     if node.is_parameter:
         if node.value is None and not rules.size(given) and has_own_shape(node):
-            load_given(node, dtype)
+            load_initial_value(node, dtype)
         if node.value is not None:
             given = node.value.shape
         elif rules.size(node.shape):
@@ -156,8 +156,10 @@ class _Passes:
                 left += 1
                 continue
             try:
-                apply = self._apply_logged if self.log else self._apply
-                changed = apply(node, first, final)
+                if self.log is None:
+                    changed = self._apply(node, final)
+                else:
+                    changed = self._apply_logged(self.log, node, first, final)
                 if final and changed:
                     raise node.error("its shape does not settle; a loop may need a known dimension")
             except OpscopeError as error:
@@ -167,7 +169,7 @@ class _Passes:
                 left += 1
         return left
 
-    def _apply(self, node: Node, first: bool, final: bool) -> bool:
+    def _apply(self, node: Node, final: bool) -> bool:
         """Run the rule of a node; whether something changed by it."""
         before = _state(node)
         known = node.axis
@@ -179,16 +181,16 @@ class _Passes:
             node.needs_gradient = True
         return before != _state(node)
 
-    def _apply_logged(self, node: Node, first: bool, final: bool) -> bool:
+    def _apply_logged(self, log: Log, node: Node, first: bool, final: bool) -> bool:
         shown = prototype(node)
         try:
-            changed = self._apply(node, first, final)
+            changed = self._apply(node, final)
         except OpscopeError:
-            self.log(f"Validating --> {shown} FAILED")
+            log(f"Validating --> {shown} FAILED")
             raise
         now = prototype(node)
         if first or changed or shown != now:
-            self.log(f"Validating --> {now}")
+            log(f"Validating --> {now}")
         return changed
 
     @staticmethod
@@ -216,7 +218,7 @@ class _Validation:
     def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
         """An error about nodes; what is computed from them cannot be validated either."""
         if not self.every:
-            error.network = self.network  # for whoever wants to know the other errors, too
+            vars(error)["network"] = self.network  # for whoever wants to know the other errors, too
             raise error
         self.errors.append(error)
         self.failed |= analysis.dependents(self.network.nodes.values(), nodes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ..base.text import located
+from ..base.text import is_located, located
 from ..brainscript.build import build_section
 from ..config.parameters import ConfigParameters
 from ..ndl.builder import build_ndl_section
@@ -94,7 +94,7 @@ def _simple(section: ConfigParameters) -> Network:
         network = build_simple_network(SimpleNetworkSettings.from_config(section))
         network.validate()
     except OpscopeError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise located(type(error), str(error), section.text.locate()) from None
     return network

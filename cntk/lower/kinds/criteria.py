@@ -53,7 +53,7 @@ def lower_matrix_l2_reg(e: Emitter, node: Node) -> str:
 @lowers("Logistic")
 def lower_logistic(e: Emitter, node: Node) -> str:
     names = ("label", "x", "weight")
-    reads = dict(zip(names, map(e.flat, node.inputs), strict=False))
+    reads: dict[str, str] = dict(zip(names, map(e.flat, node.inputs), strict=False))
     return e.op("cntk.logistic", reads)
 
 

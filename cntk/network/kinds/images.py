@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import geometry, rules
-from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.attributes import AttributeSpec, Dims, FileField
 from ..nodes.kind import register, standard
 from ..nodes.ndl_function import NdlFunction
 from ..nodes.node import Kind, Node
@@ -192,10 +192,10 @@ standard(
 def _normalised(node: Node, final: bool) -> None:
     rules.common_axis(node)
     data, *parameters = node.inputs
-    shape = data.shape or ()
+    shape: Dims = data.shape or ()
     node.shape = shape
     for child in parameters:
-        if child.shape == (0, 1) and rules.size(shape):
+        if child.shape == (0, 1) and shape and rules.size(shape):
             rules.infer(child, (shape[-1] if node.attributes["spatial"] else rules.size(shape), 1))
     if not final:
         return

@@ -164,7 +164,9 @@ def _swap(node: Node, final: bool) -> None:
     if first >= len(shape) and second >= len(shape):
         if not final and not shape:
             return
-        raise node.error(f"neither axis {first + 1} nor {second + 1} is in [{rules.text(shape)}]")
+        raise node.error(
+            f"neither axis {first + 1} nor {second + 1} is in [{rules.text(tuple(shape))}]"
+        )
     shape += [1] * (max(first, second) + 1 - len(shape))
     shape[first], shape[second] = shape[second], shape[first]
     node.shape = tuple(shape)

@@ -76,10 +76,12 @@ _INPUT_ATTRIBUTES = {
 
 
 def _finish_input(values: dict[str, Any]) -> None:
-    size = [values.pop(key) for key in ("imageWidth", "imageHeight", "imageChannels")]
+    width, height, channels = (
+        values.pop(key) for key in ("imageWidth", "imageHeight", "imageChannels")
+    )
     layout = values.pop("imageLayout")
     if values.pop("isImage"):
-        values["shape"] = image_shape(*size, layout)
+        values["shape"] = image_shape(width, height, channels, layout)
 
 
 def _vector(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,9 +180,9 @@ def _parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _image_parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    dims = [int(v) for v in values]
-    dims[-3:] = image_shape(*dims[-3:], options.get("imageLayout", "HWC"))
-    return _parameter(dims, options)
+    *others, width, height, channels = (int(v) for v in values)
+    image = image_shape(width, height, channels, options.get("imageLayout", "HWC"))
+    return _parameter([*others, *image], options)
 
 
 def _constant(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:

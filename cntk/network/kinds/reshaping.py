@@ -50,8 +50,8 @@ _IMAGE_SIZE = ("imageWidth", "imageHeight", "imageChannels")
 
 def _complete_image(node: Node, rows: int) -> tuple[int, ...]:
     """The image tensor of a legacy Reshape: of three dimensions one may be 0, or all."""
-    size = [node.attributes[key] for key in _IMAGE_SIZE]
-    shape = list(image_shape(*size, node.attributes["imageLayout"]))
+    width, height, channels = (node.attributes[key] for key in _IMAGE_SIZE)
+    shape = list(image_shape(width, height, channels, node.attributes["imageLayout"]))
     known = [d for d in shape if d > 0]
     if not known:
         return (1, rows, 1)

@@ -116,6 +116,8 @@ class Node:
         location: where it was written.
     """
 
+    inputs: list[Node]
+
     __slots__ = (
         "__weakref__",
         "attributes",
@@ -142,7 +144,7 @@ class Node:
     ):
         self.name = name
         self.kind = kind
-        self.inputs = cast("list[Node]", list(inputs))
+        self.connect(inputs)
         self.attributes = attributes or {}
         self.shape = cast(Dims, None)
         self.axis: DynamicAxis | None = None
@@ -151,6 +153,10 @@ class Node:
         self.value: np.ndarray | None = None
         self.needs_gradient = False
         self.location = location
+
+    def connect(self, inputs: Sequence[Node | None]) -> None:
+        """Set the nodes that this one reads, in order; None where one is missing."""
+        self.inputs = cast("list[Node]", list(inputs))
 
     @property
     def operation(self) -> str:
