@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from ..graph.topology import FLAGS, TopologyNode
+from ..graph.topology_node import FLAGS, TopologyNode
 from ..index.indexes import distinct
 from .computation import Command, Computation, SubMatrix
 

@@ -16,7 +16,8 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph
 from ..graph.request import ComputationRequest
-from ..graph.topology import FLAGS, Topology, TopologyNode
+from ..graph.topology import Topology
+from ..graph.topology_node import FLAGS, TopologyNode
 from .computation import Command, Computation, matrices_of, submatrices_of
 from .input_locations import Part, find_reverse, locate, refuse_reading_ahead
 from .locations import (

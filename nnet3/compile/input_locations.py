@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..graph.topology import SumFacts, Topology
-from ..index.aligned import Aligned, later, rows_among
-from ..index.indexes import Columns, distinct, pack_tx
+from ..graph.topology import Topology
+from ..graph.topology_node import SumFacts
+from ..index.aligned import later, rows_among
+from ..index.indexes import Aligned, Columns, distinct, pack_tx
 from ..index.row_table import Query, RowTable
 from .locations import pack_left
 from .steps import Steps

@@ -21,9 +21,10 @@ from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment
 from ..graph.request import ComputationRequest
 from ..graph.time_graph import Level
-from ..graph.topology import FLAGS, Topology
-from ..index.aligned import Family, align, align_listed
-from ..index.indexes import Columns, pack_tx, unpack_tx
+from ..graph.topology import Topology
+from ..graph.topology_node import FLAGS
+from ..index.aligned import align, align_listed
+from ..index.indexes import Columns, Family, pack_tx, unpack_tx
 from ..index.row_table import Query, RowTable
 
 Parts = list[tuple[int, np.ndarray]]  # numbers of groups with keys

@@ -20,7 +20,7 @@ from ..compile.computation import (
     insert,
     submatrices_of,
 )
-from ..graph.topology import FLAGS
+from ..graph.topology_node import FLAGS
 from ..index.indexes import LazyIndexes
 from .options import OptimizeOptions
 

@@ -20,7 +20,7 @@ from ..compile.computation import (
     SubMatrix,
     without_memory,
 )
-from ..graph.topology import FLAGS
+from ..graph.topology_node import FLAGS
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]

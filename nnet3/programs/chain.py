@@ -28,8 +28,8 @@ from .options import (
     UNUSED,
     chosen_passes,
     chosen_place,
+    open_fst,
     optimization_options,
-    read_fst,
 )
 from .program import Option, program
 from .train import (
@@ -70,7 +70,7 @@ def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
     Raises:
         FormatError: it is no FST, or its labels are no pdfs of the network.
     """
-    return DenominatorGraph.of_fst(read_fst(name), nnet.node_dims()["output"])
+    return DenominatorGraph.of_fst(open_fst(name), nnet.node_dims()["output"])
 
 
 @program(

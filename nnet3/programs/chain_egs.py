@@ -42,7 +42,7 @@ from .egs import (
     shuffle_examples,
 )
 from .get_egs import CUTTING, NAN, Getter, ivector_options
-from .options import COMPRESS, SRAND, errors_tell, read_fst, shown
+from .options import COMPRESS, SRAND, errors_tell, open_fst, shown
 from .program import Option, program
 
 KIND = "chain_example"
@@ -97,7 +97,7 @@ class _ChainGetter(Getter):
         super().__init__(options)
         self._graph: Matcher | None = None
         if graph:
-            self._graph = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
+            self._graph = Matcher(scaled(open_fst(graph), options.normalization_fst_scale))
 
     def normalized(self, supervision: Supervision, where: str) -> Supervision:
         """With the weights of the normalization FST, if there is one that fits."""
@@ -220,7 +220,7 @@ def nnet3_chain_normalize_egs(
 ) -> None:
     if options.normalization_fst_scale < 0:
         raise FormatError("--normalization-fst-scale must not be negative")
-    fst = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
+    fst = Matcher(scaled(open_fst(graph), options.normalization_fst_scale))
     written = failed = 0
     with TableWriter(output, KIND) as writer:
         for key, example in shown(read_table(source, KIND), "normalize", "examples"):

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from ..graph.request import ComputationRequest, simple_request
+from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
+from ..network.simple_request import simple_request
 from .listing import read_request
 
 _STAGES = ("request", "steps", "kaldi", "commands")

@@ -19,7 +19,8 @@ from typing import BinaryIO
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.settings import is_on
-from ..files.kaldi_io import Buffer, Reader
+from ..files.kaldi_io import Reader
+from ..files.tokens import Buffer
 
 _PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
 _SPECIFIER = re.compile(r"(?:[a-z]+[, ]+)*(?:ark|scp)(?:[, ]+[a-z]+)*:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,7 @@ from ...nnet3.tables.tables import (
 from ...nnet3.training.lda import LdaAccumulator, TransformOptions, feature_transform
 from ...nnet3.training.progress import Log
 from ...nnet3.xconfig import xconfig_to_configs
-
-if TYPE_CHECKING:
-    from .nnet3 import RecipeOptions
+from .nnet3_options import RecipeOptions
 
 _FILE = re.compile(r"\b(matrix|vector|scales|bias)=(\S+)")
 _LDA_EXAMPLES = 4000

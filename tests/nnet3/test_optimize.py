@@ -9,11 +9,12 @@ from forward_lowering import lower_forward
 from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.framework.ir.desc import INPUT
-from opscope.nnet3.graph.request import ComputationRequest, simple_request
+from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower.command_dialect import to_desc
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
 from opscope.nnet3.optimize.checker import check_computation
 from opscope.nnet3.optimize.sizing import gather_memory
