@@ -1,8 +1,8 @@
 """From steps to commands: matrices, where every row is read from, forward and backward commands.
 
 Source: Kaldi's Compiler (nnet-compile.cc). Every step has a matrix for its values and, where
-needed, one for its derivatives; a dim-range's are columns of those of its source. A part of a
-descriptor is a sum of rows of earlier steps: its input locations.
+needed, one for its derivatives; a dim-range's are columns of those of its source. Every row
+of a part of a descriptor is a sum of rows of earlier steps, its input locations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..graph.request import ComputationRequest
 from ..graph.topology import Topology
 from ..graph.topology_node import FLAGS, TopologyNode
 from .computation import Command, Computation, matrices_of, submatrices_of
-from .input_locations import Part, find_reverse, locate, refuse_reading_ahead
+from .input_locations import InputLocations, find_reverse, locate, refuse_reading_ahead
 from .locations import (
     contiguous_ranges,
     ensure_contiguous,
@@ -28,7 +28,7 @@ from .locations import (
     split_locations,
     split_locations_backward,
 )
-from .steps import Step, Steps
+from .steps import NnetStep, NnetSteps
 
 
 class Compiler:
@@ -47,7 +47,7 @@ class Compiler:
         self.requests = requests
         self._check()
         self.graph = Graph(topology, *requests)
-        self.steps = Steps(self.graph)
+        self.steps = NnetSteps(self.graph)
         self.computation = Computation(topology)
         self._values: list[int] = []  # the sub-matrix of every step's values
         self._derivs: list[int] = []
@@ -70,9 +70,9 @@ class Compiler:
     def compile(self) -> Computation:
         """Runs all stages."""
         self.computation.need_model_derivative = self.requests[0].need_model_derivative
-        self.parts = locate(self.steps)
+        self.input_locations = locate(self.steps)
         if len(self.requests) > 1:
-            refuse_reading_ahead(self.steps, self.parts)
+            refuse_reading_ahead(self.steps, self.input_locations)
         self._make_matrices()
         self._precompute()
         self._forward()
@@ -93,7 +93,7 @@ class Compiler:
         matrices: list[tuple[Any, ...]] = list(computation.matrices)
         for number, step in enumerate(self.steps.steps):
             node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
-            rows, parts, dim = columns.size, self.parts[number], node.dim
+            rows, parts, dim = columns.size, self.input_locations[number], node.dim
             if not rows:
                 pass
             elif node.kind == "dim-range":
@@ -134,7 +134,7 @@ class Compiler:
         wanted = self.requests[0].need_model_derivative and node.properties & FLAGS.UPDATABLE
         return bool(wanted) and node.component.learning_rate != 0
 
-    def _has_deriv(self, step: Step, parts: list[Part]) -> bool:
+    def _has_deriv(self, step: NnetStep, parts: list[InputLocations]) -> bool:
         """Whether a step that is no component's has derivatives."""
         node = self.topology.nodes[step.node]
         if any([part.any_source(self._derivs) for part in parts]):
@@ -232,7 +232,7 @@ class Compiler:
             elif node.kind == "component":
                 self._propagate(number, step.node)
             elif node.kind == "descriptor":
-                for part in self.parts[number]:
+                for part in self.input_locations[number]:
                     self._forward_part(part)
                 if node.is_output:
                     self._provide(value, step.node)
@@ -259,24 +259,24 @@ class Compiler:
             )
         )
 
-    def _forward_part(self, part: Part) -> None:
+    def _forward_part(self, part: InputLocations) -> None:
         if part.facts.constant:
             self._add(Command("SetConst", part.value, 0, part.facts.constant))
-        for terms in part.terms:
-            if terms.single >= 0:
-                source = self._values[terms.single]
-                kind = "MatrixAdd" if terms.whole else "AddRows"
-                self._add(Command(kind, part.value, source, terms.alpha, terms.row))
+        for summand in part.summands:
+            if summand.single >= 0:
+                source = self._values[summand.single]
+                kind = "MatrixAdd" if summand.whole else "AddRows"
+                self._add(Command(kind, part.value, source, summand.alpha, summand.row))
                 continue
-            for subs, rows in split_locations(self._value_of_step[terms.step], terms.row):
+            for subs, rows in split_locations(self._value_of_step[summand.step], summand.row):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddRowsMulti", part.value, 0, terms.alpha, pairs))
+                    self._add(Command("AddRowsMulti", part.value, 0, summand.alpha, pairs))
                 elif self._is_identity(source, rows):
-                    self._add(Command("MatrixAdd", part.value, source, terms.alpha))
+                    self._add(Command("MatrixAdd", part.value, source, summand.alpha))
                 else:
-                    self._add(Command("AddRows", part.value, source, terms.alpha, rows))
+                    self._add(Command("AddRows", part.value, source, summand.alpha, rows))
 
     @cached_property
     def _value_of_step(self) -> np.ndarray:
@@ -299,10 +299,10 @@ class Compiler:
 
     def _backward(self) -> None:
         nodes, steps = self.topology.nodes, self.steps.steps
-        parts = (part for parts in self.parts for part in parts if part.deriv)
-        read = (terms for part in parts for terms in part.terms if terms.single >= 0)
+        parts = (part for parts in self.input_locations for part in parts if part.deriv)
+        read = (summand for part in parts for summand in part.summands if summand.single >= 0)
         sizes = [step.columns.size for step in steps]
-        find_reverse([terms for terms in read if self._derivs[terms.single]], sizes)
+        find_reverse([summand for summand in read if self._derivs[summand.single]], sizes)
         for number in reversed(range(len(steps))):
             step, deriv = steps[number], self._derivs[number]
             if not deriv:
@@ -317,7 +317,7 @@ class Compiler:
             elif node.kind == "descriptor":
                 if node.is_output:
                     self._accept(deriv, step.node)
-                for part in self.parts[number]:
+                for part in self.input_locations[number]:
                     self._backward_part(part)
 
     def _backprop(self, number: int, node: int) -> None:
@@ -344,30 +344,30 @@ class Compiler:
             )
         )
 
-    def _backward_part(self, part: Part) -> None:
+    def _backward_part(self, part: InputLocations) -> None:
         deriv = part.deriv
-        for terms in part.terms:
-            if terms.single >= 0:
-                source = self._derivs[terms.single]
+        for summand in part.summands:
+            if summand.single >= 0:
+                source = self._derivs[summand.single]
                 if not source:
                     continue
-                if terms.whole:
-                    self._add(Command("MatrixAdd", source, deriv, terms.alpha))
-                elif terms.reverse is not None:
-                    self._add(Command("AddRows", source, deriv, terms.alpha, terms.reverse))
+                if summand.whole:
+                    self._add(Command("MatrixAdd", source, deriv, summand.alpha))
+                elif summand.reverse is not None:
+                    self._add(Command("AddRows", source, deriv, summand.alpha, summand.reverse))
                 else:
-                    for rows in ensure_contiguous(terms.row):
-                        self._backward_rows(deriv, source, terms.alpha, rows)
+                    for rows in ensure_contiguous(summand.row):
+                        self._backward_rows(deriv, source, summand.alpha, rows)
                 continue
-            subs = self._deriv_of_step[terms.step]
-            located = pack_left(subs, np.where(subs >= 0, terms.row, -1))
+            subs = self._deriv_of_step[summand.step]
+            located = pack_left(subs, np.where(subs >= 0, summand.row, -1))
             for sub, rows in split_locations_backward(*located):
                 source = single_source(sub)
                 if source == -2:
                     pairs = np.stack((sub, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddToRowsMulti", deriv, 0, terms.alpha, pairs))
+                    self._add(Command("AddToRowsMulti", deriv, 0, summand.alpha, pairs))
                 else:
-                    self._backward_rows(deriv, source, terms.alpha, rows)
+                    self._backward_rows(deriv, source, summand.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
         """Adds row i of `deriv` to row `rows[i]` of `source`."""

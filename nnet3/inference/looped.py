@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...proto import net_pb2 as pb
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
@@ -141,7 +141,7 @@ def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     return 1 - (chunk - first - topology.reach) // chunk
 
 
-@uncollected()
+@gc_disabled()
 def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],

@@ -17,12 +17,12 @@ from .checker import check_computation
 from .compression import compress_memory
 from .consolidate import consolidate_model_update
 from .deriv_times import limit_derivative_times
-from .extend import extend_matrices
+from .matrix_extension import extend_matrices
+from .memory_placement import gather_memory, place_memory
 from .merge import merge_variables
 from .options import OptimizeOptions
 from .renumber import consolidate_io, renumber
 from .row_ops import replace_row_ops, snip_row_ops, split_row_ops
-from .sizing import gather_memory, place_memory
 
 __all__ = ["PASSES", "OptimizeOptions", "Pass", "optimize"]
 

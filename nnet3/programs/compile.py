@@ -58,10 +58,10 @@ def nnet3_compile(
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":
-        from ..compile.steps import Steps
+        from ..compile.steps import NnetSteps
         from ..graph.graph import Graph
 
-        click.echo(Steps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
+        click.echo(NnetSteps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
     else:
         _compile(nnet, wanted, stage, given["optimize"], out)
 

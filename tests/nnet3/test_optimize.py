@@ -17,7 +17,7 @@ from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
 from opscope.nnet3.optimize.checker import check_computation
-from opscope.nnet3.optimize.sizing import gather_memory
+from opscope.nnet3.optimize.memory_placement import gather_memory
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.xconfig import xconfig_to_config
 
