@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.compile.computation import Command, Computation, SubMatrix, numbered_sources
+from opscope.nnet3.compile.command import Command
+from opscope.nnet3.compile.computation import Computation, SubMatrix, numbered_sources
 from opscope.nnet3.lower.commands import Lowering, int_tensor
 from opscope.proto import net_pb2 as pb
 

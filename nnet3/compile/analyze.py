@@ -13,7 +13,8 @@ from itertools import compress
 
 from ..graph.topology_node import FLAGS, TopologyNode
 from ..index.indexes import distinct
-from .computation import Command, Computation, SubMatrix
+from .command import Command
+from .computation import Computation, SubMatrix
 
 READ, WRITE, READ_WRITE = 1, 2, 3
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})

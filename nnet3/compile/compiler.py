@@ -18,7 +18,8 @@ from ..graph.graph import Graph
 from ..graph.request import ComputationRequest
 from ..graph.topology import Topology
 from ..graph.topology_node import FLAGS, TopologyNode
-from .computation import Command, Computation, matrices_of, submatrices_of
+from .command import Command
+from .computation import Computation, matrices_of, submatrices_of
 from .input_locations import InputLocations, find_reverse, locate, refuse_reading_ahead
 from .locations import (
     contiguous_ranges,
@@ -76,7 +77,7 @@ class Compiler:
         self._make_matrices()
         self._precompute()
         self._forward()
-        self._end_part(Command("NoOperationMarker"))
+        self._end_part(Command.no_operation_marker())
         self._backward()
         self._take_memory()
         return self.computation
@@ -186,11 +187,11 @@ class Compiler:
 
     def _accept(self, submatrix: int, node: int) -> None:
         self._accepted.add(submatrix)
-        self._first.append(Command("AcceptInput", submatrix, node=node))
+        self._first.append(Command.accept_input(submatrix, node))
 
     def _provide(self, submatrix: int, node: int) -> None:
         self._provided.add(submatrix)
-        self._last.append(Command("ProvideOutput", submatrix, node=node))
+        self._last.append(Command.provide_output(submatrix, node))
 
     def _end_part(self, *marker: Command) -> None:
         """Ends a segment or the backward part: what it accepts comes first, its outputs last."""
@@ -203,12 +204,12 @@ class Compiler:
 
         Memory is taken behind the first inputs and given up before the last outputs.
         """
-        self._last.insert(0, Command("DeallocMatrices", rows=self._without(self._provided)))
+        self._last.insert(0, Command.dealloc_matrices(self._without(self._provided)))
         self._end_part()
         commands, begin = self._commands, 0
         while commands[begin].type == "AcceptInput":
             begin += 1
-        commands.insert(begin, Command("AllocMatrices", rows=self._without(self._accepted)))
+        commands.insert(begin, Command.alloc_matrices(self._without(self._accepted)))
         self.computation.commands = commands
 
     def _without(self, submatrices: set[int]) -> np.ndarray:
@@ -223,12 +224,12 @@ class Compiler:
         for number, step in enumerate(self.steps.steps):
             if step.segment != before:
                 before = step.segment
-                self._end_part(Command("NoOperationMarker"))
+                self._end_part(Command.no_operation_marker())
             node, value = nodes[step.node], self._values[number]
             if step.is_input:
                 self._accept(value, step.node)
                 if not self._is_input(number + 1):
-                    self._add(Command("NoOperationPermanent"))
+                    self._add(Command.no_operation_permanent())
             elif node.kind == "component":
                 self._propagate(number, step.node)
             elif node.kind == "descriptor":
@@ -244,39 +245,37 @@ class Compiler:
         properties = self.topology.nodes[node].properties
         stores = self.requests[0].store_component_stats
         self._add(
-            Command(  # without keywords, which take twice the time
-                "Propagate",
-                self._values[number],
-                self._values[number - 1],
-                1.0,
-                None,
+            Command.propagate(
                 node,
                 number,
-                self._precomputed.get(number, 0),
-                (0, 0, 0, 0),
-                bool(stores and properties & FLAGS.STORES_STATS),
-                bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
+                value_in=self._values[number - 1],
+                value_out=self._values[number],
+                precomputed=self._precomputed.get(number, 0),
+                store_stats=bool(stores and properties & FLAGS.STORES_STATS),
+                use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
         )
 
     def _forward_part(self, part: InputLocations) -> None:
         if part.facts.constant:
-            self._add(Command("SetConst", part.value, 0, part.facts.constant))
+            self._add(Command.set_const(part.value, part.facts.constant))
         for summand in part.summands:
             if summand.single >= 0:
                 source = self._values[summand.single]
-                kind = "MatrixAdd" if summand.whole else "AddRows"
-                self._add(Command(kind, part.value, source, summand.alpha, summand.row))
+                if summand.whole:
+                    self._add(Command.matrix_add(part.value, source, summand.alpha))
+                else:
+                    self._add(Command.add_rows(part.value, source, summand.alpha, summand.row))
                 continue
             for subs, rows in split_locations(self._value_of_step[summand.step], summand.row):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddRowsMulti", part.value, 0, summand.alpha, pairs))
+                    self._add(Command.add_rows_multi(part.value, summand.alpha, pairs))
                 elif self._is_identity(source, rows):
-                    self._add(Command("MatrixAdd", part.value, source, summand.alpha))
+                    self._add(Command.matrix_add(part.value, source, summand.alpha))
                 else:
-                    self._add(Command("AddRows", part.value, source, summand.alpha, rows))
+                    self._add(Command.add_rows(part.value, source, summand.alpha, rows))
 
     @cached_property
     def _value_of_step(self) -> np.ndarray:
@@ -311,7 +310,7 @@ class Compiler:
             if step.is_input:
                 self._provide(deriv, step.node)
                 if not self._is_input(number + 1):
-                    self._add(Command("NoOperationPermanent"))
+                    self._add(Command.no_operation_permanent())
             elif node.kind == "component":
                 self._backprop(number, step.node)
             elif node.kind == "descriptor":
@@ -329,18 +328,13 @@ class Compiler:
             request.need_model_derivative or not properties & FLAGS.UPDATABLE
         )
         self._add(
-            Command(
-                "Backprop",
-                0,
-                0,
-                1.0,
-                None,
+            Command.backprop(
                 node,
                 number,
-                self._precomputed.get(number, 0),
-                (value_in, value_out, derivs[number], derivs[number - 1]),
-                bool(stores),
-                bool(properties & FLAGS.USES_MEMO),
+                deriv=(value_in, value_out, derivs[number], derivs[number - 1]),
+                precomputed=self._precomputed.get(number, 0),
+                store_stats=bool(stores),
+                use_memo=bool(properties & FLAGS.USES_MEMO),
             )
         )
 
@@ -352,9 +346,9 @@ class Compiler:
                 if not source:
                     continue
                 if summand.whole:
-                    self._add(Command("MatrixAdd", source, deriv, summand.alpha))
+                    self._add(Command.matrix_add(source, deriv, summand.alpha))
                 elif summand.reverse is not None:
-                    self._add(Command("AddRows", source, deriv, summand.alpha, summand.reverse))
+                    self._add(Command.add_rows(source, deriv, summand.alpha, summand.reverse))
                 else:
                     for rows in ensure_contiguous(summand.row):
                         self._backward_rows(deriv, source, summand.alpha, rows)
@@ -365,14 +359,14 @@ class Compiler:
                 source = single_source(sub)
                 if source == -2:
                     pairs = np.stack((sub, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddToRowsMulti", deriv, 0, summand.alpha, pairs))
+                    self._add(Command.add_to_rows_multi(deriv, summand.alpha, pairs))
                 else:
                     self._backward_rows(deriv, source, summand.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
         """Adds row i of `deriv` to row `rows[i]` of `source`."""
         if self._is_identity(source, rows):
-            self._add(Command("MatrixAdd", source, deriv, alpha))
+            self._add(Command.matrix_add(source, deriv, alpha))
             return
         count = self.computation.submatrices[source].rows
         if count >= len(rows):
@@ -380,7 +374,7 @@ class Compiler:
             reverse = np.full(count, -1, np.int32)
             reverse[rows[real]] = real
             if (reverse >= 0).sum() == len(real):
-                self._add(Command("AddRows", source, deriv, alpha, reverse))
+                self._add(Command.add_rows(source, deriv, alpha, reverse))
                 return
         ranges = contiguous_ranges(rows)
         if ranges is None:
@@ -389,4 +383,4 @@ class Compiler:
             )
         padding = np.full((count - len(ranges), 2), -1, np.int32)
         ranges = np.concatenate((ranges, padding))
-        self._add(Command("AddRowRanges", source, deriv, alpha, ranges))
+        self._add(Command.add_row_ranges(source, deriv, alpha, ranges))

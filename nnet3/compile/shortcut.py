@@ -19,15 +19,8 @@ from ..graph.request import ComputationRequest, IoSpecification
 from ..index.indexes import Columns, IndexList
 from ..index.sequences import ExpandedIndexes, n_stride
 from .analyze import ROWS_MULTI
-from .computation import (
-    OF_MANY,
-    Command,
-    Computation,
-    MatrixInfo,
-    SubMatrix,
-    matrices_of,
-    submatrices_of,
-)
+from .command import OF_MANY, Command
+from .computation import Computation, MatrixInfo, SubMatrix, matrices_of, submatrices_of
 
 _FEW = 2  # sequences that are compiled
 _END = np.array((0, 1), np.int32)  # what is added to a first and a last row for a range

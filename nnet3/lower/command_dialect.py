@@ -40,7 +40,8 @@ from ...framework.ir.desc import (
     slot_map,
 )
 from ...proto import net_pb2 as pb
-from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
+from ..compile.command import Command
+from ..compile.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
 from ..components.base.time_offsets import OffsetRows
 from ..components.dropout import MaskRows

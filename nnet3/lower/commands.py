@@ -32,7 +32,8 @@ from ...framework.ir.desc import (
 from ...framework.ir.names import grad_name
 from ...framework.ir.wire import delimited
 from ...proto import net_pb2 as pb
-from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
+from ..compile.command import Command
+from ..compile.computation import Computation, SubMatrix, numbered_sources
 from ..components import ComponentOps
 from ..components.base.lowered_op import LoweredOp, of_indexes
 from ..components.base.lowering import FROZEN, OUT, X

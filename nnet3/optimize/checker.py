@@ -12,7 +12,8 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..compile.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
-from ..compile.computation import Command, Computation, SubMatrix
+from ..compile.command import Command
+from ..compile.computation import Computation, SubMatrix
 from ..components.base.component import Properties
 
 _KNOWN_STORAGE = ("uint8", "int16")

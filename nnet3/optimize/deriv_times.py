@@ -11,7 +11,8 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ..compile.analyze import BACKPROPS, Analysis, Cover
-from ..compile.computation import Command, Computation, SubMatrix, without_memory
+from ..compile.command import Command
+from ..compile.computation import Computation, SubMatrix, without_memory
 from ..components.base.component import Properties
 from ..index.indexes import LazyIndexes
 from .options import LEAST, MOST, OptimizeOptions

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 from ..index.indexes import NO_TIME
 from . import OptimizeOptions
 from .renumber import renumber
@@ -52,10 +53,10 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     whole = computation.whole_submatrices()
     body = [
         *commands[: splices[first]],
-        Command("NoOperationLabel"),
+        Command.no_operation_label(),
         *commands[splices[first] : splices[second]],
-        *(Command("SwapMatrix", whole[a], whole[b]) for a, b in _in_order(pairs)),
-        Command("GotoLabel", step=splices[first]),
+        *(Command.swap_matrix(whole[a], whole[b]) for a, b in _in_order(pairs)),
+        Command.goto_label(splices[first]),
     ]
     return renumber(replace(computation, commands=body), OptimizeOptions.none())
 
