@@ -122,8 +122,10 @@ def _read_vector(reader: Reader, header: Header, start: int, states: int) -> Fst
         pieces.append(reader.read_bytes(count * _ARC.itemsize))
     arcs = np.frombuffer(b"".join(pieces), _ARC)
     begin = np.concatenate([[0], np.cumsum(counts)])
-    columns = (arcs[name].copy() for name in ("ilabel", "olabel", "weight", "nextstate"))
-    return Fst(start, final, begin, *columns, header)
+    ilabel, olabel, weight, nextstate = (
+        arcs[name].copy() for name in ("ilabel", "olabel", "weight", "nextstate")
+    )
+    return Fst(start, final, begin, ilabel, olabel, weight, nextstate, header)
 
 
 def _read_compact(reader: Reader, header: Header, start: int, states: int) -> Fst:

@@ -218,8 +218,13 @@ def _concatenate(fsts: Sequence[Fst]) -> Fst:
         offset = shift + fst.states
     final = np.full(offset, np.inf, np.float32)
     final[ends] = end_weights
-    columns = (np.concatenate(c) for c in (source, label, weight, nextstate))
-    return Fst.of_arcs(*columns, final)
+    return Fst.of_arcs(
+        np.concatenate(source),
+        np.concatenate(label),
+        np.concatenate(weight),
+        np.concatenate(nextstate),
+        final,
+    )
 
 
 def breadth_first(fst: Fst) -> Fst:

@@ -28,7 +28,7 @@ Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
 
 def rows_of(command: Command) -> list[int]:
     """The sub-matrices in a command's pairs (sub-matrix, row)."""
-    numbers = distinct(command.rows[:, 0])  # type: ignore[index]
+    numbers = distinct(command.listed()[:, 0])
     return numbers[numbers > 0].tolist()
 
 
@@ -69,7 +69,7 @@ def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
 
 def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     # For Kaldi the rows that nothing is copied to are read, too.
-    partial = bool((command.rows < 0).any())  # type: ignore[operator]
+    partial = bool((command.listed() < 0).any())
     return (command.source, READ), (command.target, READ_WRITE if partial else WRITE)
 
 

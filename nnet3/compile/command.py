@@ -206,10 +206,14 @@ class Command:
 
     # Changed commands
 
+    def listed(self) -> np.ndarray:
+        """`rows` of a command that has them."""
+        assert self.rows is not None
+        return self.rows
+
     def of_many(self) -> list[int]:
         """The sub-matrices of a command of `OF_MANY`."""
-        assert self.rows is not None
-        return self.rows.tolist()
+        return self.listed().tolist()
 
     def changed(self, **values: Any) -> Command:
         """A command that differs in these attributes."""

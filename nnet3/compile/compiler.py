@@ -7,6 +7,7 @@ of a part of a descriptor is a sum of rows of earlier steps, its input locations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -45,7 +46,7 @@ class Compiler:
 
     def __init__(self, topology: Topology, *requests: ComputationRequest):
         self.topology = topology
-        self.requests = requests
+        self.requests: Sequence[ComputationRequest] = requests
         self._check()
         self.graph = Graph(topology, *requests)
         self.steps = NnetSteps(self.graph)
@@ -176,7 +177,9 @@ class Compiler:
             for number, step in enumerate(steps)
             if wanted[step.node] and not step.is_input
         ]
-        found = precompute_indexes([(nodes[node].component, *rows) for _, (node, *rows) in listed])
+        found = precompute_indexes(
+            [(nodes[node].component, inputs, outputs) for _, (node, inputs, outputs) in listed]
+        )
         for (number, of), indexes in zip(listed, found, strict=True):
             if indexes is not None:
                 self._precomputed[number] = len(computation.precomputed)
@@ -267,7 +270,7 @@ class Compiler:
                 else:
                     self._add(Command.add_rows(part.value, source, summand.alpha, summand.row))
                 continue
-            for subs, rows in split_locations(self._value_of_step[summand.step], summand.row):
+            for subs, rows in split_locations(self._value_of_step[summand.step], summand.rows()):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
@@ -350,11 +353,11 @@ class Compiler:
                 elif summand.reverse is not None:
                     self._add(Command.add_rows(source, deriv, summand.alpha, summand.reverse))
                 else:
-                    for rows in ensure_contiguous(summand.row):
+                    for rows in ensure_contiguous(summand.rows()):
                         self._backward_rows(deriv, source, summand.alpha, rows)
                 continue
             subs = self._deriv_of_step[summand.step]
-            located = pack_left(subs, np.where(subs >= 0, summand.row, -1))
+            located = pack_left(subs, np.where(subs >= 0, summand.rows(), -1))
             for sub, rows in split_locations_backward(*located):
                 source = single_source(sub)
                 if source == -2:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..graph.topology import Topology
 from ..index.indexes import Columns, IndexList, distinct, format_indexes, format_integers, shorten
 from .command import OF_MANY, Command
 
@@ -53,6 +54,11 @@ class MatrixInfo(NamedTuple):
         """The indexes of its rows, where they are known."""
         return None if self.listed is None else self.listed.indexes
 
+    def rows_named(self) -> np.ndarray:
+        """`indexes` of a matrix whose rows are known."""
+        assert self.listed is not None
+        return self.listed.indexes
+
 
 def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
     """Matrices from sequences of their six values."""
@@ -76,7 +82,7 @@ class Computation:
         analysis: what a pass hands on to the next; see `analyze.analysed`.
     """
 
-    topology: Any
+    topology: Topology
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
     submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
     commands: list[Command] = field(default_factory=list)
@@ -195,17 +201,17 @@ class Computation:
             scale = "" if c.alpha == 1 else f"{c.alpha:g} * "
             return f"{target} {sign} {scale}{source}"
         if c.type in ("AddRows", "CopyRows"):
-            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.rows)})"
+            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.listed())})"
         if c.type.endswith("Multi"):
-            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.rows)})"
+            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.listed())})"
         if c.type == "AddRowRanges":
-            pairs = c.rows.tolist()  # type: ignore[union-attr]
+            pairs = c.listed().tolist()
             shown = ",".join("null" if a == -1 else f"{a}:{b - 1}" for a, b in pairs)
             return f"{target}.AddRowRanges({c.alpha:g}, {source}, [{shown}])"
         return self._component_command(c, names)
 
     def _component_command(self, c: Command, names: list[str]) -> str:
-        node = self.topology.nodes[c.node] if c.node >= 0 else None
+        node = self.topology.nodes[c.node]  # of commands without a node not used
         indexes = f"precomputed_indexes[{c.precomputed}]" if c.precomputed else "NULL"
         if c.type == "Propagate":
             return (
@@ -225,9 +231,9 @@ class Computation:
             return f"goto c{c.step}"
         return _PLAIN[c.type]
 
-    def _pairs(self, rows: np.ndarray | None) -> str:
+    def _pairs(self, rows: np.ndarray) -> str:
         parts = []
-        for submatrix, row in rows.tolist():  # type: ignore[union-attr]
+        for submatrix, row in rows.tolist():
             if submatrix < 0:
                 parts.append("NULL")
                 continue

@@ -47,6 +47,11 @@ class Summand:
     whole: bool = False
     reverse: np.ndarray | None = None
 
+    def rows(self) -> np.ndarray:
+        """`row` where the part does not read a whole step."""
+        assert self.row is not None
+        return self.row
+
 
 @dataclass(slots=True)
 class InputLocations:
@@ -63,8 +68,8 @@ class InputLocations:
     value: int = 0
     deriv: int = 0
 
-    def any_source(self, chosen: Sequence[bool]) -> bool:
-        """Whether a chosen step is read."""
+    def any_source(self, chosen: Sequence[int]) -> bool:
+        """Whether it reads a step whose entry in `chosen` is not 0."""
         for summand in self.summands:
             if summand.single >= 0:
                 if chosen[summand.single]:
@@ -295,7 +300,7 @@ def find_reverse(summands: Iterable[Summand], sizes: list[int]) -> None:
     of_step = [sizes[summand.single] for summand in listed]
     ends = np.cumsum(of_step).tolist()
     reverse = np.full(ends[-1], -1, np.int32)
-    at = rows + np.repeat(np.array(ends) - of_step, counts)
+    at = rows + np.repeat(np.array(ends, int) - np.array(of_step, int), counts)
     reverse[at] = place
     alone = np.logical_and.reduceat(reverse[at] == place, begins).tolist()
     for summand, end, size, each_once in zip(listed, ends, of_step, alone, strict=True):

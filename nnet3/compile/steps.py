@@ -194,7 +194,8 @@ class NnetSteps:
             (group,) = self._graph.groups
             (segment,) = group.segments
             times = segment.times
-            sets = times.wanted if output else times.given  # type: ignore[union-attr]
+            assert times is not None  # as the family is that of these times
+            sets = times.wanted if output else times.given
             keys = dict(segment.outputs if output else segment.inputs)[node]
             align_listed(columns, self._family, sets[node], keys, len(group.ns))
         return columns

@@ -179,9 +179,14 @@ class CompressedMatrix:
         chosen = self.elements[first:stop]
         return CompressedMatrix(self.layout, self.least, self.range, chosen, self.quartiles)
 
+    def corner_values(self) -> np.ndarray:
+        """Of the layout `CM` the four sorted values of each column, float32, [columns, 4]."""
+        assert self.quartiles is not None
+        return _corner_values(self.quartiles, self.least, self.range)
+
     def _decompress_columns(self) -> np.ndarray:
         codes = self.elements.T
-        corners = _corner_values(self.quartiles, self.least, self.range)[..., None]
+        corners = self.corner_values()[..., None]
         if codes.shape[1] <= 256:
             values = _between(corners, codes)
         else:  # every code occurs several times: its value is worked out once for each column
@@ -201,7 +206,7 @@ def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:
     if layout != "CM" or any((m.shape, m.layout) != (shape, layout) for m in matrices):
         return np.concatenate([matrix.decompress() for matrix in matrices])
     rows, columns = shape
-    corners = np.concatenate([_corner_values(m.quartiles, m.least, m.range) for m in matrices])
+    corners = np.concatenate([matrix.corner_values() for matrix in matrices])
     codes = np.concatenate([m.elements.T for m in matrices])
     values = _between(corners[..., None], codes).reshape(len(matrices), columns, rows)
     return np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, columns)

@@ -348,7 +348,7 @@ def integer_range(size: int, signed: bool = True) -> tuple[int, int]:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
 
-def format_number(value: float) -> str:
+def format_number(value: float | np.floating) -> str:
     """A number as a C++ stream prints it with 7 digits, the precision of Kaldi's text files."""
     if np.isnan(value):
         return "-nan" if np.signbit(value) else "nan"

@@ -76,7 +76,7 @@ class Topology:
         listed = []
         for i, node in enumerate(self.nodes):
             if node.kind == "descriptor":
-                names = node.descriptor.node_names()  # type: ignore[union-attr]
+                names = node.expression().node_names()
                 listed.append(sorted({self.index[name] for name in names}))
             elif node.kind == "component":
                 listed.append([i - 1])
@@ -138,7 +138,7 @@ class Topology:
             return [(source, t + dt if dt else t, x + dx if dx else x) for source, dt, dx in steps]
         info = self.nodes[node]
         if info.kind == "descriptor":
-            return info.descriptor.get_dependencies(t, x, self.index)  # type: ignore[union-attr]
+            return info.expression().get_dependencies(t, x, self.index)
         return [(node - 1, *column) for column in info.reads.columns(t, x)]
 
     @cached_property
@@ -147,9 +147,10 @@ class Topology:
         listed: list[list[Candidate] | None] = []
         for i, node in enumerate(self.nodes):
             if node.kind == "descriptor":
-                leaves = node.descriptor.leaves()  # type: ignore[union-attr]
+                leaves = node.expression().leaves()
                 steps = [_linear(leaf, self.index) for leaf in leaves]
-                listed.append(None if None in steps else steps)  # type: ignore[arg-type]
+                offsets_of = [step for step in steps if step is not None]
+                listed.append(offsets_of if len(offsets_of) == len(steps) else None)
             elif node.kind == "component":
                 offsets = node.reads.offsets
                 listed.append(None if offsets is None else [(i - 1, t, 0) for t in offsets])
@@ -200,8 +201,8 @@ class Topology:
             takes_all = _takes_all(part)
             singles = None
             sure = takes_all or part.needs_all()
-            if sure and groups and all(len(listed) == 1 for _, listed in groups):
-                read = [(scale, *steps[listed[0]]) for scale, listed in groups]  # type: ignore[index]
+            if sure and steps and groups and all(len(listed) == 1 for _, listed in groups):
+                read = [(scale, *steps[listed[0]]) for scale, listed in groups]
                 singles = [(scale, source, t) for scale, source, t, x in read if not x]
                 singles = singles if len(singles) == len(read) else None
             yield SumFacts(
@@ -216,7 +217,7 @@ class Topology:
         info = self.nodes[node]
         if info.kind == "descriptor":
             used: list[Any] = []
-            ok = info.descriptor.combine(iter(present), used, every)  # type: ignore[union-attr]
+            ok = info.expression().combine(iter(present), used, every)
             return ok, [mask & ok for mask in used]
         if info.kind == "component":
             return info.reads.combine(present, allowed, every)
@@ -236,7 +237,7 @@ class Topology:
 
     def _needs_all(self, node: TopologyNode) -> bool:
         if node.kind == "descriptor":
-            return node.descriptor.needs_all()  # type: ignore[union-attr]
+            return node.expression().needs_all()
         if node.kind == "component":
             required = node.reads.required
             return required is not None and all(required) and node.reads.allowed is None

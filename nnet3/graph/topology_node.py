@@ -11,7 +11,7 @@ from ..components.base.dependence import SAME, Reads
 from ..language.descriptor import Descriptor, SumDescriptor
 
 # Plain integers, for `TopologyNode.properties`: an IntFlag makes an object for every operation.
-FLAGS = SimpleNamespace(**{flag.name: flag.value for flag in Properties})
+FLAGS = SimpleNamespace(**{str(flag.name): flag.value for flag in Properties})
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,19 @@ class SumFacts:
 
 @dataclass
 class TopologyNode:
-    """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges.
+    """A node of the network.
 
-    `properties` are those of the component, `FLAGS` added up.
+    Attributes:
+        name: unique among all nodes.
+        kind: "input", "descriptor", "component" or "dim-range".
+        dim: columns.
+        descriptor: of a descriptor node.
+        component, component_name: of a component node.
+        source, dim_offset: of a dim-range the number of the node that it is a part of, and its
+            first column there.
+        reads: the rows that a row of a component node depends on.
+        is_output: whether it is a descriptor node that no component follows.
+        properties: those of the component, `FLAGS` added up.
     """
 
     name: str
@@ -61,3 +71,8 @@ class TopologyNode:
     reads: Reads = field(default=SAME)
     is_output: bool = False
     properties: int = 0
+
+    def expression(self) -> Descriptor:
+        """The descriptor of a descriptor node."""
+        assert self.descriptor is not None
+        return self.descriptor

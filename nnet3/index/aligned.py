@@ -59,7 +59,8 @@ def rows_among(
         [rows, 0] where there are none at all.
     """
     if not sources:
-        return (np.zeros((len(reader.keys) * reader.sequences, 0), np.int64),) * 2
+        none = np.zeros((len(reader.keys) * reader.sequences, 0), np.int64)
+        return none, none
     keys = np.concatenate([source.keys for source in sources.values()])
     counts = [len(source.keys) for source in sources.values()]
     order = np.argsort(keys, kind="stable")

@@ -78,14 +78,17 @@ class IndexList(Protocol):
     @property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        ...
 
     @property
     def times(self) -> np.ndarray:
         """The different times of rows that are no padding, sorted, int64."""
+        ...
 
     @property
     def images(self) -> np.ndarray:
         """The different pairs (n, x), sorted, int32 [I, 2]."""
+        ...
 
 
 class LazyIndexes:

@@ -177,11 +177,11 @@ def _rounded(part: Any, period: int) -> Any:
     """A descriptor, or part of one, with `Round` in place of `ReplaceIndex`."""
     if isinstance(part, tuple):
         return tuple(_rounded(item, period) for item in part)
-    if not is_dataclass(part):
+    if not is_dataclass(part) or isinstance(part, type):
         return part
     if isinstance(part, ReplaceIndexForwardingDescriptor) and part.variable == "t":
         if part.value:
             raise FormatError(f"'{part}' cannot be computed chunk by chunk")
         return RoundingForwardingDescriptor(part.src, period)
     changed = {field.name: _rounded(getattr(part, field.name), period) for field in fields(part)}
-    return replace(part, **changed)  # type: ignore[type-var]
+    return replace(part, **changed)

@@ -90,8 +90,8 @@ class _Consolidator:
 
 def _described(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> MatrixInfo:
     """A matrix of rows of others, and what it holds."""
-    listed = [info.listed for info in infos]
-    if None in listed:
+    listed = [info.listed for info in infos if info.listed is not None]
+    if len(listed) < len(infos):
         return joined
     counts = {rows.sequences for rows in listed}
     sequences = counts.pop() if len(counts) == 1 else 0

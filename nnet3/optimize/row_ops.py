@@ -64,7 +64,7 @@ def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computa
 
 
 def _split(computation: Computation, command: Command) -> list[Command] | None:
-    subs, rows = command.rows[:, 0], command.rows[:, 1]  # type: ignore[index]
+    subs, rows = command.listed()[:, 0], command.listed()[:, 1]
     changes = np.flatnonzero(subs[1:] != subs[:-1]) + 1
     if len(changes) > 1 or subs.min() < 0:
         return None
@@ -100,7 +100,7 @@ def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Compu
     """
     commands = computation.commands
     numbers = [i for i, c in enumerate(commands) if c.type in ("CopyRows", "AddRows")]
-    runs = _runs([commands[number].rows for number in numbers])  # type: ignore[misc]
+    runs = _runs([commands[number].listed() for number in numbers])
     if not any(runs):
         return computation
     result = computation.copy()

@@ -43,9 +43,11 @@ class StepBuilder(Protocol):
 
     def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         """Declare a variable, unless it is there; returns its name."""
+        ...
 
     def variable(self, name: str) -> pb.VarDesc | None:
         """A variable of the step."""
+        ...
 
 
 class Objective(Protocol):
@@ -53,9 +55,11 @@ class Objective(Protocol):
 
     def request(self, nnet: Nnet, example: Any, store_component_stats: bool) -> ComputationRequest:
         """The request with derivatives for an example."""
+        ...
 
     def count(self, example: Any) -> int:
         """How many examples are merged in it."""
+        ...
 
     def build(self, step: StepBuilder, nnet: Nnet) -> None:
         """Append the operators from `output.NAME` to `output_deriv.NAME`, which are no inputs then.
@@ -65,9 +69,11 @@ class Objective(Protocol):
 
     def values(self, nnet: Nnet, example: Any) -> Mapping[str, np.ndarray]:
         """The values of all input variables of the step: `input.NAME` and the objective's own."""
+        ...
 
     def outcomes(self, scope: Scope) -> Iterator[Outcome]:
         """What a run came to."""
+        ...
 
 
 def take_derivative(step: StepBuilder, output: str) -> pb.VarDesc | None:

@@ -227,7 +227,7 @@ class NnetTrainer:
         changed = False
         for component in self.nnet.components.values():
             if getattr(component, "dropout_proportion", proportion) != proportion:
-                component.dropout_proportion = proportion
+                setattr(component, "dropout_proportion", proportion)  # noqa: B010
                 changed = True
         if changed:
             self._steps = BoundedCache(self.options.cache_capacity)
