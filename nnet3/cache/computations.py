@@ -89,8 +89,12 @@ class CachingCompiler:
 
     @property
     def settings(self) -> str:
-        """Which passes run, in words."""
-        return str(self._options or OptimizeOptions()) if self._optimize else "none"
+        """The passes that run, as text for the file of a cache."""
+        if not self._optimize:
+            return "none"
+        options = self._options or OptimizeOptions()
+        skipped = f" without {', '.join(sorted(options.skip))}" if options.skip else ""
+        return f"{options}{skipped}"
 
     def computed(self) -> list[Computed]:
         """The cached computations with their requests, the most recently used last."""

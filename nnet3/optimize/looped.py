@@ -18,7 +18,7 @@ from ...framework.base.errors import OpscopeError
 from ..compile.command import Command
 from ..compile.computation import Computation
 from ..index.indexes import NO_TIME
-from . import OptimizeOptions
+from .options import OptimizeOptions
 from .renumber import renumber
 
 Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row

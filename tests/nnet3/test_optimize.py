@@ -115,10 +115,20 @@ def test_passes_and_their_switches():
     assert names.index("convert_addition") < names.index("merge_variables")
     known = {field.name for field in fields(OptimizeOptions)}
     switches = {name for step in PASSES for name in step.switches}
-    others = {"optimize", "allow_left_merge", "allow_right_merge"}
+    others = {"optimize", "allow_left_merge", "allow_right_merge", "skip"}
     limits = {"min_deriv_time", "max_deriv_time", "max_deriv_time_relative"}
     memory = {"initialize_undefined", "move_sizing_commands", "allocate_from_other"}
     assert switches | others | limits | memory == known
+
+
+def test_passes_are_skipped_by_name():
+    _, plain = compiled(TDNN)
+    skipped = optimize(plain, OptimizeOptions(skip=("convert_addition",)), check=True)
+    assert lines(skipped) == lines(optimize(plain, OptimizeOptions(convert_addition=False)))
+    assert lines(skipped) != lines(optimize(plain))
+    for name in ("convert_additions", "renumber"):
+        with pytest.raises(AttributeTypeError, match=f"no pass to skip is called '{name}'"):
+            optimize(plain, OptimizeOptions(skip=(name,)))
 
 
 @pytest.mark.parametrize("text", [TDNN, RNN], ids=["tdnn", "rnn"])
