@@ -12,7 +12,7 @@ import click
 from ...framework.base.errors import OpscopeError
 from ...nnet3.programs import OWN, PROGRAMS
 
-# command -> module of this package that holds it, function, one line of help
+# command -> the module that holds its function, one line of help
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
