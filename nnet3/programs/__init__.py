@@ -1,7 +1,8 @@
 """Kaldi's nnet3 programs as commands: a module for each group of programs.
 
-Gives the table of programs and, by it, commands to the command line, which loads a module when one
-of its programs is called. May import every room of this floor. docs/adding_a_program.md adds one.
+Gives `PROGRAMS` to the command line, which loads a module when one of its programs is called; what
+programs share is in `base/`. May import every room of this floor. docs/adding_a_program.md adds a
+program.
 """
 
 PROGRAMS: dict[str, tuple[str, str]] = {

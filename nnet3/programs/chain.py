@@ -19,7 +19,7 @@ from ..training import NnetTrainer
 from ..training.chain_objectives import ChainObjectives
 from ..training.chain_prob import NnetChainComputeProb
 from ..training.chain_request import XENT
-from .options import (
+from .base.options import (
     ALLOCATOR,
     BINARY,
     DEBUG,
@@ -31,7 +31,7 @@ from .options import (
     open_fst,
     optimization_options,
 )
-from .program import Option, program
+from .base.program import Option, program
 from .train import (
     CACHE,
     COMBINING,

@@ -30,6 +30,8 @@ from ..egs.splitting import Chunk
 from ..files.transition_model import TransitionModel, Transitions
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from .base.options import COMPRESS, SRAND, errors_tell, open_fst, shown
+from .base.program import Option, program
 from .egs import (
     COPYING,
     DRAWING,
@@ -42,8 +44,6 @@ from .egs import (
     shuffle_examples,
 )
 from .get_egs import CUTTING, NAN, Getter, ivector_options
-from .options import COMPRESS, SRAND, errors_tell, open_fst, shown
-from .program import Option, program
 
 KIND = "chain_example"
 _FST_SCALE = Option("normalization-fst-scale", 1.0, "Factor for the weights of that FST")

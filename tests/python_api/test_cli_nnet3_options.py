@@ -14,8 +14,8 @@ from kaldi_data import need
 from kaldi_models import done, refused
 from opscope.framework.base.errors import FormatError
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.programs.log_origins import origin_of
-from opscope.nnet3.programs.program import Option, quoted
+from opscope.nnet3.programs.base.log_origins import origin_of
+from opscope.nnet3.programs.base.program import Option, quoted
 from opscope.python_api.cli.main import kaldi_programs
 
 FLAG, INT = Option("flag", False, "f"), Option("some-int", 3, "i")

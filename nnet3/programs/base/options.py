@@ -9,12 +9,12 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ...framework.base.backend import GPUPlace, Place, gpu_present
-from ...framework.base.errors import FormatError, OpscopeError
-from ..chain.fst import Fst
-from ..chain.fst_io import read_fst
-from ..optimize import OptimizeOptions
-from ..tables.streams import open_reader
+from ....framework.base.backend import GPUPlace, Place, gpu_present
+from ....framework.base.errors import FormatError, OpscopeError
+from ...chain.fst import Fst
+from ...chain.fst_io import read_fst
+from ...optimize import OptimizeOptions
+from ...tables.streams import open_reader
 from .program import Option
 
 Entry = TypeVar("Entry")

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ....framework.base.errors import FormatError, OpscopeError, nearest
 from .log_origins import origin_of
 
 _WORDS = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
@@ -232,7 +232,7 @@ class KaldiCommand(click.Command):
 
     def _print(self, kind: str, message: str) -> None:
         """Print a line in Kaldi's form; an error has no origin."""
-        from ... import __version__
+        from .... import __version__
 
         name = self.name or ""
         place = "" if kind == "ERROR" else f":{origin_of(name, message)}"
