@@ -165,8 +165,8 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
     states = _States(fst)
     zero = np.float32(0)
     first = ((fst.start, zero),)
-    number: dict[tuple[tuple[int, np.float32], ...], int] = {first: 0}
-    subsets = [first]
+    number: dict[tuple[tuple[int, np.floating], ...], int] = {first: 0}
+    subsets: list[tuple[tuple[int, np.floating], ...]] = [first]
     arcs: list[list[Arc]] = []
     final = []
     for subset in subsets:  # grows in the loop
@@ -182,6 +182,7 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
         for label in sorted(reached):
             group = reached[label]
             best = min(group.values())
+            key: tuple[tuple[int, np.floating], ...]
             if len(group) == 1:
                 key = ((next(iter(group)), zero),)
             else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from ...framework.base.errors import ShapeError
 from ..files import matrix_io
 from ..files.examples import NnetIo
 from ..files.index_io import read_indexes, write_indexes
+from ..files.kaldi_io import Reader, Writer
 from .supervision import Supervision, merge_supervision
-
-if TYPE_CHECKING:
-    from ..files.kaldi_io import Reader, Writer
 
 _SHORTEST = len("<NnetIo> a <I1V> ")
 

@@ -11,9 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from ..graph.topology import FLAGS, TopologyNode
+from ..graph.topology_node import FLAGS, TopologyNode
 from ..index.indexes import distinct
-from .computation import Command, Computation, SubMatrix
+from .command import Command
+from .computation import Computation, SubMatrix
 
 READ, WRITE, READ_WRITE = 1, 2, 3
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
@@ -27,7 +28,7 @@ Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
 
 def rows_of(command: Command) -> list[int]:
     """The sub-matrices in a command's pairs (sub-matrix, row)."""
-    numbers = distinct(command.rows[:, 0])  # type: ignore[index]
+    numbers = distinct(command.listed()[:, 0])
     return numbers[numbers > 0].tolist()
 
 
@@ -68,7 +69,7 @@ def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
 
 def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     # For Kaldi the rows that nothing is copied to are read, too.
-    partial = bool((command.rows < 0).any())  # type: ignore[operator]
+    partial = bool((command.listed() < 0).any())
     return (command.source, READ), (command.target, READ_WRITE if partial else WRITE)
 
 

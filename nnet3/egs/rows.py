@@ -66,8 +66,9 @@ def stack_rows(matrices: Sequence[GeneralMatrix]) -> GeneralMatrix:
     if len(widths) > 1:
         raise ShapeError(f"matrices of {' and '.join(map(str, sorted(widths)))} columns")
     sparse = [matrix for matrix in matrices if isinstance(matrix, SparseMatrix)]
-    if all(isinstance(matrix, CompressedMatrix) for matrix in matrices):
-        return decompress_stacked(matrices)
+    compressed = [matrix for matrix in matrices if isinstance(matrix, CompressedMatrix)]
+    if len(compressed) == len(matrices):
+        return decompress_stacked(compressed)
     if len(sparse) < len(matrices):
         return np.concatenate([to_dense(matrix) for matrix in matrices])
     counts = np.concatenate([np.diff(matrix.starts) for matrix in sparse])

@@ -18,14 +18,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .tokens import TokenReader
 
 _HEADER = np.dtype([("least", "<f4"), ("range", "<f4"), ("rows", "<i4"), ("columns", "<i4")])
 _ELEMENTS = {"CM": np.dtype("u1"), "CM2": np.dtype("<u2"), "CM3": np.dtype("u1")}
@@ -60,6 +58,21 @@ _FIXED_RANGES = {  # least value, range
 }
 
 
+class MatrixWriter(Protocol):
+    """A writer of Kaldi's files that writes plain matrices; see `kaldi_io.Writer`."""
+
+    binary: bool
+
+    def write_token(self, token: str) -> None:
+        """Write a token and a space."""
+
+    def write_raw(self, data: str | bytes) -> None:
+        """Write text or bytes as they are."""
+
+    def write_matrix(self, matrix: np.ndarray) -> None:
+        """Write a plain matrix."""
+
+
 @dataclass(frozen=True, eq=False)
 class CompressedMatrix:
     """A compressed matrix as it is stored.
@@ -84,7 +97,7 @@ class CompressedMatrix:
         return rows, columns
 
     @classmethod
-    def read(cls, reader: Reader) -> CompressedMatrix:
+    def read(cls, reader: TokenReader) -> CompressedMatrix:
         """Read one from a binary file, beginning with its token.
 
         Raises:
@@ -145,7 +158,7 @@ class CompressedMatrix:
         step = np.float32(float(self.range) * (1.0 / most))
         return _fused(step, self.elements, self.least)
 
-    def write(self, writer: Writer) -> None:
+    def write(self, writer: MatrixWriter) -> None:
         """Write it; in text, where nothing can be compressed, as the matrix that it stands for."""
         if not writer.binary:
             writer.write_matrix(self.decompress())
@@ -166,9 +179,14 @@ class CompressedMatrix:
         chosen = self.elements[first:stop]
         return CompressedMatrix(self.layout, self.least, self.range, chosen, self.quartiles)
 
+    def corner_values(self) -> np.ndarray:
+        """Of the layout `CM` the four sorted values of each column, float32, [columns, 4]."""
+        assert self.quartiles is not None
+        return _corner_values(self.quartiles, self.least, self.range)
+
     def _decompress_columns(self) -> np.ndarray:
         codes = self.elements.T
-        corners = _corner_values(self.quartiles, self.least, self.range)[..., None]
+        corners = self.corner_values()[..., None]
         if codes.shape[1] <= 256:
             values = _between(corners, codes)
         else:  # every code occurs several times: its value is worked out once for each column
@@ -188,7 +206,7 @@ def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:
     if layout != "CM" or any((m.shape, m.layout) != (shape, layout) for m in matrices):
         return np.concatenate([matrix.decompress() for matrix in matrices])
     rows, columns = shape
-    corners = np.concatenate([_corner_values(m.quartiles, m.least, m.range) for m in matrices])
+    corners = np.concatenate([matrix.corner_values() for matrix in matrices])
     codes = np.concatenate([m.elements.T for m in matrices])
     values = _between(corners[..., None], codes).reshape(len(matrices), columns, rows)
     return np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, columns)

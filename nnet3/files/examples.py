@@ -6,15 +6,12 @@ Format: Kaldi's `nnet3/nnet-example.cc`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .index_io import read_indexes, write_indexes
+from .kaldi_io import Reader, Writer
 from .sparse import GeneralMatrix, read_general_matrix, write_general_matrix
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
 
 _SHORTEST_IO = len("<NnetIo> a <I1V> ")
 

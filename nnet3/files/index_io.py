@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import matrix_io
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .kaldi_io import Reader, Writer
 
 _NEAR = 125  # a step of t from here on takes the long form
 _ESCAPE = 127

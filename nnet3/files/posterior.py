@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .kaldi_io import Reader, Writer
 from .sparse import parse_pairs, read_pairs, write_pairs
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
 
 _FRAME = re.compile(rb"\s*(\[)([^\[\]]*)\]")
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
 from . import matrix_io
 from .compressed import CompressedMatrix
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .kaldi_io import Reader, Writer
 
 _LARGEST_DENSE = 1 << 29  # elements, 2 GiB
 _PAIRS = {

@@ -197,12 +197,12 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
                     pattern[2 * number + output].append((node, keys))
         if not any(len(io.indexes) for io in request.outputs):
             raise ShapeError("the request asks for no output rows")
-    grouped: dict[tuple[object, ...], list[int]] = {}
+    grouped: dict[tuple[tuple[tuple[int, bytes], ...], ...], list[int]] = {}
     for value, pattern in patterns.items():
         grouped.setdefault(tuple(map(tuple, pattern)), []).append(value)
     groups = []
     for parts, ns in grouped.items():
-        rows = [[(node, np.frombuffer(data, np.int64)) for node, data in part] for part in parts]  # type: ignore[attr-defined]
+        rows = [[(node, np.frombuffer(data, np.int64)) for node, data in part] for part in parts]
         segments = [Segment(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
         for segment in segments:
             _check_different(topology, segment)
@@ -375,9 +375,9 @@ def _present(
             result[mask] = _present(all_keys, computable, node, t[mask], x[mask])
         return result
     state = computable[source]
-    if state is True:
-        return np.ones(t.shape, bool)
-    return state[np.searchsorted(all_keys[source], pack_tx(t, x))]  # type: ignore[index]
+    if isinstance(state, bool):
+        return np.full(t.shape, state)
+    return state[np.searchsorted(all_keys[source], pack_tx(t, x))]
 
 
 def _closure(
@@ -411,7 +411,7 @@ def _closure(
             continue
         t, x = unpack_tx(keys)
         masks = used.get(node) if used is not None else None
-        where = np.searchsorted(found[node], keys) if masks is not None else None  # type: ignore[index]
+        where = None if masks is None or found is None else np.searchsorted(found[node], keys)
         for i, (source, pt, px) in enumerate(topology.dependencies(node, t, x)):
             follow = keys if pt is t and px is x else pack_tx(pt, px)
             sources = source

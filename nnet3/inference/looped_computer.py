@@ -233,9 +233,10 @@ class Stream:
         computer, segments = self._computer, self._segments
         segments.accept_input("input", frames)
         if computer.ivector_dim:
+            assert ivector is not None
             request = computer.requests[min(self._chunks, 1)]
             rows = len(request.inputs[1].indexes)
-            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))  # type: ignore[arg-type]
+            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))
         segments.run()
         self._chunks += 1
         output = segments.get_output("output")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..cache.computations import CachingCompiler
 from ..compile.compiler import Compiler
@@ -26,7 +26,7 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
     return Compiler(nnet.topology(), request).compile().explicit()
 
 
-@uncollected()
+@gc_disabled()
 def compile_request(
     nnet: Nnet,
     request: ComputationRequest,
@@ -53,7 +53,7 @@ def compile_request(
     return lower_computation(computation, natural_gradient=natural_gradient)
 
 
-@uncollected()
+@gc_disabled()
 def compile_segments(
     nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
 ) -> OpList:

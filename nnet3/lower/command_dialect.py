@@ -44,7 +44,8 @@ from ...framework.ir.messages import (
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
 from ...proto.net_pb2 import Attr
-from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
+from ..compile.command import Command
+from ..compile.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
 from ..components.base.time_offsets import OffsetRows
 from ..components.dropout import MaskRows

@@ -178,6 +178,7 @@ def _needed(nnet: Nnet) -> set[str]:
         if node.kind == COMPONENT:
             reads[node.name] = [input_name(node.name)]
         elif node.kind == DESCRIPTOR:
+            assert node.descriptor is not None
             reads[node.name] = node.descriptor.node_names()
         else:
             reads[node.name] = [node.source] if node.source else []

@@ -26,7 +26,8 @@ from ..components import Component, new_component
 from ..components.base.summary import singular_values
 from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
-from ..graph.topology import Topology, TopologyNode, component_facts
+from ..graph.topology import Topology, component_facts
+from ..graph.topology_node import TopologyNode
 from ..language.config import ConfigLine, read_config_lines, split_lines
 from ..language.nodes import (
     COMPONENT,
@@ -39,6 +40,7 @@ from ..language.nodes import (
     nodes_from_lines,
 )
 from .dialect import arrays, from_desc, to_desc
+from .model_file import read_model_file
 
 _MOST_COMPONENTS = 100000  # as many Kaldi reads at most
 _node_facts = attrgetter(  # what a topology is told of a node
@@ -149,9 +151,7 @@ class Nnet:
             FormatError: it is damaged.
         """
         if reader.peek_token() == "<TransitionModel>":
-            from .model import AmNnetSimple  # model.py builds on this module
-
-            return AmNnetSimple.read_from(reader).nnet
+            return read_model_file(reader, Nnet.read_from).nnet
         return cls.read_from(reader)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..compile.analyze import accesses, overlap, rows_of
-from ..compile.computation import Command, Computation
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _COPIES = {
@@ -44,5 +44,5 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
             beside[s].append(s)
         beside[target].append(target)
         if convert:
-            commands[number] = Command(copy, target, source, command.alpha, command.rows)
+            commands[number] = command.as_type(copy, target, source, command.rows)
     return replace(computation, commands=commands)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..compile.analyze import READ, accesses
-from ..compile.computation import Command, Computation, insert
+from ..compile.command import Command, insert
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 Use = tuple[int, int]  # command, READ | WRITE
@@ -49,9 +50,9 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
             storage, limit = "int16", RANGE
         else:
             continue
-        compress = Command("CompressMatrix", whole, alpha=limit, storage=storage)
+        compress = Command.compress_matrix(whole, limit, storage)
         extra.setdefault(before + 1, []).append(compress)
-        extra.setdefault(back, []).append(Command("DecompressMatrix", whole))
+        extra.setdefault(back, []).append(Command.decompress_matrix(whole))
     return replace(computation, commands=insert(commands, extra)) if extra else computation
 
 

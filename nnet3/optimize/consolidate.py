@@ -12,15 +12,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..compile.computation import (
-    Command,
-    Computation,
-    MatrixInfo,
-    SubMatrix,
-    insert,
-    submatrices_of,
-)
-from ..graph.topology import FLAGS
+from ..compile.command import Command, insert
+from ..compile.computation import Computation, MatrixInfo, SubMatrix, submatrices_of
+from ..graph.topology_node import FLAGS
 from ..index.indexes import LazyIndexes
 from .options import OptimizeOptions
 
@@ -54,29 +48,17 @@ class _Consolidator:
             if node.component_name in steps:
                 self._component(steps.pop(node.component_name))
         computation.commands = [
-            Command("AllocMatrices", rows=np.array(self.joined)),
+            Command.alloc_matrices(self.joined),
             *insert(computation.commands, self.before),
             *self.final,
-            Command("DeallocMatrices", rows=np.array(self.joined)),
+            Command.dealloc_matrices(self.joined),
         ]
 
     def _component(self, numbers: list[int]) -> None:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
         for number, c in zip(numbers, old, strict=True):
-            commands[number] = Command(  # without keywords, which take twice the time
-                "BackpropNoModelUpdate",
-                0,
-                0,
-                1.0,
-                None,
-                c.node,
-                c.step,
-                c.precomputed,
-                c.deriv,
-                False,
-                c.use_memo,
-            )
+            commands[number] = c.without_model_update()
         read = [
             self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0
             for i in range(3)
@@ -102,14 +84,14 @@ class _Consolidator:
         each = zip(accumulate(counts, initial=0), counts, strict=False)
         computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in each])
         for target, (number, part) in enumerate(zip(numbers, parts, strict=True), first):
-            self.before.setdefault(number, []).append(Command("MatrixCopy", target, part))
+            self.before.setdefault(number, []).append(Command.matrix_copy(target, part))
         return whole
 
 
 def _described(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> MatrixInfo:
     """A matrix of rows of others, and what it holds."""
-    listed = [info.listed for info in infos]
-    if None in listed:
+    listed = [info.listed for info in infos if info.listed is not None]
+    if len(listed) < len(infos):
         return joined
     counts = {rows.sequences for rows in listed}
     sequences = counts.pop() if len(counts) == 1 else 0

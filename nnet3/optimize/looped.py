@@ -15,9 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 from ..index.indexes import NO_TIME
-from . import OptimizeOptions
+from .options import OptimizeOptions
 from .renumber import renumber
 
 Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
@@ -52,10 +53,10 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     whole = computation.whole_submatrices()
     body = [
         *commands[: splices[first]],
-        Command("NoOperationLabel"),
+        Command.no_operation_label(),
         *commands[splices[first] : splices[second]],
-        *(Command("SwapMatrix", whole[a], whole[b]) for a, b in _in_order(pairs)),
-        Command("GotoLabel", step=splices[first]),
+        *(Command.swap_matrix(whole[a], whole[b]) for a, b in _in_order(pairs)),
+        Command.goto_label(splices[first]),
     ]
     return renumber(replace(computation, commands=body), OptimizeOptions.none())
 
@@ -68,7 +69,7 @@ def _shift(computation: Computation) -> int:
         segment += command.type == "NoOperationMarker"
         if command.type == "ProvideOutput" and segment not in times:
             matrix = computation.matrices[computation.submatrices[command.target].matrix]
-            times[segment] = int(matrix.indexes[0, 1])  # type: ignore[index]
+            times[segment] = int(matrix.rows_named()[0, 1])
     if 1 not in times or 2 not in times:
         raise OpscopeError("a looped computation wants at least three segments with outputs")
     return times[2] - times[1]
@@ -126,7 +127,7 @@ def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple
 
 def _check_pair(computation: Computation, a: int, b: int, shift: int) -> None:
     one, other = computation.matrices[a], computation.matrices[b]
-    times = [m.indexes[:, 1][m.indexes[:, 1] != NO_TIME] for m in (one, other)]  # type: ignore[index]
+    times = [m.rows_named()[:, 1][m.rows_named()[:, 1] != NO_TIME] for m in (one, other)]
     same_size = (one.rows, one.cols, one.contiguous) == (other.rows, other.cols, other.contiguous)
     if not same_size or (times[1] - times[0] != shift).any():
         raise OpscopeError(f"matrices m{a} and m{b} of a looped computation do not correspond")

@@ -13,14 +13,9 @@ from functools import partial
 from operator import itemgetter
 
 from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
-from ..compile.computation import (
-    OF_MANY,
-    Command,
-    Computation,
-    SubMatrix,
-    without_memory,
-)
-from ..graph.topology import FLAGS
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation, SubMatrix, without_memory
+from ..graph.topology_node import FLAGS
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from ...framework.base.errors import AttributeTypeError
 
@@ -36,6 +36,7 @@ class OptimizeOptions:
         snip_row_ops: rows at the ends that nothing is added to are left out of a command.
         memory_compression_level: what lies between forward and backward is stored in fewer bits. 0:
             nothing; 1: signs of rectified values, which changes nothing; 2: the rest in 16 bits.
+        skip: names of passes that do not run, whatever the switches say; not shown by `repr`.
 
     Raises:
         AttributeTypeError: a compression level below 0, or limits the wrong way round.
@@ -60,6 +61,7 @@ class OptimizeOptions:
     max_deriv_time_relative: int = MOST
     snip_row_ops: bool = True
     memory_compression_level: int = 1
+    skip: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.memory_compression_level < 0:

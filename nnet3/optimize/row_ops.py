@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone
@@ -42,7 +43,7 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
         count = len(real) - int(real[::-1].argmax()) - first
         target = result.new_part(command.target, first, count)
         rows = rows[first : first + count]
-        result.commands[number] = Command(kind, target, command.source, command.alpha, rows)
+        result.commands[number] = command.as_type(kind, target, command.source, rows)
     return result or computation
 
 
@@ -63,7 +64,7 @@ def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computa
 
 
 def _split(computation: Computation, command: Command) -> list[Command] | None:
-    subs, rows = command.rows[:, 0], command.rows[:, 1]  # type: ignore[index]
+    subs, rows = command.listed()[:, 0], command.listed()[:, 1]
     changes = np.flatnonzero(subs[1:] != subs[:-1]) + 1
     if len(changes) > 1 or subs.min() < 0:
         return None
@@ -88,7 +89,7 @@ def _split(computation: Computation, command: Command) -> list[Command] | None:
                 back = np.full(most + 1 - least, -1, np.int32)
                 back[listed] = np.arange(len(listed))
                 listed = back
-        commands.append(Command(kind, target, source, command.alpha, listed))  # type: ignore[arg-type]
+        commands.append(command.as_type(kind, target, source, listed))
     return commands
 
 
@@ -99,18 +100,17 @@ def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Compu
     """
     commands = computation.commands
     numbers = [i for i, c in enumerate(commands) if c.type in ("CopyRows", "AddRows")]
-    runs = _runs([commands[number].rows for number in numbers])  # type: ignore[misc]
+    runs = _runs([commands[number].listed() for number in numbers])
     if not any(runs):
         return computation
     result = computation.copy()
     for number, run in zip(numbers, runs, strict=True):
         if run is not None:
             command, (first, count, row) = commands[number], run
-            result.commands[number] = Command(
+            result.commands[number] = command.as_type(
                 "MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
                 result.new_part(command.target, first, count),
                 result.new_part(command.source, row, count),
-                command.alpha,
             )
     return result
 

@@ -22,8 +22,8 @@ from ..network.edits import apply_edits, orphan_nodes, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
-from .options import BINARY
-from .program import KaldiCommand, Option, program
+from .base.options import BINARY
+from .base.program import KaldiCommand, Option, program
 
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (

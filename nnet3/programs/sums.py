@@ -16,7 +16,7 @@ from ..files import matrix_io
 from ..files.kaldi_io import Writer
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, is_specifier, read_table
-from .program import Option, program
+from .base.program import Option, program
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")
 _PLURAL = {"matrix": "matrices", "vector": "vectors"}

@@ -27,7 +27,7 @@ from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
 from ..training.combination import MakeProb, average, combine, frame_prob, show_progress
 from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
-from .options import (
+from .base.options import (
     ALLOCATOR,
     BINARY,
     DEBUG,
@@ -40,7 +40,7 @@ from .options import (
     optimization_options,
     shown,
 )
-from .program import Option, program
+from .base.program import Option, program
 
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),

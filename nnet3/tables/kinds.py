@@ -15,7 +15,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
 from ..chain.examples import NnetChainExample
-from ..chain.fst import Fst
+from ..chain.fst_io import read_fst, write_fst
 from ..chain.supervision import Supervision
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
@@ -214,7 +214,7 @@ _ALL = (
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
-    Kind("fst", Fst.read, lambda writer, value: value.write(writer), header=False),
+    Kind("fst", read_fst, lambda writer, value: write_fst(value, writer), header=False),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),

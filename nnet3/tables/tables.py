@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from ...framework.base.errors import FormatError, SaveError
 from ..files.kaldi_io import Reader, Writer
@@ -310,8 +310,8 @@ class TableWriter:
         self.count = 0
         self._kind, self._pipes = kind_of(kind), pipes
         self._stack = contextlib.ExitStack()
-        self._archive: BinaryIO | None = None
-        self._script: BinaryIO | None = None
+        self._archive: IO[bytes] | None = None
+        self._script: IO[bytes] | None = None
         self._offset = 0
         self._targets: dict[str, str] = {}
 

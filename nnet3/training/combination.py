@@ -54,9 +54,11 @@ class Prob(Protocol):
 
     def objective_per_frame(self) -> float:
         """The objective of all outputs together."""
+        ...
 
     def print_total_stats(self, log: Log) -> bool:
         """Report the sums."""
+        ...
 
 
 MakeProb = Callable[[Nnet, bool], Prob]

@@ -12,21 +12,22 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place, on_device
+from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.passes.to_float64 import WidenFloats
 from ...framework.runtime.plain_net import PlainNet
-from ..cache.computations import CachingCompiler, RecentCache
+from ..cache.computations import CachingCompiler
 from ..components import part_of, set_statistic
 from ..components.base.lowering import FROZEN
 from ..graph.request import ComputationRequest
@@ -98,10 +99,10 @@ class NnetTrainer:
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
         self._statistics: set[str] = set()
-        self._steps: RecentCache[_Step] = RecentCache(options.cache_capacity)
         self.compiler = CachingCompiler(
             nnet, options.optimize, options.use_shortcut, options.cache_capacity
         )
+        self._steps: BoundedCache[Hashable, _Step] = BoundedCache(options.cache_capacity)
 
     # Training
 
@@ -179,9 +180,9 @@ class NnetTrainer:
         """The compiled step for examples of this structure."""
         stats = self.options.store_component_stats
         request = self.objective.request(self.nnet, example, stats)
-        return self._steps.get(request.key(), lambda: self._compile(request))
+        return self._steps.get_or_make(request.key(), lambda: self._compile(request))
 
-    @uncollected()
+    @gc_disabled()
     def _compile(self, request: ComputationRequest) -> _Step:
         options = self.options
         desc = lower_computation(self.compiler.compile(request), natural_gradient=True)
@@ -227,10 +228,10 @@ class NnetTrainer:
         changed = False
         for component in self.nnet.components.values():
             if getattr(component, "dropout_proportion", proportion) != proportion:
-                component.dropout_proportion = proportion
+                setattr(component, "dropout_proportion", proportion)  # noqa: B010
                 changed = True
         if changed:
-            self._steps = RecentCache(self.options.cache_capacity)
+            self._steps = BoundedCache(self.options.cache_capacity)
 
     def store(self) -> None:
         """Put parameters and statistics back into the network."""

@@ -13,7 +13,7 @@ from opscope.nnet3.chain.acceptors import remove_epsilons
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.chain.fst import read_fst
+from opscope.nnet3.chain.fst_io import read_fst_file, write_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.chain.supervision import breadth_first
 from opscope.nnet3.egs.chain_changes import ChainExampleMerger
@@ -42,7 +42,7 @@ def reference():
     supervisions = [eg.outputs[0].supervision for _, eg in egs]
     arrays = dict(read_table(f"ark:{need('chain', 'objective.ark')}", "matrix"))
     graph = DenominatorGraph.of_fst(
-        read_fst(str(need("chain", "den.fst"))), supervisions[0].label_dim
+        read_fst_file(str(need("chain", "den.fst"))), supervisions[0].label_dim
     )
     return supervisions, arrays, graph
 
@@ -75,7 +75,7 @@ def test_objective_and_derivatives(line, reference):
 def test_fsts_are_written_back(name):
     path = need("chain", name)
     writer = Writer(header=False)
-    read_fst(str(path)).write(writer)
+    write_fst(read_fst_file(str(path)), writer)
     assert writer.getvalue() == path.read_bytes()
 
 
@@ -140,7 +140,7 @@ def test_the_objective_after_training(trained, reference):
 
 def test_normalised_supervision_is_kaldis():
     """Without their weights, Kaldi's supervisions get the same ones again, to the byte."""
-    graph = read_fst(str(need("chain", "normalization.fst")))
+    graph = read_fst_file(str(need("chain", "normalization.fst")))
     for _, eg in read_table(f"ark:{need('chain', 'egs.two.ark')}", "chain_example"):
         supervision = eg.outputs[0].supervision
         fst = supervision.fst

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..compile.analyze import BOUNDS, SIZING
-from ..compile.computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation, MatrixInfo, SubMatrix
 from ..index.indexes import NO_TIME, LazyIndexes
 from .options import OptimizeOptions
 
@@ -45,7 +46,7 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
             before[matrix] = end
             matrices[matrix] = _grown(matrices[matrix], row + whole.rows)
         last = len(submatrices)
-        result.commands[number] = Command("MatrixCopy", last, last + 1)
+        result.commands[number] = Command.matrix_copy(last, last + 1)
         submatrices.append(SubMatrix(matrix, row, whole.rows, col, width))
         submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
     if before:
@@ -87,4 +88,4 @@ def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
     for number, command in enumerate(computation.commands):
         if command.type in OF_MANY:
             rows = [wholes.get(submatrices[s][0], s) for s in command.of_many()]
-            computation.commands[number] = Command(command.type, rows=np.array(rows))
+            computation.commands[number] = command.changed(rows=np.array(rows))

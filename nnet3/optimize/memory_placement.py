@@ -7,10 +7,9 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-import numpy as np
-
 from ..compile.analyze import SIZING, Analysis, Fill, analysed
-from ..compile.computation import OF_MANY, Command, Computation
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _TYPE = attrgetter("type")
@@ -26,16 +25,19 @@ def gather_memory(computation: Computation, options: OptimizeOptions) -> Computa
     for command in computation.commands:
         kind, target = command.type, command.target
         if kind == "DeallocMatrix":
-            single.append(Command("DeallocMatrices", rows=np.array([target])))
+            single.append(Command.dealloc_matrices([target]))
         elif (kind, command.alpha) == ("SetConst", 0) and _takes(single[-1:], target):
-            single[-1] = Command("AllocMatrices", rows=np.array([target]))
+            single[-1] = Command.alloc_matrices([target])
         else:
             single.append(command)
     commands: list[Command] = []
     for kind, group in groupby(single, _TYPE):
         if kind in OF_MANY:
             listed = [s for command in group for s in command.of_many()]
-            commands.append(Command(kind, rows=np.array(listed)))
+            of_many = (
+                Command.alloc_matrices if kind == "AllocMatrices" else Command.dealloc_matrices
+            )
+            commands.append(of_many(listed))
         else:
             commands += group
     return replace(computation, commands=commands)
@@ -70,12 +72,14 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
             begin = end
         if takes:
             giver = source.get(s)
-            taking = Command("AllocMatrix", s) if giver is None else Command("SwapMatrix", s, giver)
-            placed.append(taking)
+            if giver is None:
+                placed.append(Command.alloc_matrix(s))
+            else:
+                placed.append(Command.swap_matrix(s, giver))
             if always_zero or _zeros_are_read(analysis, s):
-                placed.append(Command("SetConst", s, 0, 0.0))
+                placed.append(Command.set_const(s, 0.0))
         elif s not in givers:
-            placed.append(Command("DeallocMatrix", s))
+            placed.append(Command.dealloc_matrix(s))
     placed += commands[begin:]
     return replace(computation, commands=[c for c in placed if c is not None])
 
