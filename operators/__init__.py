@@ -1,7 +1,4 @@
-"""Operators: one small module for each family. Importing the package registers all of them."""
+"""Operators: one small module for each family.
 
-from importlib import import_module
-from pkgutil import walk_packages
-
-for _module in walk_packages(__path__, f"{__package__}."):
-    import_module(_module.name)
+Importing `all` registers all of them; importing one module, or what kernels share, only that.
+"""

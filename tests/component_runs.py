@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opscope.nnet3.components.base.lowering import OUT, X, backward_steps
-from opscope.proto import net_pb2 as pb
+from opscope.nnet3.components.base.lowering import OUT, X, backward_ops
 
 
 def propagate(ops, *names, **options):
@@ -18,15 +17,15 @@ def backprop(ops, *names, **options):
 
 def _made(append, names, options):
     made = []
-    append(made, *[name and name.encode() for name in names], prefix=b"c1", **options)
-    return list(pb.NetDesc.FromString(b"".join(made)).ops)
+    append(made, *names, prefix="c1", **options)
+    return made
 
 
 def backprop_reads(ops):
     """Whether the backward operators read the values of `x` and of `out`."""
     recipe = ops.recipe(None, -1)
-    steps = backward_steps(recipe, recipe.parameters, True)
-    return any(step.reads(X) for step in steps), any(step.reads(OUT) for step in steps)
+    lowered = backward_ops(recipe, recipe.parameters, True)
+    return any(op.reads(X) for op in lowered), any(op.reads(OUT) for op in lowered)
 
 
 def arrays(ops):

@@ -23,11 +23,11 @@ from component_lines import from_config
 from component_runs import arrays, backprop, backprop_reads, propagate
 from opscope.framework.base.errors import FormatError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, ComponentOps, Properties
 from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.proto import net_pb2 as pb
 
 
 class ComponentTest:
@@ -132,11 +132,11 @@ def read(data: bytes, binary: bool) -> Component:
 
 def run(ops: list, feeds: dict[str, np.ndarray], *wanted: str) -> dict[str, np.ndarray]:
     """Values of variables after running operators in float64."""
-    net = pb.NetDesc(ops=ops)
+    net = OpList(ops=ops)
     for name, array in feeds.items():
-        net.vars.append(make_var(name, array.shape, "float64", pb.VarDesc.INPUT))
+        net.vars.append(make_var(name, array.shape, "float64", INPUT))
     for name in wanted:
-        net.vars.append(make_var(name, None, "float64", pb.VarDesc.OUTPUT))
+        net.vars.append(make_var(name, None, "float64", OUTPUT))
     scope = Scope()
     scope.feed({name: np.asarray(array, np.float64) for name, array in feeds.items()})
     PlainNet(net).run(scope)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from opscope.framework.base.errors import OpscopeError
+from opscope.framework.ir.op_list import OpList
 from opscope.nnet3.compile.computation import Command, Computation, SubMatrix, numbered_sources
 from opscope.nnet3.lower.commands import Lowering, int_tensor
-from opscope.proto import net_pb2 as pb
 
 
-def lower_forward(computation: Computation, name: str = "forward") -> pb.NetDesc:
+def lower_forward(computation: Computation, name: str = "forward") -> OpList:
     """The differentiable net of the forward part.
 
     Args:
@@ -46,7 +46,7 @@ class _ForwardLowering(Lowering):
         self.width: dict[str, int] = {}
         self.pieces = [[_Piece(0, m.cols, "", 0)] for m in self.computation.matrices]
         self.given = {
-            matrix: (name.decode(), kind) for matrix, (name, kind) in self._io_of_matrices().items()
+            matrix: (name, kind) for matrix, (name, kind) in self._io_of_matrices().items()
         }
         methods = {command_type: getattr(self, name) for command_type, name in _METHODS.items()}
         for command in self.computation.commands:
@@ -136,12 +136,12 @@ class _ForwardLowering(Lowering):
         name, kind = self.given[target.matrix]
         self.width[name] = target.cols
         self._put(target, name)
-        self.variables.matrix(name.encode(), target.rows, target.cols, kind)
+        self.variables.matrix(name, target.rows, target.cols, kind)
 
     def _provide(self, c: Command) -> None:
         source = self.computation.submatrices[c.target]
         name, kind = self.given[source.matrix]
-        self.variables.matrix(name.encode(), source.rows, source.cols, kind)
+        self.variables.matrix(name, source.rows, source.cols, kind)
         self._op("assign", {"x": self._get(source)}, name, {})
 
     def _matrix(self, c: Command) -> None:
@@ -187,8 +187,8 @@ class _ForwardLowering(Lowering):
         source = self._get(self.computation.submatrices[c.source]) if c.source else ""
         target = self.computation.submatrices[c.target]
         out = self._name(target.cols)
-        options = {"prefix": b"step%d" % c.step, "indexes": indexes, "rows": rows}
-        component.ops.propagate(self.ops, source.encode(), out.encode(), **options)
+        options = {"prefix": f"step{c.step}", "indexes": indexes, "rows": rows}
+        component.ops.propagate(self.ops, source, out, **options)
         self._put(target, out)
 
 

@@ -23,6 +23,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "optim",
         "control",
         "backends",
+        "all",
     ),
     "nnet3": (
         "files",

@@ -74,7 +74,7 @@ def computed(computation, nnet, seed=3):
     verify(desc)
     computer = NnetComputer(desc, nnet)
     rng = np.random.default_rng(seed)
-    sizes = {var.name: tuple(var.dims) for var in desc.vars}
+    sizes = {var.name: var.shape for var in desc.vars}
     computer.accept_input("input", rng.normal(size=sizes["input.input"]))
     computer.run()
     computer.accept_input("output", rng.normal(size=sizes["output_deriv.output"]))

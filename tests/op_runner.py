@@ -16,9 +16,9 @@ from opscope.framework.base.backend import Place, array_module, on_device, to_ho
 from opscope.framework.base.context import OpContext
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.kernel_args import KernelArgs, RunState
+from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
 from opscope.framework.runtime.executor import _deciding_dtype
-from opscope.proto import net_pb2 as pb
 
 
 @dataclass
@@ -79,7 +79,7 @@ def poison(array: Any) -> None:
 
 
 def execute(
-    descs: Sequence[pb.OpDesc],
+    descs: Sequence[OpNode],
     arrays: Mapping[str, np.ndarray],
     metas: Mapping[str, Any],
     place: Place,

@@ -14,11 +14,11 @@ from opscope.framework.base.errors import UnknownOperatorError, format_shape
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.infer import infer_metas
 from opscope.framework.ir.names import rows_name
+from opscope.framework.ir.op_list import OpList, OpNode
 from opscope.framework.ir.operation import Operator, check_attrs
 from opscope.framework.ir.registry import OperatorDef, lookup
 from opscope.framework.passes.backward import build_backward
 from opscope.framework.passes.pipeline import expand_op
-from opscope.proto import net_pb2 as pb
 
 TAIL = "neg"
 """A fusible operator that nets of the harness end in, so that the one under test has company."""
@@ -151,7 +151,7 @@ class Setup:
 
     def execute(
         self,
-        descs: Sequence[pb.OpDesc],
+        descs: Sequence[OpNode],
         arrays: Mapping[str, np.ndarray],
         metas: Mapping[str, Any],
         place: Place | None,
@@ -225,9 +225,9 @@ class Setup:
         rng = np.random.default_rng(sum(map(ord, name)))
         return rng.uniform(0.5, 1.5, shape).astype(dtype) * rng.choice([-1, 1], shape).astype(dtype)
 
-    def net(self, tails: bool = True) -> tuple[pb.NetDesc, dict[str, str]]:
+    def net(self, tails: bool = True) -> tuple[OpList, dict[str, str]]:
         """A net of the operator, and variables to differentiate -> the output each stems from."""
-        desc = pb.NetDesc(name=self.entry.type)
+        desc = OpList(name=self.entry.type)
         for name, (shape, dtype) in self.given.items():
             desc.vars.append(make_var(name, shape, dtype, INPUT))
         for name, (shape, dtype) in self.metas.items():

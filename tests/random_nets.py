@@ -10,7 +10,8 @@ import numpy as np
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import GradientError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, make_op, make_var, output_names
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
 
@@ -41,7 +42,7 @@ KINKED_PAIRS = ("maximum", "minimum")
 class RandomNet:
     """A net, values for its inputs and parameters, and the names of its results."""
 
-    desc: NetDesc
+    desc: OpList
     values: dict[str, np.ndarray]
     results: list[str]
     has_gradient: bool
@@ -52,7 +53,7 @@ class _Maker:
     rng: np.random.Generator
     smooth: bool
     dtype: str
-    desc: NetDesc = field(default_factory=lambda: NetDesc(name="random"))
+    desc: OpList = field(default_factory=lambda: OpList(name="random"))
     values: dict[str, np.ndarray] = field(default_factory=dict)
     live: list[str] = field(default_factory=list)
     made: int = 0
@@ -108,10 +109,10 @@ class _Maker:
 
     def again(self) -> None:
         """The same operator a second time: food for merging."""
-        writers = [op for op in self.desc.ops if op.outputs[0].vars[0] in self.live]
+        writers = [op for op in self.desc.ops if output_names(op)[0] in self.live]
         if writers:
             op = self.pick(writers)
-            inputs = {slot.name: list(slot.vars) for slot in op.inputs}
+            inputs = dict(op.inputs)
             self.live.append(self.op(op.type, inputs, dict(op.attrs)))
 
     def there_and_back(self) -> None:
@@ -157,14 +158,14 @@ def random_net(seed: int, *, smooth: bool = False, dtype: str = "float64") -> Ra
     try:
         gradients = net.add_backward_ops("loss")
     except GradientError:  # an overwritten value, or no parameter on the way
-        return RandomNet(net.desc, make.values, ["loss", "kept"], False)
+        return RandomNet(net.op_list, make.values, ["loss", "kept"], False)
     net.add_optimizer_ops(OptimizerAttrs("toy_sgd", 0.1))
     values = make.values | {"optimizer@LEARNING_RATE": np.array(0.1, "float32")}
-    return RandomNet(net.desc, values, ["loss", "kept", *gradients], True)
+    return RandomNet(net.op_list, values, ["loss", "kept", *gradients], True)
 
 
 def results(
-    net: RandomNet, desc: NetDesc | None = None, cuts: tuple[int, ...] = (), runs: int = 2
+    net: RandomNet, desc: OpList | None = None, cuts: tuple[int, ...] = (), runs: int = 2
 ) -> dict[str, np.ndarray]:
     """Values of the results after some runs, each from one cut to the next."""
     made = Net.create(net.desc if desc is None else desc)

@@ -10,7 +10,8 @@ import numpy as np
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences, offsets_of
-from opscope.framework.ir.desc import RECURRENT, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import RECURRENT, make_op, make_var
+from opscope.framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from opscope.framework.loops.recurrent.net import recurrent_op
 from opscope.framework.runtime.net import Net
 
@@ -29,10 +30,11 @@ def rnn(
     reverse: bool = False,
     dtype: str = "float64",
     name: str = "rnn",
-) -> NetDesc:
+) -> OpList:
     """A RECURRENT NetDesc; links are outer -> inner names."""
-    desc = NetDesc(name=name, type=RECURRENT)
-    step = desc.steps.add(reverse=reverse)
+    desc = OpList(name=name, type=RECURRENT)
+    step = StepDecl(reverse=reverse)
+    desc.steps.append(step)
     for links, given in (
         (step.in_links, ins),
         (step.out_links, outs),
@@ -40,9 +42,9 @@ def rnn(
         (step.sum_links, sums),
     ):
         for outer, inner in (given or {}).items():
-            links.add(outer=outer, inner=inner)
+            links.append(Link(outer, inner))
     for memory in memories:
-        step.memories.add(**memory)
+        step.memories.append(MemoryDecl(**memory))
     for op in ops:
         step.net.ops.append(make_op(*op))
     for var, shape in (shapes or {}).items():
@@ -50,7 +52,7 @@ def rnn(
     return desc
 
 
-def simple(**fields: Any) -> NetDesc:
+def simple(**fields: Any) -> OpList:
     """h = tanh(x u + h_previous w); out-link y = h."""
     memory = {"state": "h", "previous": "p", **fields.pop("memory", {})}
     return rnn(
@@ -84,7 +86,7 @@ def packed(rng: Any, lengths: Sequence[int], *shape: int, dtype: str = "float64"
     return Sequences(rows, (offsets_of(lengths),))
 
 
-def run(desc: NetDesc, values: Mapping[str, Any], fetch: Sequence[str]) -> dict[str, np.ndarray]:
+def run(desc: OpList, values: Mapping[str, Any], fetch: Sequence[str]) -> dict[str, np.ndarray]:
     """Run a net in a fresh scope."""
     scope = Scope()
     fill(scope, values)
@@ -93,7 +95,7 @@ def run(desc: NetDesc, values: Mapping[str, Any], fetch: Sequence[str]) -> dict[
 
 
 def gradients(
-    desc: NetDesc,
+    desc: OpList,
     values: Mapping[str, Any],
     targets: Sequence[str],
     wrt: Sequence[str],
@@ -106,9 +108,9 @@ def gradients(
     return {name: scope.numpy(grad) for name, grad in names.items()}
 
 
-def with_loss(desc: NetDesc, values: Mapping[str, Any], targets: Sequence[str]) -> Any:
+def with_loss(desc: OpList, values: Mapping[str, Any], targets: Sequence[str]) -> Any:
     """A PLAIN net: the recurrent operator, then `loss`, a weighted sum of `targets`."""
-    outer = NetDesc(name="outer")
+    outer = OpList(name="outer")
     outer.vars.extend(desc.vars)
     declared = {var.name for var in desc.vars}
     for name in values:
@@ -133,7 +135,7 @@ def with_loss(desc: NetDesc, values: Mapping[str, Any], targets: Sequence[str]) 
 
 
 def numeric(
-    desc: NetDesc, values: Mapping[str, Any], targets: Sequence[str], name: str, step: float = 1e-6
+    desc: OpList, values: Mapping[str, Any], targets: Sequence[str], name: str, step: float = 1e-6
 ) -> tuple[np.ndarray, float]:
     """A random direction, and the central difference of the loss along it."""
     net = with_loss(desc, values, targets)
@@ -153,7 +155,7 @@ def numeric(
 
 
 def check_gradients(
-    desc: NetDesc, values: Mapping[str, Any], targets: Sequence[str], wrt: Sequence[str]
+    desc: OpList, values: Mapping[str, Any], targets: Sequence[str], wrt: Sequence[str]
 ) -> None:
     """Gradients along random directions against differences, at 1e-6 relative."""
     found = gradients(desc, values, targets, wrt)

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from opscope.framework.ir.desc import (
-    INPUT,
-    OPTIMIZE,
-    PARAMETER,
-    STATE,
-    NetDesc,
-    make_op,
-    make_var,
-)
+from opscope.framework.ir.desc import INPUT, OPTIMIZE, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 
 FEATURES, CLASSES = 6, 3
@@ -26,7 +19,7 @@ def fill(name: str, op_type: str, shape: tuple[int, ...], **attrs: float):
 
 def classifier(*, rate: float = 0.1, dropout: float = 0.3, update: bool = True) -> PlainNet:
     """x [-1, 6] -> affine, relu, dropout, affine -> scores; loss; updates with momentum."""
-    net = PlainNet(NetDesc(name="classifier"))
+    net = PlainNet(OpList(name="classifier"))
     net.add_var(make_var("x", [-1, FEATURES], "float32", INPUT))
     net.add_var(make_var("label", [-1], "int64", INPUT))
     sizes = (FEATURES, 8, CLASSES)

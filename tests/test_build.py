@@ -230,6 +230,28 @@ def test_help_lists_every_command():
         assert re.search(rf"^    {name} ", done.stdout, re.MULTILINE), name
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        ".ci/run",
+        ".pre-commit-config.yaml",
+        ".github/workflows/ci.yml",
+    ],
+)
+def test_commands_that_are_named_elsewhere_exist(name):
+    named = re.findall(r"python3? build\.py (\w+)", (ROOT / name).read_text(encoding="utf-8"))
+    assert named and set(named) <= {command.__name__ for command in build.COMMANDS}
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_pages_outside_of_the_site_lead_somewhere(name):
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text(encoding="utf-8"))
+    missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
+    assert links and missing == []
+
+
 RUN_BY_THE_ENVIRONMENT = "deadcode.py"
 BEFORE_ANY_INSTALL = [
     ROOT / "build.py",

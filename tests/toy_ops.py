@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from opscope.framework.base.shape import ShapeArgs, same_as
-from opscope.framework.ir.desc import OpDesc
 from opscope.framework.ir.kernel_args import KernelArgs
+from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 from opscope.framework.passes.backward import GradientArgs
 
@@ -173,7 +173,7 @@ def _lookup() -> str:
     lookup.kernel(lambda k: partial(k.xp.take, k["w"], k["ids"], axis=0, out=k["out"]))
 
     @lookup.gradient_maker
-    def lookup_gradient(g: GradientArgs) -> list[OpDesc]:
+    def lookup_gradient(g: GradientArgs) -> list[OpNode]:
         if not g.needs("w"):
             return []
         (grad,) = g.input_grads("w")
@@ -315,10 +315,10 @@ def _odd_ones() -> list[str]:
     )
 
     @pair.expansion
-    def pair_expansion(op: OpDesc) -> list[OpDesc]:
-        from opscope.framework.ir.desc import make_op, slot_map
+    def pair_expansion(op: OpNode) -> list[OpNode]:
+        from opscope.framework.ir.desc import make_op
 
-        inputs, outputs = slot_map(op.inputs), slot_map(op.outputs)
+        inputs, outputs = op.inputs, op.outputs
         between = f"{outputs['out'][0]}@PRODUCT"
         return [
             make_op("toy_mul", {"x": inputs["x"], "y": inputs["y"]}, {"out": between}),

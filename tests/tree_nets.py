@@ -10,7 +10,8 @@ import numpy as np
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import offsets_of
-from opscope.framework.ir.desc import RECURSIVE, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import RECURSIVE, make_op, make_var
+from opscope.framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from opscope.framework.runtime.net import Net
 
 Op = Sequence[Any]
@@ -32,10 +33,11 @@ def tree_desc(
     parents: str = "parent",
     dtype: str = "float64",
     name: str = "trees",
-) -> NetDesc:
+) -> OpList:
     """A RECURSIVE NetDesc; links are outer -> inner names, `shapes` those of variables inside."""
-    desc = NetDesc(name=name, type=RECURSIVE)
-    step = desc.steps.add(arity=arity, positions=positions, parents=parents)
+    desc = OpList(name=name, type=RECURSIVE)
+    step = StepDecl(arity=arity, positions=positions, parents=parents)
+    desc.steps.append(step)
     for links, given in (
         (step.in_links, ins),
         (step.out_links, outs),
@@ -43,15 +45,13 @@ def tree_desc(
         (step.child_links, child_links),
     ):
         for outer, inner in (given or {}).items():
-            links.add(outer=outer, inner=inner)
+            links.append(Link(outer, inner))
     for memory in memories:
-        step.memories.add(**memory)
-    for net, listed in ((step.net, ops), (step.child_net, pair)):
-        if listed is not None:
-            net.ops.extend(make_op(*op) for op in listed)
+        step.memories.append(MemoryDecl(**memory))
+    step.net.ops += [make_op(*op) for op in ops]
+    if pair is not None:
+        step.child_net = OpList(ops=[make_op(*op) for op in pair])
     step.net.vars.extend(make_var(name, shape, dtype) for name, shape in (shapes or {}).items())
-    if pair is None:
-        step.ClearField("child_net")
     return desc
 
 
@@ -101,7 +101,7 @@ def set_all(scope: Scope, values: Mapping[str, Any], offsets: Mapping[str, Any])
 
 
 def run_tree(
-    desc: NetDesc,
+    desc: OpList,
     values: Mapping[str, Any],
     fetch: Sequence[str],
     offsets: np.ndarray | None = None,
@@ -115,7 +115,7 @@ def run_tree(
 
 
 def check_gradients(
-    desc: NetDesc,
+    desc: OpList,
     values: Mapping[str, Any],
     weights: Mapping[str, np.ndarray],
     wrt: Sequence[str],

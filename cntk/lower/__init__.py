@@ -1,6 +1,6 @@
 """From a network to operators.
 
-`lower` gives a NetDesc for some nodes of a validated network. Each operation has one function, in
+`lower` gives operators for some nodes of a validated network. Each operation has one function, in
 the module of its family in `kinds/`; `lowers` adds one for a kind of another package. Importing
 this package registers the operators of CNTK. May import base, lattices, network and operators.
 """

@@ -16,18 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...framework.ir.desc import (
-    INPUT,
-    OUTPUT,
-    PARAMETER,
-    STATE,
-    make_op,
-    make_var,
-    output_names,
-    rename_vars,
-)
+from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, output_names
 from ...framework.ir.names import inner_name
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ..network.nodes.node import DynamicAxis, Node
 
 
@@ -71,10 +62,10 @@ class Delayed:
 
 @dataclass
 class Lowered:
-    """A network as a NetDesc, and how it is joined to minibatches.
+    """A network in operators, and how it is joined to minibatches.
 
     Attributes:
-        desc: forward operators only.
+        op_list: forward operators only.
         inputs: input nodes that the net reads, and whether it reads their samples as sparse rows.
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
@@ -86,7 +77,7 @@ class Lowered:
         values: the variable of each node.
     """
 
-    desc: pb.NetDesc
+    op_list: OpList
     inputs: dict[Node, bool] = field(default_factory=dict)
     sequences: set[DynamicAxis] = field(default_factory=set)
     columns: dict[DynamicAxis, tuple[str, str]] = field(default_factory=dict)
@@ -110,7 +101,7 @@ class Emitter:
     def __init__(self, dtype: np.dtype, *, carried: bool = False, name: str = "") -> None:
         self.dtype = np.dtype(dtype)
         self.carried = carried
-        self.lowered = Lowered(pb.NetDesc(name=name))
+        self.lowered = Lowered(OpList(name))
         self._vars: set[str] = set()
         self._written: set[str] = set()  # by operators
         self._sparse: dict[Node, Sparse] = {}
@@ -198,9 +189,9 @@ class Emitter:
             self.lowered.columns[axis] = names
         return self.lowered.columns[axis]
 
-    def append(self, op: pb.OpDesc) -> None:
+    def append(self, op: OpNode) -> None:
         """Append an operator as it is."""
-        self.lowered.desc.ops.append(op)
+        self.lowered.op_list.ops.append(op)
         self._written.update(output_names(op))
 
     def temporary(self) -> str:
@@ -256,7 +247,7 @@ class Emitter:
         if name not in self._vars:
             self._vars.add(name)
             var = make_var(name, shape, dtype or self.dtype, kind, **fields)
-            self.lowered.desc.vars.append(var)
+            self.lowered.op_list.vars.append(var)
         return name
 
     def parameter(self, node: Node, kind: Any = PARAMETER) -> str:
@@ -283,7 +274,7 @@ class Emitter:
 
     def emit(self, node: Node, function: Lowering) -> str:
         """Emit a node whose inputs have been emitted, by the function for its operation."""
-        self._owner, first = node.name, len(self.lowered.desc.ops)
+        self._owner, first = node.name, len(self.lowered.op_list.ops)
         name = function(self, node)
         if name:
             self.lowered.values[node] = self._named(name, node, first)
@@ -291,11 +282,10 @@ class Emitter:
 
     def _named(self, name: str, node: Node, first: int) -> str:
         """Call a variable that the operators from `first` on write after its node."""
-        ops = self.lowered.desc.ops
+        ops = self.lowered.op_list.ops
         if name in self._vars or not any(name in output_names(op) for op in ops[first:]):
             return name
-        for op in ops[first:]:
-            op.CopyFrom(rename_vars(op, {name: node.name}))
+        ops[first:] = [op.renamed({name: node.name}) for op in ops[first:]]
         self._written.discard(name)
         self._written.add(node.name)
         return node.name
@@ -305,7 +295,7 @@ class Emitter:
         name = self.value(node)
         if name in self._written and name not in self._vars:
             self._vars.add(name)
-            self.lowered.desc.vars.append(pb.VarDesc(name=name, kind=OUTPUT))
+            self.lowered.op_list.vars.append(VarDecl(name, kind=OUTPUT))
         return name
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...framework.ir.desc import INPUT, RECURRENT
 from ...framework.ir.names import COPY_OP
+from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from ...framework.loops.recurrent.net import recurrent_op
-from ...proto import net_pb2 as pb
 from ..network.nodes.analysis import Loop
 from ..network.nodes.node import Node
 from .emitter import Emitter, Sparse, dims
@@ -72,8 +72,7 @@ class StepEmitter(Emitter):
 def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
     """Emit a loop as one operator; `wanted` are the nodes of it that are read outside."""
     step = StepEmitter(e, loop)
-    desc = pb.NetDesc(type=RECURRENT, name=loop.source.name)
-    held = desc.steps.add(reverse=loop.direction < 0)
+    held = StepDecl(step.lowered.op_list, reverse=loop.direction < 0)
     delays = [node for node in loop.nodes if node.delay]
     for node in delays:
         step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
@@ -93,11 +92,10 @@ def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
             e.lowered.values[node] = outer
             inner = step.written(inner)
             if not any(link.outer == outer for link in held.out_links):
-                held.out_links.add(outer=outer, inner=inner)
+                held.out_links.append(Link(outer, inner))
     for name in step.links:
-        held.in_links.add(outer=name, inner=name)
-    held.net.CopyFrom(step.lowered.desc)
-    e.append(recurrent_op(desc))
+        held.in_links.append(Link(name, name))
+    e.append(recurrent_op(OpList(loop.source.name, RECURRENT, steps=[held])))
 
 
 def _some_rows(e: Emitter, loop: Loop) -> str:
@@ -108,21 +106,21 @@ def _some_rows(e: Emitter, loop: Loop) -> str:
     raise loop.source.error("nothing outside of the loop tells how long its sequences are")
 
 
-def _remember(e: Emitter, step: StepEmitter, held: pb.StepDesc, node: Node) -> None:
+def _remember(e: Emitter, step: StepEmitter, held: StepDecl, node: Node) -> None:
     """The memory that a delay is; in a chain of them each has its own state before the start."""
     state, count = step.written(widened(step, node)), delay_steps(node)
     boots = delay_states(e, node, next(iter(step.links)))
     if not boots:
         value = delay_start(node)
-        held.memories.add(state=state, previous=node.name, boot_value=value, delay=count)
+        held.memories.append(MemoryDecl(state, node.name, boot_value=value, delay=count))
         return
     if len(boots) == 1:
-        held.memories.add(state=state, previous=node.name, boot=boots[0], delay=count)
+        held.memories.append(MemoryDecl(state, node.name, boots[0], delay=count))
         return
     for number, boot in enumerate(boots, 1):
         previous = node.name
         if number < count:
             previous = step.var(step.temporary(), (-1, *dims(node)), INPUT)
-        held.memories.add(state=state, previous=previous, boot=boot)
+        held.memories.append(MemoryDecl(state, previous, boot))
         if number < count:
             state = step.op(COPY_OP, {"x": previous})

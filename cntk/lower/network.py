@@ -1,4 +1,4 @@
-"""The nodes that some roots need, as one NetDesc."""
+"""The nodes that some roots need, as one op list."""
 
 from __future__ import annotations
 

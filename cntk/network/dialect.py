@@ -1,4 +1,4 @@
-"""A network as a NetDesc in the `cntk` dialect, and back.
+"""A network as an op list in the `cntk` dialect, and back.
 
 Every node is an operator `cntk.OPERATION`, with its inputs in the slot `inputs`, its value in
 `output`, and those attributes of its kind that are not at their defaults. Operators stand in
@@ -26,13 +26,11 @@ from ...framework.ir.desc import (
     STATE,
     TEMPORARY,
     NetDesc,
-    OpDesc,
-    decode_attr,
-    encode_attr,
     make_op,
     make_var,
-    slot_map,
 )
+from ...framework.ir.messages import as_op_list, attr_value, decode_attr
+from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ...proto import net_pb2 as pb
 from ..base.text import Location, Source
 from .catalogue import kind
@@ -56,10 +54,10 @@ _TYPES = {
 _LARGEST = 1 << 63  # sizes above are stored as the negative number of the same 64 bits
 
 
-def to_desc(network: Network) -> NetDesc:
-    """The network as a NetDesc; shapes are in it if it is validated. Values of parameters are not:
+def to_desc(network: Network) -> OpList:
+    """The network as an op list; shapes are in it if it is validated. Values of parameters are not:
     see `parameter_arrays`."""
-    desc = NetDesc(name=network.name, type=pb.NetDesc.PLAIN)
+    desc = OpList(network.name)
     nodes = list(network.order)
     known = {id(node) for node in nodes}
     nodes += [node for node in network.nodes.values() if id(node) not in known]
@@ -74,7 +72,7 @@ def to_desc(network: Network) -> NetDesc:
     return desc
 
 
-def _variable(network: Network, node: Node) -> pb.VarDesc:
+def _variable(network: Network, node: Node) -> VarDecl:
     kind = TEMPORARY
     if node.is_input:
         kind = INPUT
@@ -98,7 +96,7 @@ def _variable(network: Network, node: Node) -> pb.VarDesc:
     return make_var(node.name, shape, dtype, kind, source=_source(node.location), **fields)
 
 
-def _operator(node: Node) -> OpDesc:
+def _operator(node: Node) -> OpNode:
     attrs = {}
     for name, value in node.attributes.items():
         spec = node.kind.attributes.get(name)
@@ -109,11 +107,11 @@ def _operator(node: Node) -> OpDesc:
         if encoded is not None and not is_default:
             attrs[name] = encoded
     if node.tags:
-        attrs["tags"] = encode_attr(node.tags, "strings")
+        attrs["tags"] = attr_value(node.tags, "strings")
     if node.learning_rate != 0:
-        attrs["learningRate"] = encode_attr(node.learning_rate, "float")
+        attrs["learningRate"] = attr_value(node.learning_rate, "float")
     if node.axis is not None:
-        attrs["axisName"] = encode_attr(node.axis.name, "string")
+        attrs["axisName"] = attr_value(node.axis.name, "string")
     inputs = [child.name for child in node.inputs if child is not None]
     return make_op(
         PREFIX + node.operation,
@@ -124,28 +122,31 @@ def _operator(node: Node) -> OpDesc:
     )
 
 
-def _source(location: Location | None) -> pb.SourceLocation | None:
+def _source(location: Location | None) -> SourceLocation | None:
     if location is None:
         return None
-    return pb.SourceLocation(file=location.source.name, line=location.line, column=location.column)
+    return SourceLocation(location.source.name, location.line, location.column)
 
 
-def _encode(spec: AttributeSpec | None, value: Any) -> pb.Attr | None:
+def _encode(spec: AttributeSpec | None, value: Any) -> Any:
+    """The value as an attribute of an operator; None where there is none."""
     if spec is not None and spec.type in _TYPES:
         if spec.type == "int" and value >= _LARGEST:
             value -= 2 * _LARGEST
-        return encode_attr(value, _TYPES[spec.type])
+        return attr_value(value, _TYPES[spec.type])
     if value is None:
         return None
     if isinstance(value, Node):
-        return encode_attr(value.name, "string")
+        return attr_value(value.name, "string")
     if isinstance(value, Mapping):
-        return encode_attr(json.dumps(dict(value)), "string")
-    return encode_attr(value)
+        return attr_value(json.dumps(dict(value)), "string")
+    return attr_value(value)
 
 
-def _decode(name: str, spec: AttributeSpec | None, attr: pb.Attr) -> Any:
-    value = decode_attr(attr)
+def _decode(name: str, spec: AttributeSpec | None, value: Any) -> Any:
+    """The inverse of `_encode`."""
+    if isinstance(value, pb.Attr):
+        value = decode_attr(value)  # damaged, so this refuses it
     if spec is None or spec.type != "any":
         if (
             name in ("rngSeed", "rngOffset", "samplesSeen", "onlyUpToRow", "onlyUpToT")
@@ -158,13 +159,14 @@ def _decode(name: str, spec: AttributeSpec | None, attr: pb.Attr) -> Any:
     return value
 
 
-def from_desc(desc: NetDesc, values: Mapping[str, np.ndarray] | None = None) -> Network:
-    """The network of a NetDesc in this dialect, not validated. `values` holds parameters as
+def from_desc(desc: OpList | NetDesc, values: Mapping[str, np.ndarray] | None = None) -> Network:
+    """The network of an op list in this dialect, not validated. `values` holds parameters as
     `parameter_arrays` gives them.
 
     Raises:
         FormatError: the net is of another dialect, or does not hold together.
     """
+    desc = as_op_list(desc)
     if desc.metadata.get("dialect") != DIALECT:
         raise FormatError(f"net {desc.name!r} is not in the {DIALECT} dialect")
     network = Network(desc.name)
@@ -182,22 +184,22 @@ def from_desc(desc: NetDesc, values: Mapping[str, np.ndarray] | None = None) -> 
     return network
 
 
-def _add_nodes(network: Network, desc: NetDesc) -> None:
+def _add_nodes(network: Network, desc: OpList) -> None:
     sources: dict[str, Source] = {}
-    inputs: dict[str, list[str]] = {}
+    inputs: dict[str, tuple[str, ...]] = {}
     for index, op in enumerate(desc.ops):
-        outputs = slot_map(op.outputs).get("output", [])
+        outputs = op.outputs.get("output", ())
         if not op.type.startswith(PREFIX) or len(outputs) != 1:
             raise FormatError(f"operator %{index} ({op.type}) is not of the {DIALECT} dialect")
         attrs = dict(op.attrs)
-        tags = decode_attr(attrs.pop("tags")) if "tags" in attrs else ()
-        rate = decode_attr(attrs.pop("learningRate")) if "learningRate" in attrs else 0.0
+        tags = attrs.pop("tags", ())
+        rate = attrs.pop("learningRate", 0.0)
         attrs.pop("axisName", None)
         operation = op.type[len(PREFIX) :]
         node = _add_node(network, operation, outputs[0], attrs, _location(op.source, sources))
         node.tags = [str(tag) for tag in tags]
         node.learning_rate = rate
-        inputs[node.name] = slot_map(op.inputs).get("inputs", [])
+        inputs[node.name] = op.inputs.get("inputs", ())
     for name, names in inputs.items():
         if names:
             network.connect(network.find(name), [network.find(child) for child in names])
@@ -207,7 +209,7 @@ def _add_node(
     network: Network,
     operation: str,
     name: str,
-    attrs: Mapping[str, pb.Attr],
+    attrs: Mapping[str, Any],
     location: Location | None,
 ) -> Node:
     known = kind(operation)
@@ -220,8 +222,8 @@ def _add_node(
     return network.add(operation, name, attributes=given, location=location)
 
 
-def _location(source: pb.SourceLocation, sources: dict[str, Source]) -> Location | None:
-    if not source.file:
+def _location(source: SourceLocation | None, sources: dict[str, Source]) -> Location | None:
+    if source is None or not source.file:
         return None
     found = sources.setdefault(source.file, Source(source.file, ""))
     return Location(found, source.line, source.column)

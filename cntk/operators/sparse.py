@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY, rows_name
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.passes.backward import GradientArgs
 from ...operators.base.calls import in_order
@@ -254,14 +254,14 @@ def sparse_times_columns_grad_kernel(k: KernelArgs) -> Call:
 
 
 @sparse_times.gradient_maker
-def sparse_times_gradient(g: GradientArgs) -> list[OpDesc]:
+def sparse_times_gradient(g: GradientArgs) -> list[OpNode]:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []
     reads = {slot: g.inputs(slot) for slot in ("values", "indices", "counts")}
     reads |= {"out_grad": g.output_grads("out"), "w": tables}
     attrs = {name: value for name, value in g.attrs.items() if name == "parts"}
-    if "transpose" in g.attrs and g.attrs["transpose"].b:
+    if g.attrs.get("transpose", False):
         return [g.op("cntk.sparse_times_columns_grad", reads, {"grad": grads}, attrs)]
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}

@@ -1,4 +1,4 @@
-"""What `opscope show` and `opscope verify` tell of CNTK's models, checkpoints and scripts."""
+"""`opscope show` and `opscope verify` for CNTK's models, checkpoints and scripts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ...framework.base.errors import FormatError
+from ...framework.ir.op_list import OpList
 from ...framework.ir.printer import net_text
-from ...proto import net_pb2 as pb
 from ..brainscript.language.formatter import format_text as format_brainscript
 from ..config.files import read_source
 from ..config.formatter import format_text
@@ -32,7 +32,7 @@ def kind_of_file(path: str) -> str:
         return ""
 
 
-def model_desc(path: str) -> pb.NetDesc:
+def model_desc(path: str) -> OpList:
     """The network of a model or script, in the cntk dialect.
 
     Raises:
@@ -119,13 +119,13 @@ def check(path: str, kind: str) -> str:
     return f"{path}: {what}: {len(network)} nodes, {network.parameter_count()} parameters, no error"
 
 
-def is_dialect(desc: pb.NetDesc) -> bool:
+def is_dialect(desc: OpList) -> bool:
     """Whether a net is in the cntk dialect."""
     return desc.metadata.get("dialect") == DIALECT
 
 
-def check_dialect(desc: pb.NetDesc) -> str:
-    """What a net in the cntk dialect holds.
+def check_dialect(desc: OpList) -> str:
+    """Lines that say what a net in the cntk dialect holds.
 
     Raises:
         FormatError: it is damaged.

@@ -33,10 +33,10 @@ def lattices(
     from ..lattices.convert import lattices_in
     from ..readers.htk.mlf import read_states
 
-    given = list(files)
+    names = list(files)
     for path in lists:
         try:
-            given += filter(None, map(str.strip, Path(path).read_text().splitlines()))
+            names += filter(None, map(str.strip, Path(path).read_text().splitlines()))
         except (OSError, ValueError) as error:
             raise FormatError(f"{path}: {error}") from error
     hmms = Hmms.read(phones, transitions, read_states(states))
@@ -46,7 +46,7 @@ def lattices(
         unread.append(error)
         click.echo(f"left out: {error}", err=True)
 
-    count = write_archive(archive, hmms, lattices_in(given, hmms, failed))
+    count = write_archive(archive, hmms, lattices_in(names, hmms, failed))
     click.echo(f"{archive}: {count} lattices, {len(unread)} could not be read")
     if not count:
         raise click.exceptions.Exit(1)

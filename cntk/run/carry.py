@@ -73,7 +73,7 @@ class Carrier:
             self._scope.var(delayed.fresh).set(~old)
 
     def _dtype(self, delayed: Delayed) -> np.dtype:
-        names = {var.name: var.dtype for var in self._lowered.desc.vars}
+        names = {var.name: var.dtype for var in self._lowered.op_list.vars}
         return to_dtype(names[delayed.states[0]])
 
     def save(self, layouts: Layouts) -> None:

@@ -15,9 +15,9 @@ from ...framework.base.errors import ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences, offsets_of
 from ...framework.ir.names import rows_name
+from ...framework.ir.op_list import OpList
 from ...framework.passes.backward import build_backward
 from ...framework.runtime.plain_net import PlainNet
-from ...proto import net_pb2 as pb
 from ..lattices.lattice import feed_lattices
 from ..lower import Lowered, Sparse, lower
 from ..lower.emitter import PARAMETER, dims, size
@@ -29,7 +29,7 @@ from ..readers.base.layout import Layout, packed
 from ..readers.base.pack import Minibatch
 from .carry import Carrier, goes_on
 
-Pass = Callable[[pb.NetDesc], pb.NetDesc]
+Pass = Callable[[OpList], OpList]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,7 @@ class Watcher(Protocol):
 
     def show(self, bound: BoundNet) -> None:
         """Called after a run."""
+        ...
 
 
 class BoundNet:
@@ -374,7 +375,7 @@ class CntkNet:
         Args:
             criterion: gradients of the sum of its elements by all parameters that learn are
                 computed, into the variables of `BoundNet.gradients`.
-            extend: a pass over the finished NetDesc, for updates of parameters and the like.
+            extend: a pass over the finished op list, for updates of parameters and the like.
             key: names the pass.
             carried: whether sequences may go on from minibatch to minibatch.
             extra_gradients: further nodes, constants among them, whose gradients are computed.
@@ -412,25 +413,27 @@ class CntkNet:
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
-        desc, gradients, further = lowered.desc, {}, {}
+        made, gradients, further = lowered.op_list.copy(), {}, {}
         if target is not None:
             by = {node: lowered.values[node] for node in extra_gradients if node in lowered.values}
             learning = [
-                var.name for var in desc.vars if var.kind == PARAMETER and not var.stop_gradient
+                var.name for var in made.vars if var.kind == PARAMETER and not var.stop_gradient
             ]
-            for var in desc.vars:
-                var.stop_gradient &= var.name not in by.values()
+            asked = set(by.values())
+            made.vars = [
+                var.changed(stop_gradient=False) if var.name in asked else var for var in made.vars
+            ]
             result = build_backward(
-                desc, targets=lowered.values[target], wrt=[*learning, *by.values()]
+                made, targets=lowered.values[target], wrt=[*learning, *by.values()]
             )
             found = result.gradients
             gradients = {name: found[name] for name in learning if name in found}
             further = {node: found[name] for node, name in by.items() if name in found}
-            declared = {var.name for var in desc.vars}
-            desc.vars.extend(var for var in result.vars if var.name not in declared)
-            desc.ops.extend(result.ops)
+            declared = {var.name for var in made.vars}
+            made.vars += [var for var in result.vars if var.name not in declared]
+            made.ops += result.ops
         if extend is not None:
-            desc = extend(desc)
+            made = extend(made)
         computed = {*gradients.values(), *further.values()}
         live_out = {lowered.values[node] for node in wanted} | computed
         live_out |= set(map(rows_name, computed))
@@ -444,7 +447,7 @@ class CntkNet:
         return BoundNet(
             scope or self.scope,
             lowered,
-            PlainNet(desc),
+            PlainNet(made),
             gradients,
             frozenset(live_out),
             conditions,

@@ -16,8 +16,8 @@ from ...framework.base.context import OpContext
 from ...framework.base.errors import RunError
 from ...framework.ir.desc import make_var
 from ...framework.ir.names import grad_name, rows_name
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
-from ...proto import net_pb2 as pb
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
 from ..readers.base.pack import Minibatch
@@ -189,19 +189,19 @@ class EpochRunner:
     def _updates_alone(self, sums: dict[str, list[np.ndarray]]) -> PlainNet:
         """The updates as a net of their own, which reads gradients."""
         if self._update_net is None:
-            desc = pb.NetDesc()
+            net = OpList()
             for node in self.updates.parameters:
                 grad = grad_name(node.name)
                 if grad not in sums:
                     continue
                 rows = rows_name(grad)
                 dtype = self.updates.dtype
-                desc.vars.append(make_var(node.name, dims(node), dtype, PARAMETER))
+                net.vars.append(make_var(node.name, dims(node), dtype, PARAMETER))
                 shape = (-1, *dims(node)[1:]) if rows in sums else dims(node)
-                desc.vars.append(make_var(grad, shape, dtype, INPUT))
+                net.vars.append(make_var(grad, shape, dtype, INPUT))
                 if rows in sums:
-                    desc.vars.append(make_var(rows, (-1,), sums[rows][0].dtype, INPUT))
-            self._update_net = PlainNet(self.updates.extend(desc))
+                    net.vars.append(make_var(rows, (-1,), sums[rows][0].dtype, INPUT))
+            self._update_net = PlainNet(self.updates.extend(net))
         return self._update_net
 
 

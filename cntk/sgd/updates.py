@@ -10,9 +10,9 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
+from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var, output_names
 from ...framework.ir.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
 from ..models.checkpoint import Checkpoint
 from ..network.network import Network
 from ..network.nodes import rules
@@ -45,10 +45,9 @@ class Updates:
 
     # -- operators -----------------------------------------------------------------------------
 
-    def extend(self, desc: pb.NetDesc) -> pb.NetDesc:
+    def extend(self, net: OpList) -> OpList:
         """The net with updates of the parameters that have gradients."""
-        out = pb.NetDesc()
-        out.CopyFrom(desc)
+        out = net.copy()
         builder = _Builder(self, out)
         for node in self.parameters:
             if builder.has(grad_name(node.name)):
@@ -123,13 +122,11 @@ class Updates:
 class _Builder:
     """Appends the operators of updates to a net."""
 
-    def __init__(self, updates: Updates, desc: pb.NetDesc) -> None:
+    def __init__(self, updates: Updates, net: OpList) -> None:
         self.updates, self.options = updates, updates.options
-        self.desc = desc
-        self._declared = {var.name for var in desc.vars}
-        self._known = self._declared | {
-            name for op in desc.ops for slot in op.outputs for name in slot.vars
-        }
+        self.op_list = net
+        self._declared = {var.name for var in net.vars}
+        self._known = self._declared | {name for op in net.ops for name in output_names(op)}
         self._declare(CONTROL, (3,), np.float64, INPUT)
 
     def has(self, name: str) -> bool:
@@ -139,12 +136,12 @@ class _Builder:
     def _declare(self, name: str, shape: Sequence[int], dtype: Any, kind: Any) -> str:
         if name not in self._declared:
             self._declared.add(name)
-            self.desc.vars.append(make_var(name, shape, dtype, kind))
+            self.op_list.vars.append(make_var(name, shape, dtype, kind))
         return name
 
     def _op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any = None) -> None:
         inputs = {**inputs, "control": CONTROL} if op_type.startswith("cntk.") else inputs
-        self.desc.ops.append(make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE))
+        self.op_list.ops.append(make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE))
 
     def update(self, node: Node, grad: str) -> None:
         """Clip, L2, learner, noise, L1, in this order."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import numpy as np
 
 from ...proto import net_pb2 as pb
@@ -15,7 +18,7 @@ _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
 FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
 
 
-def to_dtype(value: object) -> np.dtype:
+def to_dtype(value: Any) -> np.dtype:
     """NumPy dtype of a name, a NumPy dtype or type, or a wire value.
 
     Raises:
@@ -27,10 +30,9 @@ def to_dtype(value: object) -> np.dtype:
         if value in _FROM_PB:
             return _FROM_PB[value]
         raise ShapeError(f"dtype number {value} is none of a net's dtypes")
-    try:
-        dtype = np.dtype(value)
-    except TypeError:
-        dtype = None
+    dtype: np.dtype | None = None
+    with contextlib.suppress(TypeError):
+        dtype = np.dtype(value)  # pyright: ignore[reportCallIssue, reportArgumentType]  or fails
     if dtype is None or dtype not in _TO_PB:
         hint = nearest(str(value), _NAMES)
         raise ShapeError(f"{value!r} is not a dtype of a net{hint}; known: {', '.join(_NAMES)}")
@@ -40,6 +42,11 @@ def to_dtype(value: object) -> np.dtype:
 def to_pb(value: object) -> int:
     """Wire value of a dtype; the inverse of `to_dtype`."""
     return _TO_PB[value if isinstance(value, np.dtype) and value in _TO_PB else to_dtype(value)]
+
+
+def is_known(dtype: np.dtype) -> bool:
+    """Whether a net can hold a dtype."""
+    return dtype in _TO_PB
 
 
 def name_of(dtype: np.dtype) -> str:

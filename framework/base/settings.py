@@ -47,7 +47,7 @@ SWITCHES = {
         ),
         Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
         Switch(
-            "OPSCOPE_LIBRARIES", "panels,mkl,xp", "kernel libraries, best first; xp is always there"
+            "OPSCOPE_LIBRARIES", "packed,mkl,xp", "kernel libraries, best first; xp is always there"
         ),
         Switch(
             "OPSCOPE_CC", "", "C compiler for fused chains; empty: cc, gcc or clang on the PATH"

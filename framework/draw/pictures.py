@@ -15,21 +15,36 @@ from dataclasses import dataclass, field
 from html import escape
 
 from ...proto import net_pb2 as pb
-from ..ir.desc import BACKWARD, FORWARD, OPTIMIZE, inner_nets, input_names, output_names
+from ..ir.desc import (
+    BACKWARD,
+    FORWARD,
+    INPUT,
+    KIND_NAMES,
+    OPTIMIZE,
+    OUTPUT,
+    PARAMETER,
+    STATE,
+    TEMPORARY,
+    inner_nets,
+    input_names,
+    output_names,
+)
+from ..ir.messages import as_op_list
 from ..ir.names import EMPTY
+from ..ir.op_list import OpList, OpNode
 from ..ir.printer import op_text, step_lines, type_text, var_text
 from .sugiyama import Box, Placement, place
 
 ROLE_COLOURS = {FORWARD: "#9ecae8", BACKWARD: "#f6bd8b", OPTIMIZE: "#a6d8a0"}
 ROLE_TITLES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZE: "optimizer"}
 KIND_COLOURS = {
-    pb.VarDesc.TEMPORARY: "#ffffff",
-    pb.VarDesc.INPUT: "#fff3b0",
-    pb.VarDesc.PARAMETER: "#dccdf0",
-    pb.VarDesc.STATE: "#e4e4e4",
-    pb.VarDesc.OUTPUT: "#f8c8d0",
+    TEMPORARY: "#ffffff",
+    INPUT: "#fff3b0",
+    PARAMETER: "#dccdf0",
+    STATE: "#e4e4e4",
+    OUTPUT: "#f8c8d0",
 }
-_GIVEN = (pb.VarDesc.INPUT, pb.VarDesc.PARAMETER, pb.VarDesc.STATE)
+_GIVEN = (INPUT, PARAMETER, STATE)
 _FONT = 12.0
 _CHAR = 7.4  # a monospace character of that size; the widest common font has 0.61 em
 _LINE = 15.0
@@ -58,14 +73,15 @@ class _Panel:
     edges: list[tuple[int, int, str]] = field(default_factory=list)  # from, to, slot
 
 
-def to_dot(desc: pb.NetDesc) -> str:
+def to_dot(desc: OpList | pb.NetDesc) -> str:
     """The net in Graphviz's language, one cluster a panel."""
+    net = as_op_list(desc)
     lines = [
-        f"digraph {_quote(desc.name or 'net')} {{",
+        f"digraph {_quote(net.name or 'net')} {{",
         '  node [fontname="monospace", fontsize=10, style=filled];',
         '  edge [fontname="monospace", fontsize=8];',
     ]
-    for number, panel in enumerate(_panels(desc)):
+    for number, panel in enumerate(_panels(net)):
         lines.append(f"  subgraph cluster_{number} {{")
         lines.append(f"    label={_quote(panel.title)};")
         for index, node in enumerate(panel.nodes):
@@ -81,11 +97,11 @@ def to_dot(desc: pb.NetDesc) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def to_svg(desc: pb.NetDesc) -> str:
+def to_svg(desc: OpList | pb.NetDesc) -> str:
     """The net as an SVG document: the panels side by side, step nets and nested nets below."""
     parts: list[str] = []
     top, width = _GAP * 2, 400.0
-    for row in _rows(desc):
+    for row in _rows(as_op_list(desc)):
         left, height = _GAP, 0.0
         for panel in row:
             body, size = _draw_panel(panel, left, top)
@@ -118,12 +134,12 @@ def to_svg(desc: pb.NetDesc) -> str:
 # -- what is drawn -----------------------------------------------------------------------------
 
 
-def _panels(desc: pb.NetDesc) -> Iterator[_Panel]:
-    for row in _rows(desc):
+def _panels(net: OpList) -> Iterator[_Panel]:
+    for row in _rows(net):
         yield from row
 
 
-def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
+def _rows(desc: OpList, title: str = "") -> Iterator[list[_Panel]]:
     """The panels of a net, then those of the nets inside it."""
     title = title or f"net {desc.name or '?'}"
     roles = sorted({op.role for op in desc.ops}) or [FORWARD]
@@ -131,14 +147,14 @@ def _rows(desc: pb.NetDesc, title: str = "") -> Iterator[list[_Panel]]:
     for number, step in enumerate(desc.steps):
         links = "; ".join(step_lines(step))
         yield from _rows(step.net, f"step net {step.net.name or number} ({links})")
-        if step.HasField("child_net"):
+        if step.child_net is not None:
             yield from _rows(step.child_net, f"child net of step net {step.net.name or number}")
     for index, op in enumerate(desc.ops):
         for name, inner in inner_nets(op):
             yield from _rows(inner, f"{name} of op {index} ({op.type})")
 
 
-def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
+def _panel(desc: OpList, role: int, title: str) -> _Panel:
     panel = _Panel(title)
     variables = {var.name: var for var in desc.vars}
     members = [(index, op) for index, op in enumerate(desc.ops) if op.role == role]
@@ -149,11 +165,11 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
 
     def variable(name: str, source: bool) -> int:
         var = variables.get(name)
-        kind = var.kind if var is not None else pb.VarDesc.TEMPORARY
+        kind = var.kind if var is not None else TEMPORARY
         lines, tip = [name], name
         if var is not None:
             tip = var_text(var)
-            if var.has_dims:
+            if var.shape is not None:
                 lines.append(type_text(var))
         node = _Node(
             [_short(line) for line in lines],
@@ -180,19 +196,19 @@ def _panel(desc: pb.NetDesc, role: int, title: str) -> _Panel:
         )
         panel.nodes.append(node)
         me = len(panel.nodes) - 1
-        for slot in op.inputs:
-            panel.edges += [(sources[name], me, slot.name) for name in slot.vars if name != EMPTY]
-        for slot in op.outputs:
-            for name in slot.vars:
+        for slot, names in op.inputs.items():
+            panel.edges += [(sources[name], me, slot) for name in names if name != EMPTY]
+        for slot, names in op.outputs.items():
+            for name in names:
                 if name != EMPTY:
                     now[name] = variable(name, False)
                     version[name] = version.get(name, 0) + 1
                     written.add(name)
-                    panel.edges.append((me, now[name], slot.name))
+                    panel.edges.append((me, now[name], slot))
     return panel
 
 
-def _shared_values(ops: Iterable[pb.OpDesc]) -> set[tuple[str, int]]:
+def _shared_values(ops: Iterable[OpNode]) -> set[tuple[str, int]]:
     """Values (variable, version) with so many readers that lines to all of them would be a knot."""
     version: dict[str, int] = {}
     readers: dict[tuple[str, int], int] = {}
@@ -297,7 +313,7 @@ def _legend(left: float, top: float) -> list[str]:
     parts: list[str] = []
     entries = [_Node([title], ROLE_COLOURS[role], True, "") for role, title in ROLE_TITLES.items()]
     entries += [
-        _Node([pb.VarDesc.Kind.Name(kind).lower()], colour, False, "")
+        _Node([KIND_NAMES[kind].lower()], colour, False, "")
         for kind, colour in KIND_COLOURS.items()
     ]
     for node in entries:

@@ -17,16 +17,10 @@ from ..base.atomic import PathLike, write_together
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope
-from ..ir.desc import (
-    FORMAT_VERSION,
-    NetDesc,
-    clone,
-    parse_net,
-    serialize_net,
-    var_dtype,
-    var_shape,
-)
+from ..ir.desc import NetDesc
 from ..ir.infer import fits
+from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
+from ..ir.op_list import OpList
 from ..passes.verify.verifier import verify
 from ..runtime.initialize import persistent_vars
 from ..runtime.net import Net
@@ -58,26 +52,26 @@ def paths_of(path: PathLike) -> tuple[str, str]:
     return stem + NET_SUFFIX, stem + TENSOR_SUFFIX
 
 
-def desc_of(net: Any) -> NetDesc:
-    """The NetDesc of a NetDesc, a Net or a NetBuilder.
+def op_list_of(net: Any) -> OpList:
+    """The op list of a NetBuilder, a Net, a NetDesc, or an OpList itself.
 
     Raises:
         VariableError: it is none of them.
     """
-    desc = net if isinstance(net, NetDesc) else getattr(net, "desc", None)
-    if not isinstance(desc, NetDesc):
-        raise VariableError(f"want a net, its description or a NetBuilder, not {net!r}")
-    return desc
+    for found in (net, getattr(net, "op_list", None), getattr(net, "desc", None)):
+        if isinstance(found, (OpList, NetDesc)):
+            return as_op_list(found)
+    raise VariableError(f"want a net, its description or a NetBuilder, not {net!r}")
 
 
-def persistent_values(desc: NetDesc, scope: Scope) -> dict[str, np.ndarray]:
+def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     """Name -> value on the host of every parameter and state; not copied where it is there already.
 
     Raises:
         VariableError: some hold no value; all are named.
     """
     found, lost = {}, []
-    for var in persistent_vars(desc):
+    for var in persistent_vars(net):
         variable = scope.find(var.name)
         if variable is None or variable.array is None:
             lost.append(var.name)
@@ -85,7 +79,7 @@ def persistent_values(desc: NetDesc, scope: Scope) -> dict[str, np.ndarray]:
             found[var.name] = to_host(variable.array)
     if lost:
         names = ", ".join(map(repr, lost))
-        raise VariableError(f"net {desc.name!r}: no value in the scope: {names}; initialise first")
+        raise VariableError(f"net {net.name!r}: no value in the scope: {names}; initialise first")
     return found
 
 
@@ -101,15 +95,15 @@ def save(net: Any, scope: Scope, path: PathLike) -> None:
         VariableError: a parameter or state holds no value.
         SaveError: the files cannot be written; those that were there before are untouched.
     """
-    desc = clone(desc_of(net))
-    desc.metadata.pop(MARK, None)
-    values = persistent_values(desc, scope)
+    held = op_list_of(net).copy()
+    held.metadata.pop(MARK, None)
+    values = persistent_values(held, scope)
     mark = digest(values)
     # Messages written one behind the other are one message. So the mark comes last, and a file that
     # was cut off anywhere lacks it.
-    data = serialize_net(desc) + NetDesc(metadata={MARK: mark}).SerializeToString()
+    data = serialize_net(held) + NetDesc(metadata={MARK: mark}).SerializeToString()
     net_path, tensor_path = paths_of(path)
-    metadata = {MARK: mark, "opscope.net": desc.name, "opscope.format": str(FORMAT_VERSION)}
+    metadata = {MARK: mark, "opscope.net": held.name, "opscope.format": str(FORMAT_VERSION)}
     write_together(
         [
             (tensor_path, lambda file: write_tensors(file, values, metadata)),
@@ -141,7 +135,7 @@ def load(path: PathLike, scope: Scope | None = None) -> Loaded:
     return Loaded(net, scope)
 
 
-def load_parts(path: PathLike) -> tuple[NetDesc, dict[str, np.ndarray]]:
+def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
     """The description and the arrays of a saved net, without building it.
 
     Raises:
@@ -168,7 +162,7 @@ def load_parts(path: PathLike) -> tuple[NetDesc, dict[str, np.ndarray]]:
     return desc, values
 
 
-def load_desc(path: PathLike) -> NetDesc:
+def load_desc(path: PathLike) -> OpList:
     """The description alone, without parameters and without building the net.
 
     Raises:
@@ -179,14 +173,14 @@ def load_desc(path: PathLike) -> NetDesc:
     return desc
 
 
-def _read_net(net_path: str) -> NetDesc:
+def _read_net(net_path: str) -> OpList:
     try:
         with open(net_path, "rb") as file:
             data = file.read()
     except OSError as error:
         why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
         raise FormatError(f"{net_path}: {why}") from None
-    return parse_net(data, net_path)
+    return from_message(parse_net(data, net_path))
 
 
 def check_fits(file: TensorFile, name: str, var: Any, key: str | None = None) -> None:
@@ -199,7 +193,7 @@ def check_fits(file: TensorFile, name: str, var: Any, key: str | None = None) ->
     if key not in file:
         raise FormatError(f"{file.path}: lacks the variable {name!r}{nearest(key, file)}")
     shape, dtype = file.spec(key)
-    declared, kind = var_shape(var), var_dtype(var)
+    declared, kind = var.shape, var.dtype
     shape_fits = declared is None or fits(shape, declared)
     if not shape_fits or (kind is not None and kind != dtype):
         raise FormatError(
@@ -215,8 +209,8 @@ def put_values(values: Mapping[str, np.ndarray], scope: Scope) -> None:
         scope.var(name).bind(array)
 
 
-def verify_parameters(path: PathLike, desc: NetDesc) -> list[str]:
-    """What is wrong with the parameters beside a net; nothing where there is no such file."""
+def verify_parameters(path: PathLike, desc: OpList) -> list[str]:
+    """Messages about the parameters beside a net; none where there is no such file."""
     tensor_path = paths_of(path)[1]
     if not os.path.exists(tensor_path):
         return []

@@ -66,6 +66,7 @@ class Loop:
         mentioned.update(name for _, name in self.stores)
         return [i for i in range(len(self.operands)) if f"x{i}" in mentioned]
 
+    @functools.cached_property
     def work(self) -> int:
         """Rough work of one element, memory traffic included."""
         return sum(map(cost, self.values)) + 2 * len(self.operands)
@@ -246,7 +247,7 @@ def c_source(loop: Loop) -> str:
         "    }",
         "  }",
         "}",
-        f"EXPORT void {name}(const word *b) {{ split({name}_part, b, {loop.work()}); }}",
+        f"EXPORT void {name}(const word *b) {{ split({name}_part, b, {loop.work}); }}",
         f"EXPORT void {name}_share(const word *b, word t, word n) {{",
         f"  share({name}_part, b, t, n);",
         "}",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from ..base.errors import OpscopeError
 
@@ -46,13 +46,13 @@ class ExpressionError(OpscopeError):
 
 
 @functools.cache
-def parse(text: str) -> Tree:
-    """The tree of an expression.
+def parse(text: str, extra: tuple[tuple[str, int], ...] = ()) -> Tree:
+    """The tree of an expression, which may also call the `extra` functions (name, arguments).
 
     Raises:
         ExpressionError: it does not follow the grammar; the place is shown.
     """
-    reader = _Reader(text)
+    reader = _Reader(text, {**FUNCTIONS, **dict(extra)})
     tree = reader.choose()
     if reader.kind != "end":
         reader.fail("nothing more")
@@ -62,8 +62,9 @@ def parse(text: str) -> Tree:
 class _Reader:
     """Recursive descent over the tokens of one expression."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, functions: Mapping[str, int]) -> None:
         self.text = text
+        self.functions = functions
         self.at = self.next_at = 0
         self.kind = self.token = ""
         self.step()
@@ -76,14 +77,17 @@ class _Reader:
             return
         match = _TOKEN.match(rest)
         if match is None:
-            self.fail("a number, a name or a sign")
+            raise self.error("a number, a name or a sign")
         self.kind = str(match.lastgroup)
         self.token = match[self.kind]
         self.next_at += match.end()
 
-    def fail(self, wanted: str) -> None:
+    def fail(self, wanted: str) -> NoReturn:
+        raise self.error(wanted)
+
+    def error(self, wanted: str) -> ExpressionError:
         marked = f"{self.text[: self.at]} >>> {self.text[self.at :]}"
-        raise ExpressionError(f"scalar expression, want {wanted}: {marked}")
+        return ExpressionError(f"scalar expression, want {wanted}: {marked}")
 
     def take(self, *tokens: str) -> str:
         """The token at hand if it is a sign among `tokens`, which is then passed."""
@@ -141,7 +145,7 @@ class _Reader:
         self.expect(")")
         if token == _SUM and len(args) == 1 and args[0][0] == "var":
             return ("call", token, *args)
-        if FUNCTIONS.get(token) != len(args):
+        if self.functions.get(token) != len(args):
             self.at = name_at
             self.fail("a known function with as many arguments as it takes")
         return ("call", token, *args)

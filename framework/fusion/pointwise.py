@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ class Pointwise:
     """An operator that can be part of a loop.
 
     Attributes:
-        values: output slot -> tree, in the order of computation; also of outputs only mentioned.
+        expressions: of the operator, shared with others of its kind.
         operands: name in the trees -> input variable.
         reads: input variable -> how it meets the loop, and its dtype.
         columns: where rows or columns are among the operands, the width of a row; else 0.
@@ -36,14 +35,14 @@ class Pointwise:
     op: Operator
     shape: Shape
     dtype: np.dtype
-    values: dict[str, Tree]
+    expressions: Expressions
     operands: dict[str, str]
     reads: dict[str, Operand]
     writes: list[str]
     columns: int
 
     def cost(self) -> int:
-        return sum(map(cost, self.values.values())) + 2 * (len(self.writes) - 1)
+        return self.expressions.cost + 2 * (len(self.writes) - 1)
 
 
 def count_arrays(members: Sequence[Pointwise]) -> int:
@@ -95,22 +94,27 @@ def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise
     if len(widths) > 1:
         return None
     columns = widths.pop() if widths else 0
-    made = Pointwise(op, shape, dtype, found.values, operands, reads, writes, columns)
+    made = Pointwise(op, shape, dtype, found, operands, reads, writes, columns)
     return made if device == "cpu" or count_arrays([made]) <= GPU_ARRAYS else None
 
 
-class _Expressions(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Expressions:
     """What the expressions of an operator are, whatever its variables are called.
+
+    There is one object for all operators that have the same ones, so it may be a key.
 
     Attributes:
         known: all names that they mention.
-        values: slot -> tree of the outputs that are needed.
+        values: output slot -> tree, in the order of computation; also of outputs only mentioned.
         leaves: names in these that stand for inputs and attributes.
+        cost: of all of them, for one element.
     """
 
     known: set[str]
     values: dict[str, Tree]
     leaves: list[str]
+    cost: int
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +123,7 @@ def _expressions(
     input_slots: tuple[str, ...],
     counts: tuple[tuple[str, int], ...],
     outputs: tuple[str, ...],
-) -> _Expressions | None:
+) -> Expressions | None:
     """Parsed expressions, for so many variables of each slot; None where they make no loop."""
     try:
         trees = {slot: parse(text) for slot, text in texts}
@@ -131,7 +135,8 @@ def _expressions(
     if values is None:
         return None
     mentioned = set().union(*map(names, values.values()))
-    return _Expressions(known, values, sorted(mentioned - values.keys()))
+    work = sum(map(cost, values.values()))
+    return Expressions(known, values, sorted(mentioned - values.keys()), work)
 
 
 def _needed(
@@ -142,7 +147,7 @@ def _needed(
     None where an expression mentions an output that is computed after it.
     """
     wanted = set(outputs)
-    for slot in reversed(trees):
+    for slot in reversed(list(trees)):
         if slot in wanted:
             wanted |= names(trees[slot]) & trees.keys() - set(input_slots)
     values = {slot: tree for slot, tree in trees.items() if slot in wanted}

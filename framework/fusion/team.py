@@ -213,7 +213,7 @@ class Part:
     """
 
     function: int
-    addresses: tuple[int, int, int, int]
+    addresses: tuple[int, ...]
     target: Any = None
     bias: Any = None
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
 from ..base.shape import Levels, Meta, Shape, ShapeArgs
-from .desc import var_dtype, var_shape
+from .desc import INPUT, PARAMETER, STATE
+from .op_list import VarDecl, View
 from .operation import Operator
 
+_GIVEN = (PARAMETER, STATE, INPUT)
 
-def declared_meta(var: pb.VarDesc) -> Meta | None:
-    """What a VarDesc says of itself; None where rank or dtype is unknown."""
-    shape, dtype = var_shape(var), var_dtype(var)
+
+def declared_meta(var: VarDecl) -> Meta | None:
+    """What a declaration says of itself; None where rank or dtype is unknown."""
+    shape, dtype = var.shape, var.dtype
     return None if shape is None or dtype is None else (shape, dtype)
 
 
 def infer_metas(
     operators: Iterable[Operator],
     known: Mapping[str, Meta],
-    declared: Mapping[str, pb.VarDesc],
+    declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
     *,
     partial: bool = False,
@@ -32,7 +34,7 @@ def infer_metas(
         known: of the variables that come from outside.
         offsets: of the sequences among `known`; those of other variables are added. None while
             a net is built.
-        declared: VarDescs, used for views and variables that are written piece by piece.
+        declared: declarations, used for views and variables that are written piece by piece.
         partial: while a net is built: operators with inputs of unknown rank are passed over.
 
     Raises:
@@ -40,17 +42,19 @@ def infer_metas(
         VariableError: an input's shape is not known (and not `partial`).
     """
     metas: dict[str, Meta] = dict(known)
-    views = _views_of_bases(declared)
+    views: dict[str, list[str]] | None = None
     for op in operators:
         unknown = [name for name in op.input_vars() if name not in metas]
+        if unknown and views is None:
+            views = _views_of_bases(declared)
         for name in unknown:
             meta = _meta_of_view(declared.get(name), declared, metas)
-            if meta is None and any(view in metas for view in views.get(name, ())):
+            if meta is None and any(view in metas for view in (views or {}).get(name, ())):
                 # written through its views
                 meta = declared_meta(declared[name]) if name in declared else None
             if meta is not None:
                 metas[name] = meta
-        if any(name not in metas for name in unknown):
+        if unknown and any(name not in metas for name in unknown):
             if partial:
                 continue
             lost = next(name for name in unknown if name not in metas)
@@ -62,7 +66,7 @@ def infer_metas(
 def infer_one(
     op: Operator,
     metas: dict[str, Meta],
-    declared: Mapping[str, pb.VarDesc],
+    declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
 ) -> dict[str, Meta]:
     """Shape and dtype of one operator's outputs; see `infer_metas`."""
@@ -77,17 +81,17 @@ def infer_one(
         raise ShapeError(op.describe(f"its shape rule failed: {error!r}", metas)) from error
     for name, meta in args.results.items():
         var = declared.get(name)
-        if var is not None and var.has_dims and var.kind in (var.PARAMETER, var.STATE, var.INPUT):
-            args.results[name] = _check_declared(op, name, meta, var, metas)
+        if var is not None and var.shape is not None and var.kind in _GIVEN:
+            args.results[name] = _check_declared(op, name, meta, var.shape, metas)
     if offsets is not None:
         offsets.update(args.finish_offsets())
     return args.results
 
 
-def _check_declared(op: Operator, name: str, meta: Meta, var: pb.VarDesc, metas: Any) -> Meta:
+def _check_declared(op: Operator, name: str, meta: Meta, shape: Shape, metas: Any) -> Meta:
     """A persistent variable keeps its declared shape; an operator may only write that."""
-    if not fits(meta[0], tuple(var.dims)):
-        wanted = format_shape(tuple(var.dims))
+    if not fits(meta[0], shape):
+        wanted = format_shape(shape)
         raise ShapeError(
             op.describe(f"writes {format_shape(meta[0])} to {name!r}, which is {wanted}", metas)
         )
@@ -101,37 +105,36 @@ def fits(shape: Shape, pattern: Shape) -> bool:
     )
 
 
-def _views_of_bases(declared: Mapping[str, pb.VarDesc]) -> dict[str, list[str]]:
+def _views_of_bases(declared: Mapping[str, VarDecl]) -> dict[str, list[str]]:
     """The views of each variable that has some."""
     views: dict[str, list[str]] = {}
     for name, var in declared.items():
-        if var.HasField("view"):
+        if var.view is not None:
             views.setdefault(var.view.base, []).append(name)
     return views
 
 
 def _meta_of_view(
-    var: pb.VarDesc | None, declared: Mapping[str, pb.VarDesc], metas: Mapping[str, Meta]
+    var: VarDecl | None, declared: Mapping[str, VarDecl], metas: Mapping[str, Meta]
 ) -> Meta | None:
-    if var is None or not var.HasField("view"):
+    if var is None or var.view is None:
         return None
     base = metas.get(var.view.base)
     if base is None and var.view.base in declared:
         base = declared_meta(declared[var.view.base])
     if base is None:
         return None
-    return view_shape(var, base[0]), base[1]
+    return view_shape(var.name, var.view, base[0]), base[1]
 
 
-def view_shape(var: pb.VarDesc, base: Shape) -> Shape:
-    """Shape of a view variable; -1 where it depends on an unknown dimension of the base.
+def view_shape(name: str, view: View, base: Shape) -> Shape:
+    """Shape of the view variable `name`; -1 where it depends on an unknown dimension of the base.
 
     Raises:
         ShapeError: the ranges do not lie within the base, or that is no matrix.
     """
-    view = var.view
     if len(base) != 2:
-        raise ShapeError(f"view {var.name!r}: {view.base!r} {format_shape(base)} is no matrix")
+        raise ShapeError(f"view {name!r}: {view.base!r} {format_shape(base)} is no matrix")
     shape = []
     for what, begin, end, size in (
         ("rows", view.row_begin, view.row_end, base[0]),
@@ -140,19 +143,19 @@ def view_shape(var: pb.VarDesc, base: Shape) -> Shape:
         last = size if end < 0 else end
         if begin < 0 or 0 <= last < begin or 0 <= size < max(begin, last):
             raise ShapeError(
-                f"view {var.name!r}: {what} {begin}:{'' if end < 0 else end}"
+                f"view {name!r}: {what} {begin}:{'' if end < 0 else end}"
                 f" do not lie within {view.base!r} {format_shape(base)}"
             )
         shape.append(last - begin if last >= 0 else -1)
     return tuple(shape)
 
 
-def view_slices(var: pb.VarDesc, base: Shape) -> tuple[slice, slice]:
-    """Row and column slice of a view variable whose base has the shape `base`, all known.
+def view_slices(name: str, view: View, base: Shape) -> tuple[slice, slice]:
+    """Row and column slice of the view variable `name` whose base has the shape `base`, all known.
 
     Raises:
         ShapeError: as `view_shape`.
     """
-    rows, cols = view_shape(var, base)
-    first, left = var.view.row_begin, var.view.col_begin
+    rows, cols = view_shape(name, view, base)
+    first, left = view.row_begin, view.col_begin
     return slice(first, first + rows), slice(left, left + cols)

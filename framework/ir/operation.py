@@ -1,84 +1,121 @@
-"""An operator as the runtime sees it: decoded once from its OpDesc, checked, no protobuf left."""
+"""An operator as the runtime sees it: an OpNode checked against its registration."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
-from .desc import format_location, slot_map
+from .desc import format_location
 from .names import EMPTY
-from .registry import REQUIRED, OperatorDef, lookup
+from .op_list import Checked, OpNode, SlotNames
+from .registry import REQUIRED, OperatorDef, Slot, find, lookup
 
 
 class Operator:
     """One entry of a net's list.
 
+    Args:
+        node: checked unless that was done before; see `OpNode.checked`.
+        index: place in the list; -1 where it is in none.
+
     Attributes:
+        node: as it was written.
         type, entry: the type and its registration.
         inputs, outputs: slot -> variable names; slots without variables are absent, and outputs
             that nobody needs are kept as `@EMPTY@` in duplicable slots only.
-        attrs: every attribute, defaults filled in.
+        attrs: every attribute, defaults filled in; not to be changed.
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
-        index: place in the list; role: FORWARD, BACKWARD or OPTIMIZE; location: `file:line`.
+        index: place in the list; role: FORWARD, BACKWARD or OPTIMIZE.
+
+    Raises:
+        UnknownOperatorError, SlotError, AttributeTypeError: the node is wrong.
     """
 
     __slots__ = (
         "accumulate",
         "attrs",
         "device",
+        "_reads",
+        "_reads_of",
+        "_writes",
+        "_writes_of",
         "entry",
         "index",
         "inputs",
-        "location",
+        "node",
         "outputs",
         "role",
         "type",
     )
 
-    def __init__(self, desc: pb.OpDesc, index: int = -1) -> None:
-        self.type: str = desc.type
+    def __init__(self, node: OpNode, index: int = -1) -> None:
+        self.node = node
+        self.type = node.type
         self.index = index
-        self.role: int = desc.role
-        self.device: str = desc.device
+        self.role = node.role
+        self.device = node.device
         self.accumulate = False
-        self.location = format_location(desc.source)
-        self.inputs: dict[str, tuple[str, ...]] = {}
-        self.outputs: dict[str, tuple[str, ...]] = {}
-        self.entry: OperatorDef = lookup(desc.type, self.title())
-        self._fill_slots(desc)
-        self.attrs = check_attrs(self.entry, desc.attrs, self.title())
+        self._reads_of: SlotNames | None = None
+        self._writes_of: SlotNames | None = None
+        checked = node.checked
+        if checked is None or find(node.type) is not checked.entry:
+            checked = node.checked = self._check(node)
+        self.entry: OperatorDef = checked.entry
+        self.attrs: dict[str, Any] = checked.attrs
+        if checked.is_whole:
+            self.inputs, self.outputs = node.inputs, node.outputs
+        else:
+            self.inputs, self.outputs = checked.inputs, checked.outputs
 
-    def _fill_slots(self, desc: pb.OpDesc) -> None:
-        for kind, given, known, target in (
-            ("input", slot_map(desc.inputs), self.entry.input_slots, self.inputs),
-            ("output", slot_map(desc.outputs), self.entry.output_slots, self.outputs),
-        ):
-            for name, variables in given.items():
-                if name not in known:
+    def _check(self, node: OpNode) -> Checked:
+        """The node against its registration: slots first, then attributes."""
+        self.entry = entry = find(node.type) or lookup(node.type, self.title())
+        inputs = self._used(node.inputs, "input", entry.input_slots, entry.required_inputs)
+        outputs = self._used(node.outputs, "output", entry.output_slots, entry.required_outputs)
+        attrs = check_attrs(entry, node.attrs, self)
+        whole = inputs is node.inputs and outputs is node.outputs
+        return Checked(entry, attrs, whole, inputs, outputs)
+
+    def _used(
+        self, given: SlotNames, kind: str, known: Mapping[str, Slot], required: tuple[Slot, ...]
+    ) -> SlotNames:
+        """The slots that hold something; the same object where all of them do."""
+        used = given
+        for name, variables in given.items():
+            if name not in known:
+                raise SlotError(
+                    f"{self.title()}: no {kind} slot {name!r}{nearest(name, known)};"
+                    f" it has {', '.join(known) or 'none'}"
+                )
+            if not known[name].duplicable:
+                if len(variables) > 1:
                     raise SlotError(
-                        f"{self.title()}: no {kind} slot {name!r}{nearest(name, known)};"
-                        f" it has {', '.join(known) or 'none'}"
+                        f"{self.title()}: {kind} slot {name!r} takes one variable,"
+                        f" not {len(variables)}: {', '.join(variables)}"
                     )
-                slot = known[name]
-                if not slot.duplicable:
-                    if len(variables) > 1:
-                        raise SlotError(
-                            f"{self.title()}: {kind} slot {name!r} takes one variable,"
-                            f" not {len(variables)}: {', '.join(variables)}"
-                        )
-                    variables = [v for v in variables if v != EMPTY]
-                if variables:
-                    target[name] = tuple(variables)
-            for name, slot in known.items():
-                if name not in target and not slot.optional and not slot.intermediate:
-                    raise SlotError(f"{self.title()}: {kind} slot {name!r} is missing: {slot.doc}")
+                if EMPTY in variables:
+                    variables = ()
+            if not variables:
+                used = {slot: names for slot, names in used.items() if slot != name}
+        for slot in required:
+            if slot.name not in used:
+                raise SlotError(f"{self.title()}: {kind} slot {slot.name!r} is missing: {slot.doc}")
+        return used
+
+    @property
+    def location(self) -> str:
+        """`file:line` where it was written; "" where that is not known."""
+        return format_location(self.node.source)
+
+    def __str__(self) -> str:
+        return self.title()
 
     def title(self) -> str:
         """`op 3 (affine)`, with the place in the source where it is known."""
         number = f"op {self.index} ({self.type})" if self.index >= 0 else f"op {self.type}"
-        return f"{number} at {self.location}" if self.location else number
+        location = self.location
+        return f"{number} at {location}" if location else number
 
     def describe(self, why: str, metas: Mapping[str, Any]) -> str:
         """An error message: title, reason, and slot=variable, dtype and shape of every operand."""
@@ -92,10 +129,18 @@ class Operator:
         return f"{self.title()}: {why} ({', '.join(operands)})"
 
     def input_vars(self) -> list[str]:
-        return [name for names in self.inputs.values() for name in names if name != EMPTY]
+        """What it reads, slot by slot; a list that is kept, so not to be changed."""
+        if self._reads_of is not self.inputs:  # slots are replaced, never changed
+            self._reads_of = self.inputs
+            self._reads = [n for names in self.inputs.values() for n in names if n != EMPTY]
+        return self._reads
 
     def output_vars(self) -> list[str]:
-        return [name for names in self.outputs.values() for name in names if name != EMPTY]
+        """What it writes, slot by slot; a list that is kept, so not to be changed."""
+        if self._writes_of is not self.outputs:
+            self._writes_of = self.outputs
+            self._writes = [n for names in self.outputs.values() for n in names if n != EMPTY]
+        return self._writes
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes."""
@@ -112,8 +157,12 @@ class Operator:
         return f"<{self.title()}>"
 
 
-def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """All attributes of an operator, decoded, checked and with defaults.
+def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> dict[str, Any]:
+    """All attributes of an operator, checked and with defaults.
+
+    Args:
+        given: as `messages.attr_value` gives them.
+        where: what prints as the operator, for errors.
 
     Raises:
         AttributeTypeError: one is unknown, missing, of the wrong type or out of bounds.

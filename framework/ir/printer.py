@@ -16,16 +16,28 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+
 from ...proto import net_pb2 as pb
-from ..base.errors import OpscopeError, format_shape
-from .desc import FORMAT_VERSION, decode_attr, format_location, inner_nets, var_dtype, var_shape
+from ..base.dtypes import name_of
+from ..base.errors import format_shape
+from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location, inner_nets
+from .messages import (
+    FORMAT_VERSION,
+    as_op_list,
+    listed_slots,
+    op_from_message,
+    tensor_bytes,
+    var_from_message,
+)
+from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl
 
 _PLAIN_NAME = re.compile(r"[^\s\"'(),=\[\]{}#%]+")
 _SHOWN_ELEMENTS = 8  # of a tensor attribute; larger ones show their checksum
 _INDENT = "  "
 
 
-def net_text(desc: pb.NetDesc, *, locations: bool = False, variables: bool = True) -> str:
+def net_text(desc: OpList | pb.NetDesc, *, locations: bool = False, variables: bool = True) -> str:
     """A net as text, with nested and step nets indented below.
 
     Args:
@@ -33,30 +45,34 @@ def net_text(desc: pb.NetDesc, *, locations: bool = False, variables: bool = Tru
             depend on where it was built.
         variables: list the variables, too.
     """
-    return "\n".join(_net_lines(desc, locations, variables)) + "\n"
+    return "\n".join(_net_lines(as_op_list(desc), locations, variables)) + "\n"
 
 
-def op_text(op: pb.OpDesc, index: int = -1, *, locations: bool = False) -> str:
+def op_text(op: OpNode | pb.OpDesc, index: int = -1, *, locations: bool = False) -> str:
     """One operator as one line; nested nets show by name only."""
+    if isinstance(op, pb.OpDesc):
+        op = op_from_message(op)
     number = f"%{index} " if index >= 0 else ""
     line = f"{number}{_name(op.type)}({_slots(op.inputs)}) -> {_slots(op.outputs) or '()'}"
     if op.attrs:
         line += f"  {{{_attrs(op.attrs)}}}"
-    line += f"  #{_enum(pb.OpDesc.Role, op.role).lower().lstrip('#')}"
+    line += f"  #{enum_name(ROLE_NAMES, op.role).lower().lstrip('#')}"
     if op.device:
         line += f" on {op.device}"
     return line + _location(op.source, locations)
 
 
-def var_text(var: pb.VarDesc, *, locations: bool = False) -> str:
+def var_text(var: VarDecl | pb.VarDesc, *, locations: bool = False) -> str:
     """One variable as one line: kind, name, type and flags, two spaces between them."""
-    kind = _enum(pb.VarDesc.Kind, var.kind).lower()
+    if isinstance(var, pb.VarDesc):
+        var = var_from_message(var)
+    kind = enum_name(KIND_NAMES, var.kind).lower()
     flags = _flags(var) + _location(var.source, locations)
     return f"{kind}  {_name(var.name)}  {type_text(var)}{flags}"
 
 
-def _net_lines(desc: pb.NetDesc, locations: bool, variables: bool) -> Iterator[str]:
-    kind = _enum(pb.NetDesc.Type, desc.type)
+def _net_lines(desc: OpList, locations: bool, variables: bool) -> Iterator[str]:
+    kind = enum_name(TYPE_NAMES, desc.type)
     yield f"net {json.dumps(desc.name)} {kind} version {desc.format_version or FORMAT_VERSION}"
     for key in sorted(desc.metadata):
         yield f"{_INDENT}{_name(key)} = {json.dumps(desc.metadata[key])}"
@@ -74,7 +90,7 @@ def _net_lines(desc: pb.NetDesc, locations: bool, variables: bool) -> Iterator[s
         yield f"step {number}" + _step_options(step)
         yield from _indented(step_lines(step))
         yield from _indented(_net_lines(step.net, locations, variables))
-        if step.HasField("child_net"):
+        if step.child_net is not None:
             yield f"child net of step {number}"
             yield from _indented(_net_lines(step.child_net, locations, variables))
 
@@ -84,9 +100,9 @@ def _indented(lines: Iterable[str], by: str = _INDENT) -> Iterator[str]:
         yield by + line
 
 
-def _var_lines(variables: Iterable[pb.VarDesc], locations: bool) -> Iterator[str]:
+def _var_lines(variables: Iterable[VarDecl], locations: bool) -> Iterator[str]:
     rows = [
-        (_enum(pb.VarDesc.Kind, var.kind).lower(), _name(var.name), type_text(var), var)
+        (enum_name(KIND_NAMES, var.kind).lower(), _name(var.name), type_text(var), var)
         for var in variables
     ]
     kind_width = max(len(row[0]) for row in rows)
@@ -96,30 +112,28 @@ def _var_lines(variables: Iterable[pb.VarDesc], locations: bool) -> Iterator[str
         yield line + _flags(var) + _location(var.source, locations)
 
 
-def type_text(var: pb.VarDesc) -> str:
+def type_text(var: VarDecl) -> str:
     """`float32[?, 64]`; `?` and `[...]` for what is unknown."""
-    try:
-        dtype = var_dtype(var)
-    except OpscopeError:  # a file may hold any number
-        return f"dtype#{var.dtype}{format_shape(var_shape(var))}"
-    return f"{dtype if dtype is not None else '?'}{format_shape(var_shape(var))}"
+    if var.unknown_dtype:  # a file may hold any number
+        return f"dtype#{var.unknown_dtype}{format_shape(var.shape)}"
+    return f"{var.dtype if var.dtype is not None else '?'}{format_shape(var.shape)}"
 
 
-def _flags(var: pb.VarDesc) -> str:
+def _flags(var: VarDecl) -> str:
     flags = []
     if var.sequence_levels:
         flags.append(f"sequence_levels={var.sequence_levels}")
-    if var.HasField("view"):
-        view = var.view
+    view = var.view
+    if view is not None:
         rows = _range(view.row_begin, view.row_end)
         cols = _range(view.col_begin, view.col_end)
         flags.append(f"view={_name(view.base)}[{rows}, {cols}]")
     if var.stop_gradient:
         flags.append("stop_gradient")
-    if var.HasField("lr_factor"):
+    if var.lr_factor is not None:
         flags.append(f"lr_factor={var.lr_factor!r}")
-    if var.initializer.type:
-        init = var.initializer
+    init = var.initializer
+    if init is not None and init.type:
         given = [_slots(init.inputs), _attrs(init.attrs)]
         flags.append(f"init={_name(init.type)}({', '.join(part for part in given if part)})")
     return "".join(f"  {flag}" for flag in flags)
@@ -129,29 +143,26 @@ def _range(begin: int, end: int) -> str:
     return f"{begin or ''}:{end if end >= 0 else ''}"
 
 
-def _slots(slots: Iterable[pb.OpDesc.Slot]) -> str:
+def _slots(slots: SlotNames) -> str:
     parts = []
-    for slot in slots:
-        names = [_name(name) for name in slot.vars]
+    for slot, variables in listed_slots(slots):
+        names = [_name(name) for name in variables]
         held = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-        parts.append(f"{_name(slot.name)}={held}")
+        parts.append(f"{_name(slot)}={held}")
     return ", ".join(parts)
 
 
-def _attrs(attrs: Mapping[str, pb.Attr]) -> str:
+def _attrs(attrs: Mapping[str, object]) -> str:
     return ", ".join(f"{_name(name)}={_value(attrs[name])}" for name in sorted(attrs))
 
 
-def _value(attr: pb.Attr) -> str:
-    field = attr.WhichOneof("value")
-    if field == "net":
-        return f"<net {json.dumps(attr.net.name)}>"
-    if field == "tensor":
-        return _tensor(attr.tensor)
-    try:
-        value = decode_attr(attr)
-    except OpscopeError:  # unset, or a dtype that this version does not know
-        return "<nothing>" if field is None else f"<dtype#{attr.dtype}>"
+def _value(value: object) -> str:
+    if isinstance(value, OpList):
+        return f"<net {json.dumps(value.name)}>"
+    if isinstance(value, np.ndarray):
+        return _tensor(value)
+    if isinstance(value, pb.Attr):
+        return _damaged(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(_scalar, value))}]"
     return _scalar(value)
@@ -165,26 +176,32 @@ def _scalar(value: object) -> str:
     return str(value) if not isinstance(value, float) else repr(value)
 
 
-def _tensor(tensor: pb.Tensor) -> str:
-    kind = f"{_enum(pb.DataType, tensor.dtype).lower()}{list(tensor.dims)}"
-    attr = pb.Attr(tensor=tensor)
-    try:
-        array = decode_attr(attr)
-    except OpscopeError:
-        return f"<damaged tensor {kind}>"
+def _tensor(array: np.ndarray) -> str:
+    kind = f"{name_of(array.dtype)}{list(array.shape)}"
     if array.size <= _SHOWN_ELEMENTS:
         return f"<tensor {kind}: {', '.join(map(str, array.ravel().tolist()))}>"
-    return f"<tensor {kind} crc32 {zlib.crc32(tensor.data):08x}>"
+    return f"<tensor {kind} crc32 {zlib.crc32(tensor_bytes(array)):08x}>"
 
 
-def _step_options(step: pb.StepDesc) -> str:
+def _damaged(attr: pb.Attr) -> str:
+    """What a file holds and nobody can decode: an unset attribute, an array, a dtype."""
+    field = attr.WhichOneof("value")
+    if field == "tensor":
+        known = pb.DataType.DESCRIPTOR.values_by_number
+        number = attr.tensor.dtype
+        dtype = known[number].name.lower() if number in known else f"#{number}"
+        return f"<damaged tensor {dtype}{list(attr.tensor.dims)}>"
+    return "<nothing>" if field is None else f"<dtype#{attr.dtype}>"
+
+
+def _step_options(step: StepDecl) -> str:
     flags = ["reverse"] if step.reverse else []
     if step.arity:
         flags.append(f"arity={step.arity}")
     return "".join(f"  {flag}" for flag in flags)
 
 
-def step_lines(step: pb.StepDesc) -> Iterator[str]:
+def step_lines(step: StepDecl) -> Iterator[str]:
     """Links and memories of a step net, one a line."""
     for word, links in (("in", step.in_links), ("static", step.static_links)):
         for link in links:
@@ -210,12 +227,6 @@ def _name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)
 
 
-def _enum(enum: object, value: int) -> str:
-    """Name of an enum's value; files of other versions may hold numbers without a name."""
-    known = enum.DESCRIPTOR.values_by_number  # type: ignore[attr-defined]
-    return known[value].name if value in known else f"#{value}"
-
-
-def _location(source: pb.SourceLocation, wanted: bool) -> str:
+def _location(source: SourceLocation | None, wanted: bool) -> str:
     shown = format_location(source) if wanted else ""
     return f" @{shown}" if shown else ""

@@ -4,11 +4,11 @@
                     shape=same_as("x"))
 
     @relu.kernel
-    def relu_kernel(k):
+    def relu_kernel(k: KernelArgs) -> Call:
         return partial(k.xp.maximum, k["x"], 0, out=k["out"])
 
     @relu.backward()
-    def relu_grad_kernel(k):
+    def relu_grad_kernel(k: KernelArgs) -> Call:
         ...
 
 `framework` knows operators by these entries alone; packages of third parties add theirs through the
@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,20 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
-from .desc import ATTR_FIELDS, attr_type, decode_attr, encode_attr
 from .kernel_args import Call, KernelArgs
+from .messages import (
+    ATTR_FIELDS,
+    EmptyList,
+    attr_type,
+    attr_value,
+    decode_attr,
+    encode_attr,
+)
+from .op_list import OpNode
 from .rows import RowsRule
 
 ENTRY_POINTS = "opscope.operators"
-BUILTIN_OPERATORS = "...operators"  # by name: framework imports no operator
+BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
 REQUIRED = object()
 """Default of an attribute that must be given."""
 
@@ -70,22 +80,30 @@ class AttrSpec:
         if self.type not in ATTR_FIELDS:
             raise AttributeTypeError(f"attribute {self.name!r} has no such type: {self.type!r}")
 
-    def check(self, value: Any, where: str) -> Any:
-        """The decoded value of an attribute given as a Python value or an `Attr`.
+    def check(self, value: Any, where: object) -> Any:
+        """The value of an attribute as kernels get it.
 
         An int is taken where a float is wanted, and a scalar or an empty list where a list is.
 
+        Args:
+            value: as `attr_value` gives it, or what that takes.
+            where: what prints as the operator, for errors.
+
         Raises:
-            AttributeTypeError: wrong type, out of bounds, no such choice; `where` names the op.
+            AttributeTypeError: wrong type, out of bounds, no such choice.
+            FormatError, ShapeError: it comes from a file and is damaged.
         """
-        if not isinstance(value, pb.Attr):
-            value = encode_attr(value)
-        held, wanted = attr_type(value), self.type
-        decoded = decode_attr(value)
-        if held != wanted:
-            decoded = self._convert(decoded, held, where)
-        bounds = decoded if isinstance(decoded, tuple) else (decoded,)
-        for item in bounds:
+        value = attr_value(value)
+        held = attr_type(value)
+        if isinstance(value, pb.Attr):
+            value = decode_attr(value)  # which refuses it, or it would be a plain value
+        if held != self.type:
+            value = self._convert(value, held, where)
+        elif type(value) is EmptyList:
+            value = ()
+        if self._is_free:
+            return value
+        for item in value if isinstance(value, tuple) else (value,):
             if self.minimum is not None and not item >= self.minimum:
                 raise AttributeTypeError(f"{where}: {self.name}={item} is below {self.minimum}")
             if self.maximum is not None and not item <= self.maximum:
@@ -94,9 +112,14 @@ class AttrSpec:
                 known = ", ".join(repr(choice) for choice in self.choices)
                 hint = nearest(str(item), map(str, self.choices))
                 raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
-        return decoded
+        return value
 
-    def _convert(self, value: Any, held: str, where: str) -> Any:
+    @cached_property
+    def _is_free(self) -> bool:
+        """Whether any value of the type will do."""
+        return self.minimum is None and self.maximum is None and not self.choices
+
+    def _convert(self, value: Any, held: str, where: object) -> Any:
         wanted = self.type
         if wanted == "float" and held == "int":
             return float(value)
@@ -141,19 +164,25 @@ class OperatorDef:
     shape: ShapeRule | None = None
     scalar: Mapping[str, str] = field(default_factory=dict)
     no_gradient: str = ""
-    gradient: Callable[[Any], list[pb.OpDesc]] | None = None
-    expand: Callable[[pb.OpDesc], list[pb.OpDesc]] | None = None
-    split_epilogue: Callable[[OperatorView], list[pb.OpDesc]] | None = None
+    gradient: Callable[[Any], list[OpNode]] | None = None
+    expand: Callable[[OpNode], list[OpNode]] | None = None
+    split_epilogue: Callable[[OperatorView], list[OpNode]] | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    module: str = ""
 
     def __post_init__(self) -> None:
         self.input_slots = {slot.name: slot for slot in self.inputs}
         self.output_slots = {slot.name: slot for slot in self.outputs}
         self.attr_specs = {attr.name: attr for attr in self.attrs}
+        self._fitting: dict[Any, list[KernelEntry]] = {}  # what `kernels_for` has found
+        self.required_inputs, self.required_outputs = (
+            tuple([slot for slot in slots if not slot.optional and not slot.intermediate])
+            for slots in (self.inputs, self.outputs)
+        )
 
     def shape_rule(self, rule: ShapeRule) -> ShapeRule:
         """Decorator: the shape rule."""
@@ -173,25 +202,26 @@ class OperatorDef:
         def add(bind: Kernel) -> Kernel:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
             self.kernels.append(KernelEntry(bind, device, only, library))
+            self._fitting.clear()
             return bind
 
         return add(bind) if bind is not None else add
 
-    def expansion(self, expand: Callable[[pb.OpDesc], list[pb.OpDesc]]) -> Any:
-        """Decorator: makes the operator a composite, which stands for the OpDescs returned."""
+    def expansion(self, expand: Callable[[OpNode], list[OpNode]]) -> Any:
+        """Decorator: makes the operator a composite, which stands for the operators returned."""
         self.expand = expand
         return expand
 
-    def epilogue(self, split: Callable[[OperatorView], list[pb.OpDesc]]) -> Any:
+    def epilogue(self, split: Callable[[OperatorView], list[OpNode]]) -> Any:
         """Decorator: the same operator as a head and an elementwise epilogue, for fusion.
 
-        The function takes the Operator; it returns no OpDescs where there is no epilogue.
+        The function takes the Operator; it returns no operators where there is no epilogue.
         """
         self.split_epilogue = split
         return split
 
-    def gradient_maker(self, maker: Callable[[Any], list[pb.OpDesc]]) -> Any:
-        """Decorator: a pure function from `GradientArgs` (one OpDesc) to the gradient's OpDescs."""
+    def gradient_maker(self, maker: Callable[[Any], list[OpNode]]) -> Any:
+        """Decorator: a pure function from `GradientArgs` (one operator) to gradient operators."""
         self.gradient = maker
         return maker
 
@@ -247,7 +277,7 @@ class OperatorDef:
             no_gradient="the gradient of a gradient is not built",
         )
 
-        def maker(g: Any) -> list[pb.OpDesc]:
+        def maker(g: Any) -> list[OpNode]:
             reads = {slot.name: g.inputs(slot.name) for slot in self.inputs}
             reads |= {slot.name: g.outputs(slot.name) for slot in kept}
             reads |= {f"{slot.name}_grad": g.output_grads(slot.name) for slot in grads}
@@ -259,14 +289,19 @@ class OperatorDef:
 
     def kernels_for(self, device: str, dtype: Any, libraries: Sequence[str]) -> list[KernelEntry]:
         """Kernels that fit, best library first and the reference last."""
-        fitting = [
-            entry
-            for entry in self.kernels
-            if entry.device in ("", device)
-            and (entry.dtypes is None or dtype in entry.dtypes)
-            and entry.library in libraries
-        ]
-        return sorted(fitting, key=lambda entry: libraries.index(entry.library))
+        key = device, dtype, tuple(libraries)
+        found = self._fitting.get(key)
+        if found is None:
+            fitting = [
+                entry
+                for entry in self.kernels
+                if entry.device in ("", device)
+                and (entry.dtypes is None or dtype in entry.dtypes)
+                and entry.library in libraries
+            ]
+            found = sorted(fitting, key=lambda entry: libraries.index(entry.library))
+            self._fitting[key] = found
+        return found
 
     def to_proto(self) -> pb.OpProto:
         """The documented class as a message."""
@@ -328,8 +363,8 @@ def operator(
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
         accumulates: its kernels, where all inputs are matrices, add to what the output holds if
             `k.accumulate` says so.
-        column_views: for operators that only copy, the slots of an array and of the parts that lie
-            side by side in it along the attribute `axis`; they may share memory instead.
+        column_views: for operators that only copy, the slots of an array and of its parts side by
+            side along the attribute `axis`; these may be views of its columns instead.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -353,12 +388,21 @@ def operator(
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,
+        module=_module_being_imported(),
     )
     with _lock:
         if op_type in _operators:
             raise OpscopeError(f"operator {op_type!r} is registered already")
         _operators[op_type] = entry
     return entry
+
+
+def _module_being_imported() -> str:
+    """Name of the module whose import registers an operator; "" where a function does it later."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
 def unregister(op_type: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...proto import net_pb2 as pb
 from ..base.errors import GradientError
 from ..ir.desc import BACKWARD, make_op
 from ..ir.names import DENSE_OP, EMPTY, rows_name
+from ..ir.op_list import OpNode
 from ..ir.operation import Operator
 from ..passes.backward import GradientArgs
 from ..runtime.plan import Plan
@@ -58,7 +58,7 @@ def require_steps(g: GradientArgs, title: str, finds: str) -> None:
         )
 
 
-def dense_gradient(name: str, gradient: str, out: str) -> pb.OpDesc:
+def dense_gradient(name: str, gradient: str, out: str) -> OpNode:
     """The operator that makes a dense gradient `out` of one that holds some rows of `name`."""
     inputs = {"x": gradient, "rows": rows_name(gradient), "like": name}
     return make_op(DENSE_OP, inputs, {"out": out}, role=BACKWARD)

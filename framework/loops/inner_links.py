@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
 from ..base.shape import Meta
-from ..ir.desc import var_dtype, var_shape
+from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 
 
@@ -81,7 +80,7 @@ def check_reads(
     part: str,
     given: Iterable[str],
     operators: Iterable[Operator],
-    declared: Mapping[str, pb.VarDesc],
+    declared: Mapping[str, VarDecl],
 ) -> None:
     """Refuse operators that read what is neither given nor written before.
 
@@ -96,7 +95,7 @@ def check_reads(
     known = set(given)
     for op in operators:
         for name in op.input_vars():
-            view = declared[name].view.base if name in declared else ""
+            view = _base_of(declared.get(name))
             if name not in known and view not in known:
                 written = {made for other in operators for made in other.output_vars()}
                 raise VariableError(
@@ -106,12 +105,17 @@ def check_reads(
         known.update(op.output_vars())
 
 
-def declared_row(*variables: pb.VarDesc | None) -> Meta | None:
+def _base_of(var: VarDecl | None) -> str:
+    """The variable that a view is a part of; "" where it is none."""
+    return "" if var is None or var.view is None else var.view.base
+
+
+def declared_row(*variables: VarDecl | None) -> Meta | None:
     """Shape without rows, and dtype, of the first variable that declares both; None: none does."""
     for var in variables:
         if var is None:
             continue
-        shape, dtype = var_shape(var), var_dtype(var)
+        shape, dtype = var.shape, var.dtype
         if shape and dtype is not None and min(shape[1:], default=0) >= 0:
             return shape[1:], dtype
     return None

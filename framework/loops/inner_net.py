@@ -10,7 +10,9 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import OpscopeError
 from ..base.scope import Scope
-from ..ir.desc import INPUT, SlotMap, clone, input_names, make_op
+from ..ir.desc import INPUT, SlotMap, input_names, make_op
+from ..ir.messages import as_op_list, op_from_message, to_message
+from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 from ..runtime.net import Net
 from ..runtime.plain_net import PlainNet
@@ -20,8 +22,8 @@ class InnerNet(Net):
     """Base of RecurrentNet and RecursiveNet.
 
     Attributes:
-        desc: the net, with its step net. plain: the PlainNet of the one operator that runs it, and
-            of the gradients and updates that follow.
+        plain: the PlainNet of the one operator that runs it, and of the gradients and updates that
+            follow.
 
     Args:
         desc: `vars` declares outer variables.
@@ -30,25 +32,39 @@ class InnerNet(Net):
         OpscopeError: what the description holds is wrong.
     """
 
-    def __init__(self, desc: pb.NetDesc) -> None:
-        self.desc = clone(desc)
-        self._rebuild()
+    def __init__(self, desc: OpList | pb.NetDesc) -> None:
+        self._change(as_op_list(desc).copy())
+
+    @property
+    def op_list(self) -> OpList:
+        """The net, without gradients and updates."""
+        if self._desc is not None:
+            self._op_list.metadata = dict(self._desc.metadata)
+        return self._op_list
+
+    @property
+    def desc(self) -> pb.NetDesc:
+        """The net, without gradients and updates, as a message; see `Net.desc`."""
+        if self._desc is None:
+            self._desc = to_message(self.op_list)
+        return self._desc
 
     @staticmethod
     @abc.abstractmethod
-    def make_op(desc: pb.NetDesc) -> pb.OpDesc:
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
         """The operator that runs `desc` over the outer names of its links."""
 
-    def _rebuild(self) -> None:
-        op = self.make_op(self.desc)
-        outer = pb.NetDesc(name=self.desc.name)
-        outer.vars.extend(self.desc.vars)
-        outer.ops.append(op)
+    def _change(self, net: OpList) -> None:
+        """Become `net`. Raises OpscopeError: it is wrong; nothing has changed then."""
+        op = self.make_op(net)
+        outer = OpList(net.name, vars=list(net.vars), ops=[op])
         declared = {var.name for var in outer.vars}
         for name in dict.fromkeys(input_names(op)):
             if name not in declared:
-                outer.vars.add(name=name, kind=INPUT)
+                outer.vars.append(VarDecl(name, kind=INPUT))
         self.plain = PlainNet(outer)
+        self._op_list = net
+        self._desc: pb.NetDesc | None = None
 
     @property
     def operators(self) -> list[Operator]:
@@ -67,7 +83,7 @@ class InnerNet(Net):
 
     def add_op(
         self,
-        desc: pb.OpDesc | str,
+        op: OpNode | pb.OpDesc | str,
         inputs: SlotMap | None = None,
         outputs: SlotMap | None = None,
         attrs: Mapping[str, Any] | None = None,
@@ -80,20 +96,18 @@ class InnerNet(Net):
         if len(self.plain.operators) > 1:
             kind = self.plain.operators[0].type
             raise OpscopeError(
-                f"{kind} net {self.desc.name!r}: gradients have been added; its inner net is closed"
+                f"{kind} net {self.op_list.name!r}: gradients have been added; its inner net is"
+                " closed"
             )
-        if isinstance(desc, str):
-            desc = make_op(desc, inputs or {}, outputs or {}, attrs)
-        Operator(desc)
-        before = clone(self.desc)
-        ops = self.desc.steps[0].net.ops
-        ops.append(desc)
-        try:
-            self._rebuild()
-        except OpscopeError:
-            self.desc = before
-            raise
-        return len(ops) - 1
+        if isinstance(op, str):
+            op = make_op(op, inputs or {}, outputs or {}, attrs)
+        elif isinstance(op, pb.OpDesc):
+            op = op_from_message(op)
+        Operator(op)
+        net = self.op_list.copy()
+        net.steps[0].net.ops.append(op)
+        self._change(net)
+        return len(net.steps[0].net.ops) - 1
 
     def add_backward_ops(
         self,
@@ -113,5 +127,5 @@ class InnerNet(Net):
         self.plain.infer_shape(scope)
 
     def __repr__(self) -> str:
-        name = self.desc.name or "?"
+        name = self.op_list.name or "?"
         return f"<{type(self).__name__} {name}: {len(self.plain.operators)} operators>"

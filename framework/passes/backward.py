@@ -1,6 +1,6 @@
 """The backward pass: appends gradient operators to an op list.
 
-A gradient maker is a pure function of one OpDesc. This module strings them together in reverse
+A gradient maker is a pure function of one operator. This module strings them together in reverse
 order, sums the gradients of variables that are used several times, and versions every variable, so
 that a gradient which would read an overwritten value is refused instead of computed wrongly.
 
@@ -13,20 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...proto import net_pb2 as pb
 from ..base.errors import GradientError, VariableError, nearest
 from ..ir.desc import (
     BACKWARD,
     FORWARD,
+    INPUT,
+    PARAMETER,
+    STATE,
     as_names,
     format_location,
     input_names,
     make_op,
     make_var,
     output_names,
-    rename_vars,
-    slot_map,
-    var_dtype,
 )
 from ..ir.names import (
     CONCAT_OP,
@@ -39,6 +38,7 @@ from ..ir.names import (
     grad_version_name,
     rows_name,
 )
+from ..ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ..ir.registry import OperatorDef, lookup
 
 Value = tuple[str, int]
@@ -49,8 +49,8 @@ Value = tuple[str, int]
 class BackwardResult:
     """What to append, and the gradient's name of each variable asked for."""
 
-    ops: list[pb.OpDesc] = field(default_factory=list)
-    vars: list[pb.VarDesc] = field(default_factory=list)
+    ops: list[OpNode] = field(default_factory=list)
+    vars: list[VarDecl] = field(default_factory=list)
     gradients: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,17 +69,18 @@ class GradientArgs:
     """What a gradient maker sees of one forward operator.
 
     Attributes:
-        attrs: the operator's attributes as given (`Attr` messages), to be passed on.
+        node: the operator.
+        attrs: its attributes as given, to be passed on.
     """
 
-    def __init__(self, builder: _Builder, index: int, desc: pb.OpDesc, entry: OperatorDef) -> None:
+    def __init__(self, builder: _Builder, index: int, node: OpNode, entry: OperatorDef) -> None:
         self._builder = builder
         self._index = index
-        self.desc = desc
+        self.node = node
         self.entry = entry
-        self.attrs: dict[str, Any] = {name: desc.attrs[name] for name in sorted(desc.attrs)}
-        self._inputs = slot_map(desc.inputs)
-        self._outputs = slot_map(desc.outputs)
+        self.attrs: dict[str, Any] = node.attrs
+        self._inputs = node.inputs
+        self._outputs = node.outputs
 
     def has(self, slot: str) -> bool:
         return slot in self._inputs or slot in self._outputs
@@ -145,8 +146,8 @@ class GradientArgs:
         inputs: Mapping[str, str | Sequence[str]],
         outputs: Mapping[str, str | Sequence[str]],
         attrs: Mapping[str, Any] | None = None,
-    ) -> pb.OpDesc:
-        """A gradient OpDesc; empty slots are left out.
+    ) -> OpNode:
+        """A gradient operator; empty slots are left out.
 
         Raises:
             GradientError: it would read a value that the forward operators overwrite, or one that
@@ -173,21 +174,19 @@ class GradientArgs:
             names = as_names(given)
             if any(name != EMPTY for name in names):
                 writes[slot] = names
-        desc = make_op(op_type, reads, writes, attrs, role=BACKWARD)
-        desc.source.CopyFrom(self.desc.source)
-        desc.device = self.desc.device
-        return desc
+        source, device = self.node.source or SourceLocation(), self.node.device
+        return make_op(op_type, reads, writes, attrs, role=BACKWARD, device=device, source=source)
 
 
 class _Builder:
     """State of one backward pass over the forward operators of a net."""
 
-    def __init__(self, net: pb.NetDesc, stop: Sequence[str]) -> None:
+    def __init__(self, net: OpList, stop: Sequence[str]) -> None:
         self.ops = [op for op in net.ops if op.role == FORWARD]
         self.entries = [lookup(op.type) for op in self.ops]
         self.vars = {var.name: var for var in net.vars}
         self.stopped = set(stop) | {var.name for var in net.vars if var.stop_gradient}
-        self.result: list[pb.OpDesc] = []
+        self.result: list[OpNode] = []
         self.needed: set[Value] = set()
         self.sparse: set[str] = set()
         self._parts: dict[Value, list[str]] = {}
@@ -247,10 +246,10 @@ class _Builder:
             if not any((name, version) in self.needed for name, version in seen.items()):
                 continue
             slots = self.entries[index].output_slots
-            for slot in op.outputs:
-                if slot.name in slots and slots[slot.name].intermediate:
+            for slot, names in op.outputs.items():
+                if slot in slots and slots[slot].intermediate:
                     continue
-                for name in slot.vars:
+                for name in names:
                     if name != EMPTY and name not in self.stopped and self._floating(name):
                         self.needed.add((name, made[name]))
 
@@ -260,7 +259,7 @@ class _Builder:
         for index, op in enumerate(self.ops):
             for name in (*input_names(op), *output_names(op)):
                 var = self.vars.get(name)
-                if var is None or not var.HasField("view"):
+                if var is None or var.view is None:
                     continue
                 if name in needed or var.view.base in needed:
                     raise GradientError(
@@ -270,7 +269,7 @@ class _Builder:
 
     def _floating(self, name: str) -> bool:
         var = self.vars.get(name)
-        dtype = var_dtype(var) if var is not None else None
+        dtype = var.dtype if var is not None else None
         return dtype is None or dtype.kind == "f"
 
     # -- gradients by name ---------------------------------------------------------------------
@@ -358,15 +357,15 @@ class _Builder:
                 )
             args = GradientArgs(self, index, self.ops[index], entry)
             made_ops = entry.gradient(args)
-            self.result += [op for op in made_ops if any(True for _ in output_names(op))]
+            self.result += [op for op in made_ops if output_names(op)]
 
-    def finish(self) -> list[pb.OpDesc]:
+    def finish(self) -> list[OpNode]:
         """The gradient operators with every renamed part in place."""
-        return [rename_vars(op, self._renames) for op in self.result]
+        return [op.renamed(self._renames) for op in self.result]
 
 
 def build_backward(
-    net: pb.NetDesc,
+    net: OpList,
     *,
     targets: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     wrt: Sequence[str] | None = None,
@@ -394,7 +393,7 @@ def build_backward(
         else [
             var.name
             for var in net.vars
-            if var.kind == var.PARAMETER and var.name not in builder.stopped
+            if var.kind == PARAMETER and var.name not in builder.stopped
         ]
     )
     known = set(builder.vars) | set(builder.version)
@@ -415,7 +414,7 @@ def build_backward(
             builder.result.append(fill)
             continue
         var = builder.vars.get(name)
-        shape = tuple(var.dims) if var is not None and var.has_dims else None
+        shape = var.shape if var is not None else None
         for one in as_names(given):
             builder.seed(value, one)
             result.vars.append(_external_gradient(one, shape, var))
@@ -433,9 +432,9 @@ def _default_target(builder: _Builder) -> str:
     if not builder.ops:
         raise GradientError("the net has no forward operators to differentiate")
     entry = builder.entries[-1]
-    for slot in builder.ops[-1].outputs:
-        if not entry.output_slots[slot.name].intermediate:
-            return slot.vars[0]
+    for slot, names in builder.ops[-1].outputs.items():
+        if not entry.output_slots[slot].intermediate:
+            return names[0]
     raise GradientError(f"{builder.title(len(builder.ops) - 1)} has no output to differentiate")
 
 
@@ -443,14 +442,14 @@ def _root(builder: _Builder, name: str) -> Value:
     """Version 0 for what comes from outside, the last one for what the net computes."""
     writer = builder.writers.get((name, 1))
     var = builder.vars.get(name)
-    given = var is not None and var.kind in (var.PARAMETER, var.INPUT, var.STATE)
+    given = var is not None and var.kind in (PARAMETER, INPUT, STATE)
     outside = writer is None or name in builder.seen[writer] or given
     return (name, 0) if outside else builder.latest(name)
 
 
-def _external_gradient(name: str, shape: Any, var: pb.VarDesc | None) -> pb.VarDesc:
-    dtype = var_dtype(var) if var is not None else None
-    return make_var(name, shape, dtype, pb.VarDesc.INPUT)
+def _external_gradient(name: str, shape: Any, var: VarDecl | None) -> VarDecl:
+    dtype = var.dtype if var is not None else None
+    return make_var(name, shape, dtype, INPUT)
 
 
 def _why_unreachable(builder: _Builder, targets: list[str], named: list[str]) -> str:

@@ -13,8 +13,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..ir.desc import OUTPUT, TEMPORARY, clone, inner_nets, input_names, output_names, rename_vars
+from ..ir.desc import OUTPUT, TEMPORARY, inner_nets, input_names, output_names
+from ..ir.messages import as_op_list, encode_attr
 from ..ir.names import EMPTY
+from ..ir.op_list import OpList, OpNode
 from ..ir.operation import Operator
 from .pipeline import Pass, run_passes
 
@@ -42,12 +44,12 @@ class RemoveIdentities:
     keep: tuple[str, ...] = ()
     name: str = "remove-identities"
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+    def apply(self, net: OpList) -> OpList:
         facts = _Facts(net, self.keep)
-        kept: list[pb.OpDesc] = []
+        kept: list[OpNode] = []
         renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
         for index, desc in enumerate(net.ops):
-            desc = rename_vars(desc, renames)
+            desc = desc.renamed(renames)
             same = IDENTITIES.get(desc.type)
             if same is not None:
                 op = Operator(desc, index)
@@ -79,14 +81,14 @@ class MergeCommon:
     keep: tuple[str, ...] = ()
     name: str = "merge-common"
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+    def apply(self, net: OpList) -> OpList:
         facts = _Facts(net, self.keep)
-        kept: list[pb.OpDesc] = []
+        kept: list[OpNode] = []
         renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
-        first: dict[Any, pb.OpDesc] = {}
+        first: dict[Any, OpNode] = {}
         versions: dict[str, int] = {}
         for index, desc in enumerate(net.ops):
-            desc = rename_vars(desc, renames)
+            desc = desc.renamed(renames)
             op = Operator(desc, index)
             key = self._key(desc, versions)
             if self._mergeable(op, facts):
@@ -101,15 +103,17 @@ class MergeCommon:
         return _with_ops(net, kept)
 
     @staticmethod
-    def _key(desc: pb.OpDesc, versions: Mapping[str, int]) -> Any:
+    def _key(desc: OpNode, versions: Mapping[str, int]) -> Any:
         """Equal for operators that compute the same; outputs count by slot, not by name."""
         reads = tuple(
-            (slot.name, tuple((name, versions.get(name, 0)) for name in slot.vars))
-            for slot in sorted(desc.inputs, key=lambda slot: slot.name)
+            (slot, tuple((name, versions.get(name, 0)) for name in desc.inputs[slot]))
+            for slot in sorted(desc.inputs)
         )
-        makes = tuple((slot.name, tuple(n == EMPTY for n in slot.vars)) for slot in desc.outputs)
+        makes = tuple(
+            (slot, tuple(n == EMPTY for n in names)) for slot, names in desc.outputs.items()
+        )
         attrs = tuple(
-            (name, desc.attrs[name].SerializeToString(deterministic=True))
+            (name, encode_attr(desc.attrs[name]).SerializeToString(deterministic=True))
             for name in sorted(desc.attrs)
         )
         return desc.type, desc.device, reads, makes, attrs
@@ -120,7 +124,7 @@ class MergeCommon:
         return (
             bool(outputs)
             and not op.entry.random
-            and not any(isinstance(value, pb.NetDesc) for value in op.attrs.values())
+            and not any(isinstance(value, OpList) for value in op.attrs.values())
             and not any(name in facts.aliased for name in inputs)
             and all(
                 facts.writes.get(name) == 1
@@ -153,10 +157,10 @@ class RemoveDead:
     keep: tuple[str, ...] = ()
     name: str = "remove-dead"
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+    def apply(self, net: OpList) -> OpList:
         facts = _Facts(net, self.keep)
         live = {facts.base(name) for name in facts.roots()}
-        kept: list[pb.OpDesc] = []
+        kept: list[OpNode] = []
         random_later = False
         for index in range(len(net.ops) - 1, -1, -1):
             op = Operator(net.ops[index], index)
@@ -180,12 +184,12 @@ CLEANUP: tuple[Pass, ...] = (
 
 
 def clean_up(
-    net: pb.NetDesc,
+    net: OpList | pb.NetDesc,
     *,
     keep: Iterable[str] = (),
     train: bool | None = None,
     skip: Iterable[str] = (),
-) -> pb.NetDesc:
+) -> OpList:
     """The net after all of `CLEANUP`.
 
     Args:
@@ -202,16 +206,16 @@ def clean_up(
         known = {field.name for field in fields(one)}  # type: ignore[arg-type]
         options = {name: value for name, value in given.items() if name in known}
         chosen.append(replace(one, **options))  # type: ignore[type-var]
-    return run_passes(net, chosen, skip=skip)
+    return run_passes(as_op_list(net), chosen, skip=skip)
 
 
 class _Facts:
     """What the passes must know about the variables of a net."""
 
-    def __init__(self, net: pb.NetDesc, keep: Iterable[str]) -> None:
+    def __init__(self, net: OpList, keep: Iterable[str]) -> None:
         self.net = net
         self.keep = set(keep)
-        self.bases = {var.name: var.view.base for var in net.vars if var.HasField("view")}
+        self.bases = {var.name: var.view.base for var in net.vars if var.view is not None}
         self.aliased = set(self.bases) | set(self.bases.values())
         self.stopped = {var.name for var in net.vars if var.stop_gradient}
         self.given = {var.name for var in net.vars if var.kind not in (TEMPORARY, OUTPUT)}
@@ -258,7 +262,7 @@ class _Facts:
         return found
 
 
-def _outside_names(net: pb.NetDesc) -> Iterator[str]:
+def _outside_names(net: OpList) -> Iterator[str]:
     """Names that links and nested nets use: these must stay."""
     for step in net.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):
@@ -268,28 +272,28 @@ def _outside_names(net: pb.NetDesc) -> Iterator[str]:
                 yield memory.boot
         yield from (name for name in (step.parents, step.positions) if name)
         yield from _mentioned(step.net)
-        yield from _mentioned(step.child_net)
+        if step.child_net is not None:
+            yield from _mentioned(step.child_net)
     for op in net.ops:
         for _, inner in inner_nets(op):
             yield from _mentioned(inner)
 
 
-def _mentioned(net: pb.NetDesc) -> Iterator[str]:
+def _mentioned(net: OpList) -> Iterator[str]:
     for op in net.ops:
         yield from input_names(op)
         yield from output_names(op)
     yield from _outside_names(net)
 
 
-def _with_ops(net: pb.NetDesc, ops: list[pb.OpDesc]) -> pb.NetDesc:
+def _with_ops(net: OpList, ops: list[OpNode]) -> OpList:
     """The net with other operators, and without temporaries that nothing mentions any more."""
+    out = net.copy()
+    out.ops = ops
     if len(ops) == len(net.ops):
-        return clone(net)
-    out = clone(net)
-    del out.ops[:], out.vars[:]
-    out.ops.extend(ops)
+        return out
     used = {name for op in ops for name in (*input_names(op), *output_names(op))}
-    used |= {var.view.base for var in net.vars if var.HasField("view") and var.name in used}
+    used |= {var.view.base for var in net.vars if var.view is not None and var.name in used}
     used |= set(_outside_names(out))
-    out.vars.extend(var for var in net.vars if var.kind != TEMPORARY or var.name in used)
+    out.vars = [var for var in net.vars if var.kind != TEMPORARY or var.name in used]
     return out

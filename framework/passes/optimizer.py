@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...proto import net_pb2 as pb
 from ..base.dtypes import to_dtype
 from ..base.errors import AttributeTypeError, GradientError, ShapeError, VariableError, nearest
 from ..ir.desc import (
     OPTIMIZE,
     OUTPUT,
+    PARAMETER,
     STATE,
     caller_location,
     make_op,
     make_var,
-    var_dtype,
-    var_shape,
+    output_names,
 )
 from ..ir.names import MERGE_OP, grad_name, rows_name, state_name
+from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
 
 STEP = "optimizer@STEP"
@@ -67,11 +67,11 @@ class OptimizerAttrs:
 class OptimizerResult:
     """What to append to the net."""
 
-    ops: list[pb.OpDesc] = field(default_factory=list)
-    vars: list[pb.VarDesc] = field(default_factory=list)
+    ops: list[OpNode] = field(default_factory=list)
+    vars: list[VarDecl] = field(default_factory=list)
 
 
-def build_optimizer(net: pb.NetDesc, attrs: OptimizerAttrs) -> OptimizerResult:
+def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     """Update operators for the parameters of `net` that have gradients.
 
     Raises:
@@ -115,12 +115,12 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
     return lookup(op_type)
 
 
-def _parameters(declared: Mapping[str, pb.VarDesc], attrs: OptimizerAttrs) -> list[pb.VarDesc]:
+def _parameters(declared: Mapping[str, VarDecl], attrs: OptimizerAttrs) -> list[VarDecl]:
     if attrs.parameters is None:
         chosen = [
             var
             for var in declared.values()
-            if var.kind == var.PARAMETER and grad_name(var.name) in declared
+            if var.kind == PARAMETER and grad_name(var.name) in declared
         ]
         if not chosen:
             raise GradientError("no parameter of the net has a gradient: add_backward_ops first")
@@ -135,7 +135,7 @@ def _parameters(declared: Mapping[str, pb.VarDesc], attrs: OptimizerAttrs) -> li
 
 class _Builder:
     def __init__(
-        self, declared: Mapping[str, pb.VarDesc], attrs: OptimizerAttrs, entry: OperatorDef
+        self, declared: Mapping[str, VarDecl], attrs: OptimizerAttrs, entry: OperatorDef
     ) -> None:
         self.declared = declared
         self.attrs = attrs
@@ -162,11 +162,11 @@ class _Builder:
             self._made.add(name)
         return name
 
-    def learning_rate(self, net: pb.NetDesc) -> None:
+    def learning_rate(self, net: OpList) -> None:
         """The learning rate as a variable: fixed, or computed from the step by a schedule."""
         base = self.attrs.learning_rate
         needs_step = bool(self.attrs.schedule) or "step" in self.entry.input_slots
-        counted = any(name == STEP for op in net.ops for slot in op.outputs for name in slot.vars)
+        counted = any(STEP in output_names(op) for op in net.ops)
         if needs_step:
             self.state(STEP, (), "int64", 0)
             if not counted:
@@ -212,8 +212,8 @@ class _Builder:
         """Value of one of the optimizer's attributes, given or default."""
         return self.attrs.attrs.get(name, self.entry.attr_specs[name].default)
 
-    def update(self, var: pb.VarDesc, grad: str, scale: str | None, rows: str | None) -> None:
-        shape, dtype = var_shape(var), var_dtype(var)
+    def update(self, var: VarDecl, grad: str, scale: str | None, rows: str | None) -> None:
+        shape, dtype = var.shape, var.dtype
         if shape is None or any(dim < 0 for dim in shape):
             raise ShapeError(f"parameter {var.name!r} has no full shape, so it cannot be trained")
         inputs = {"param": var.name, "grad": grad, "lr": LEARNING_RATE}
@@ -233,6 +233,6 @@ class _Builder:
                 )
                 inputs[slot] = outputs[f"{slot}_out"] = name
         attrs = dict(self.attrs.attrs)
-        if var.HasField("lr_factor"):
+        if var.lr_factor is not None:
             attrs["lr_factor"] = var.lr_factor
         self.op(self.attrs.type, inputs, outputs, attrs)

@@ -1,4 +1,4 @@
-"""Passes: functions from NetDesc to NetDesc, and the ordered lists that pipelines run.
+"""Passes: functions from OpList to OpList, and the ordered lists that pipelines run.
 
 A pass takes and leaves a valid net. `run_passes` is the only runner: it can verify and print
 between passes, and leave single ones out.
@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...proto import net_pb2 as pb
 from ..base import settings
-from ..ir.desc import clone
+from ..ir.op_list import OpList, OpNode, SourceLocation
 from ..ir.operation import Operator
 from ..ir.registry import lookup
 
@@ -20,20 +19,23 @@ from ..ir.registry import lookup
 class Pass(Protocol):
     """A rewrite of nets: a small frozen dataclass; its fields are its options."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What the pass is called where it is left out, or named in an error."""
+        ...
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+    def apply(self, net: OpList) -> OpList:
         """The rewritten net; `net` itself stays as it is."""
         ...
 
 
 def run_passes(
-    net: pb.NetDesc,
+    net: OpList,
     passes: Sequence[Pass],
     *,
     skip: Iterable[str] = (),
-    after_each: Callable[[str, pb.NetDesc], None] | None = None,
-) -> pb.NetDesc:
+    after_each: Callable[[str, OpList], None] | None = None,
+) -> OpList:
     """Apply `passes` in order.
 
     Args:
@@ -57,7 +59,7 @@ def run_passes(
     return net
 
 
-def expand_op(op: pb.OpDesc) -> list[pb.OpDesc]:
+def expand_op(op: OpNode) -> list[OpNode]:
     """The operators that a composite one stands for, all the way down; a plain one itself.
 
     Raises:
@@ -69,10 +71,8 @@ def expand_op(op: pb.OpDesc) -> list[pb.OpDesc]:
     Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
     made = []
     for inner in expand(op):
-        inner.role = op.role
-        if not inner.source.file:
-            inner.source.CopyFrom(op.source)
-        made += expand_op(inner)
+        written = inner.source if inner.source is not None and inner.source.file else op.source
+        made += expand_op(inner.changed(role=op.role, source=written or SourceLocation()))
     return made
 
 
@@ -82,13 +82,11 @@ class ExpandComposites:
 
     name: str = "expand-composites"
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
+    def apply(self, net: OpList) -> OpList:
         if all(lookup(op.type).expand is None for op in net.ops):
             return net
-        out = clone(net)
-        del out.ops[:]
-        for op in net.ops:
-            out.ops.extend(expand_op(op))
+        out = net.copy()
+        out.ops = [made for op in net.ops for made in expand_op(op)]
         return out
 
 
@@ -98,6 +96,6 @@ LOWERING: tuple[Pass, ...] = (
 """What every net goes through before it is sealed."""
 
 
-def lower(net: pb.NetDesc) -> pb.NetDesc:
+def lower(net: OpList) -> OpList:
     """The net in plain operators only."""
     return run_passes(net, LOWERING)

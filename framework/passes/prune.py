@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
-from ..ir.desc import FORWARD, clone, input_names, output_names
+from ..ir.desc import FORWARD, input_names, output_names
+from ..ir.messages import as_op_list
+from ..ir.op_list import OpList, OpNode
 
 
-def prune(net: pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True) -> pb.NetDesc:
+def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True) -> OpList:
     """A net with just the operators and variables that `outputs` need.
 
     Operators that write PARAMETER or STATE variables go too, unless an output depends on them.
@@ -20,14 +22,15 @@ def prune(net: pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True)
     Raises:
         VariableError: the net has no such output.
     """
+    net = as_op_list(net)
     names = {var.name for var in net.vars}
     wanted = set(outputs)
     for name in wanted:
         if name not in names:
             raise VariableError(f"the net has no variable {name!r}{nearest(name, names)}")
-    bases = {var.name: var.view.base for var in net.vars if var.HasField("view")}
+    bases = {var.name: var.view.base for var in net.vars if var.view is not None}
     wanted |= {bases[name] for name in wanted if name in bases}
-    kept: list[pb.OpDesc] = []
+    kept: list[OpNode] = []
     for op in reversed(net.ops):
         if forward_only and op.role != FORWARD:
             continue
@@ -38,8 +41,7 @@ def prune(net: pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True)
                 wanted.add(name)
                 wanted.add(bases.get(name, name))
     used = wanted | {name for op in kept for name in output_names(op)}
-    out = clone(net)
-    del out.ops[:], out.vars[:]
-    out.ops.extend(reversed(kept))
-    out.vars.extend(var for var in net.vars if var.name in used)
+    out = net.copy()
+    out.ops = kept[::-1]
+    out.vars = [var for var in net.vars if var.name in used]
     return out

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import to_pb
-from ..ir.desc import clone, decode_attr, encode_attr, var_dtype
+from ..ir.messages import as_op_list
+from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import lookup
 
 _SINGLE, _DOUBLE = np.dtype("float32"), np.dtype("float64")
@@ -25,34 +25,41 @@ class WidenFloats:
 
     name: str = "widen-floats"
 
-    def apply(self, net: pb.NetDesc) -> pb.NetDesc:
-        net = clone(net)
-        _widen(net)
-        return net
+    def apply(self, net: OpList | pb.NetDesc) -> OpList:
+        """The net in double precision; `net` itself stays as it is."""
+        return _widened(as_op_list(net))
 
 
-def _widen(net: pb.NetDesc) -> None:
-    for var in net.vars:
-        if var_dtype(var) == _SINGLE:
-            var.dtype = to_pb(_DOUBLE)
-        if var.HasField("initializer"):
-            _widen_op(var.initializer)
-    for op in net.ops:
-        _widen_op(op)
+def _widened(net: OpList) -> OpList:
+    out = net.copy()
+    out.vars = [_widened_var(var) for var in net.vars]
+    out.ops = [_widened_op(op) for op in net.ops]
+    return out
 
 
-def _widen_op(op: pb.OpDesc) -> None:
+def _widened_var(var: VarDecl) -> VarDecl:
+    changes: dict[str, Any] = {}
+    if var.dtype == _SINGLE:
+        changes["dtype"] = _DOUBLE
+    if var.initializer is not None:
+        changes["initializer"] = _widened_op(var.initializer)
+    return var.changed(**changes) if changes else var
+
+
+def _widened_op(op: OpNode) -> OpNode:
+    attrs = dict(op.attrs)
     for spec in lookup(op.type).attrs:
-        if spec.type == "dtype" and spec.name not in op.attrs and _is_single(spec.default):
-            op.attrs[spec.name].CopyFrom(encode_attr(_SINGLE))
-    for attr in op.attrs.values():
-        field = attr.WhichOneof("value")
-        if field == "net":
-            _widen(attr.net)
-        elif field == "dtype" and _is_single(decode_attr(attr)):
-            attr.CopyFrom(encode_attr(_DOUBLE))
-        elif field == "tensor" and attr.tensor.dtype == to_pb(_SINGLE):
-            attr.CopyFrom(encode_attr(decode_attr(attr).astype(_DOUBLE)))
+        if spec.type == "dtype" and spec.name not in attrs and _is_single(spec.default):
+            attrs[spec.name] = _SINGLE
+    for name, value in attrs.items():
+        if isinstance(value, OpList):
+            attrs[name] = _widened(value)
+        elif _is_single(value):
+            attrs[name] = _DOUBLE
+        elif isinstance(value, np.ndarray) and value.dtype == _SINGLE:
+            attrs[name] = value.astype(_DOUBLE)
+            attrs[name].setflags(write=False)
+    return op.changed(attrs=attrs)
 
 
 def _is_single(value: Any) -> bool:

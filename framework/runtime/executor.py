@@ -19,6 +19,7 @@ from ..base.context import OpContext
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
 from ..base.shape import Levels, Meta
+from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
 from ..ir.operation import Operator
@@ -40,11 +41,13 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        version: of the operator list that the plan was made for.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
     least_cost = 2
+    version = -1
 
     def __init__(
         self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
@@ -119,16 +122,17 @@ class Frame:
     def _variable(self, name: str) -> Variable:
         """Where a survivor is kept: what the net computes is local, what it updates is found."""
         declared = self.plan.declared.get(name)
-        if declared is None or declared.kind in (declared.TEMPORARY, declared.OUTPUT):
+        if declared is None or declared.kind in (TEMPORARY, OUTPUT):
             if name not in self.plan.externals:
                 return self.scope.var(name)
         return self.scope.find(name) or self.scope.var(name)
 
     def _make_views(self) -> None:
         for name, var in self.plan.declared.items():
-            if var.HasField("view") and name in self.plan.metas and var.view.base in self.arrays:
-                base = self.arrays[var.view.base]
-                rows, cols = view_slices(var, base.shape)
+            view = var.view
+            if view is not None and name in self.plan.metas and view.base in self.arrays:
+                base = self.arrays[view.base]
+                rows, cols = view_slices(name, view, base.shape)
                 self.arrays[name] = base[rows, cols]
 
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -165,7 +169,7 @@ class Frame:
             if variable.array is mine:
                 continue
             declared = self.plan.declared.get(name)
-            if declared is None or declared.kind != declared.INPUT or name in self.plan.survivors:
+            if declared is None or declared.kind != INPUT or name in self.plan.survivors:
                 return False
             copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
             if copied and not variable.borrowed and name not in self._borrowed:
@@ -179,7 +183,11 @@ class Frame:
 
     def _bind_again(self, replaced: set[str]) -> bool:
         """Bind the steps that read other arrays now; False where that needs another plan."""
-        views = {var.name for var in self.plan.declared.values() if var.view.base in replaced}
+        views = {
+            var.name
+            for var in self.plan.declared.values()
+            if var.view is not None and var.view.base in replaced
+        }
         self._make_views()
         try:
             for index, step in enumerate(self.plan.steps):
@@ -349,9 +357,7 @@ def external_metas(
 
 
 def _check_given(name: str, array: Any, var: Any, where: str) -> None:
-    from ..ir.desc import var_dtype, var_shape
-
-    shape, dtype = var_shape(var), var_dtype(var)
+    shape, dtype = var.shape, var.dtype
     if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
         return
     wanted = f"{dtype or 'any dtype '}{format_shape(shape)}"

@@ -8,87 +8,147 @@ outlives the run (updates of several parameters, say) share one call on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import zip_longest
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..base.backend import address
+from ..base.dtypes import name_of
 from ..base.shape import Meta
 from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
-from ..fusion.pointwise import ABSENT, Pointwise, count_arrays, pointwise
+from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
-from .plan import Plan, Step
+from .plan import Chain, Plan, Step
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
 
 
-@dataclass
-class _Group:
-    """A group under construction: loops, each a list of operators."""
+class _Touched:
+    """What the loops of a group read and write, so that another one can be compared at once.
 
-    views: Mapping[str, str]
-    survivors: set[str]
-    device: str
-    loops: list[list[Pointwise]] = field(default_factory=list)
+    Attributes:
+        reads, writes: the memory: variables, or bases of views.
+    """
+
+    def __init__(self) -> None:
+        self.reads: set[str] = set()
+        self.writes: set[str] = set()
+
+    def is_apart(self, reads: set[str], writes: set[str]) -> bool:
+        """Whether nothing passes between the loops and what reads and writes this."""
+        return (
+            self.writes.isdisjoint(reads)
+            and self.writes.isdisjoint(writes)
+            and (self.reads.isdisjoint(writes))
+        )
+
+    def add(self, reads: set[str], writes: set[str]) -> None:
+        """Note a further member."""
+        self.reads |= reads
+        self.writes |= writes
+
+
+class _Group:
+    """A group under construction.
+
+    Attributes:
+        loops: each a list of operators.
+    """
+
+    def __init__(self, views: Mapping[str, str], survivors: set[str], device: str) -> None:
+        self.loops: list[list[Pointwise]] = []
+        self._views, self._survivors, self._device = views, survivors, device
+        self._before = _Touched()  # all loops but the last
+        self._all_outlive = True  # of every member: it writes to what outlives the run alone
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what is known of the last loop: the next member begins another one."""
+        self._last = _Touched()
+        self._names: dict[str, set[str]] = {}  # memory -> the names it goes by in the last loop
+        self._partial: set[str] = set()  # memory of which a step of the loop reads another place
+        self._columns = 0
 
     def take(self, new: Pointwise) -> bool:
         """Make `new` part of the group if that is right."""
-        if self.loops and self._joins(self.loops[-1], new):
+        view = self._views.get
+        reads = {view(name, name) for name in new.reads}
+        writes = {view(name, name) for name in new.writes}
+        outlives = writes <= self._survivors
+        if self.loops and self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
-        elif not self.loops or (self.device == "cpu" and self._stands_beside(new)):
+        elif not self.loops or (
+            self._device == "cpu" and self._stands_beside(reads, writes, outlives)
+        ):
+            self._before.add(self._last.reads, self._last.writes)
+            self._begin()
             self.loops.append([new])
         else:
             return False
+        self._last.add(reads, writes)
+        self._all_outlive = self._all_outlive and outlives
+        for name in (*new.reads, *new.writes):
+            self._names.setdefault(view(name, name), set()).add(name)
+        self._partial.update(
+            view(name, name) for name, operand in new.reads.items() if operand.kind != FULL
+        )
+        self._columns = self._columns or new.columns
         return True
 
-    def root(self, name: str) -> str:
-        return self.views.get(name, name)
-
-    def _joins(self, loop: list[Pointwise], new: Pointwise) -> bool:
-        """Whether `new` fits into a loop: every value is read and written at one place."""
+    def _joins(self, new: Pointwise, reads: set[str], writes: set[str], outlives: bool) -> bool:
+        """Whether `new` fits into the last loop: every value is read and written at one place."""
+        loop = self.loops[-1]
         first = loop[0]
         if first.shape != new.shape or first.dtype != new.dtype or len(loop) == _MAX_OPERATORS:
             return False
-        if len(self.loops) > 1 and not self._apart(new, self.loops[:-1]):
+        if len(self.loops) > 1 and not (outlives and self._before.is_apart(reads, writes)):
             return False
-        members = [*loop, new]
-        if self.device != "cpu" and count_arrays(members) > GPU_ARRAYS:
+        if self._device != "cpu" and count_arrays([*loop, new]) > GPU_ARRAYS:
             return False
-        written = {self.root(name): name for p in members for name in p.writes}
-        for p in members:
-            for name in (*p.reads, *p.writes):
-                if written.get(self.root(name), name) != name:
+        view, written = self._views.get, self._last.writes | writes
+        names: dict[str, str] = {}  # of the memory that `new` touches and the loop then writes
+        for name in (*new.reads, *new.writes):
+            root = view(name, name)
+            if root in written:
+                held = self._names.get(root, set()) | {names.setdefault(root, name)}
+                if held != {name}:
                     return False  # another view of memory that the loop writes
-            if any(o.kind != FULL and self.root(name) in written for name, o in p.reads.items()):
+        if not self._partial.isdisjoint(writes):
+            return False
+        for name, operand in new.reads.items():
+            if operand.kind != FULL and view(name, name) in written:
                 return False
-        return len({p.columns for p in members if p.columns}) < 2
+        return not (self._columns and new.columns and self._columns != new.columns)
 
-    def _stands_beside(self, new: Pointwise) -> bool:
-        """Whether `new` may be a loop of its own in the same call."""
-        old = (p for loop in self.loops for p in loop)
-        small = len(self.loops) < _MAX_LOOPS
-        return small and all(map(self._outlives, old)) and self._apart(new, self.loops)
+    def _stands_beside(self, reads: set[str], writes: set[str], outlives: bool) -> bool:
+        """Whether a further operator may be a loop of its own in the same call."""
+        return (
+            len(self.loops) < _MAX_LOOPS
+            and self._all_outlive
+            and outlives
+            and self._before.is_apart(reads, writes)
+            and self._last.is_apart(reads, writes)
+        )
 
-    def _outlives(self, p: Pointwise) -> bool:
-        return all(self.root(name) in self.survivors for name in p.writes)
 
-    def _apart(self, new: Pointwise, loops: Sequence[Sequence[Pointwise]]) -> bool:
-        """Whether nothing passes between `new` and `loops`, not even memory that is reused."""
-        old = [p for loop in loops for p in loop]
-        reads = {self.root(name) for p in old for name in p.reads}
-        writes = {self.root(name) for p in old for name in p.writes}
-        mine = {self.root(name) for name in new.writes}
-        touched = mine | {self.root(name) for name in new.reads}
-        return self._outlives(new) and not writes & touched and not reads & mine
+_Memo = dict[int, "Pointwise | None"]
+"""Operators that were looked at already, by id."""
+
+
+def _known(op: Operator, metas: Mapping[str, Meta], device: str, memo: _Memo) -> Pointwise | None:
+    """As `pointwise`, once for each operator."""
+    key = id(op)
+    if key not in memo:
+        memo[key] = pointwise(op, metas, device)
+    return memo[key]
 
 
 def group_chains(
@@ -97,7 +157,7 @@ def group_chains(
     survivors: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
-) -> list[list[Operator]]:
+) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
     Args:
@@ -105,27 +165,30 @@ def group_chains(
         views: view variable -> its base. device: "cpu" or "gpu".
     """
     if device == "cpu" and not compiler.available():
-        return [[op] for op in operators]
-    operators = _with_epilogues(operators, metas, device)
-    return [ops for ops, _ in _grouped(operators, metas, survivors, views, device)]
+        return [Chain([op]) for op in operators]
+    memo: _Memo = {}
+    operators = _with_epilogues(operators, metas, device, memo)
+    return _grouped(operators, metas, survivors, views, device, memo)
 
 
 def _with_epilogues(
-    operators: Sequence[Operator], metas: Mapping[str, Meta], device: str
+    operators: Sequence[Operator], metas: Mapping[str, Meta], device: str, memo: _Memo
 ) -> list[Operator]:
     """The list with the epilogues taken off operators whose result a loop reads next.
 
     The bias of a layer is then added in the loop of its activation, not in a pass of its own.
     """
     result: list[Operator] = []
-    for op, following in zip_longest(operators, operators[1:]):
+    for number, op in enumerate(operators, 1):
         split = op.entry.split_epilogue
-        parts = split(op) if split is not None and following is not None else []
+        if split is None or number == len(operators):
+            result.append(op)
+            continue
+        parts, following = split(op), operators[number]
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
-            made = [Operator(part, op.index) for part in parts]
-            if all(pointwise(one, metas, device) for one in (*made[1:], following)):
-                for one in made:
-                    one.location = op.location
+            source = op.node.source
+            made = [Operator(part.changed(source=source), op.index) for part in parts]
+            if all(_known(one, metas, device, memo) for one in (*made[1:], following)):
                 result += made
                 continue
         result.append(op)
@@ -138,22 +201,23 @@ def _grouped(
     survivors: set[str],
     views: Mapping[str, str],
     device: str,
-) -> list[tuple[list[Operator], list[list[Pointwise]]]]:
-    """Groups of operators with their loops; operators that do not fuse have none."""
-    groups: list[tuple[list[Operator], list[list[Pointwise]]]] = []
+    memo: _Memo,
+) -> list[Chain]:
+    """Chains of operators with their loops; operators that do not fuse have none."""
+    chains: list[Chain] = []
     open_group: _Group | None = None
     for op in operators:
-        found = pointwise(op, metas, device)
+        found = _known(op, metas, device, memo)
         if found is None:
             open_group = None
-            groups.append(([op], []))
+            chains.append(Chain([op]))
         elif open_group is not None and open_group.take(found):
-            groups[-1][0].append(op)
+            chains[-1].append(op)
         else:
             open_group = _Group(views, survivors, device)
             open_group.take(found)
-            groups.append(([op], open_group.loops))
-    return groups
+            chains.append(Chain([op], open_group.loops))
+    return chains
 
 
 @dataclass(frozen=True)
@@ -173,8 +237,9 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
     """
     operands: list[Operand] = []
     variables: dict[str, int] = {}
-    values: list[Tree] = []
-    held: dict[str, Tree] = {}
+    held: dict[str, str] = {}  # variable -> the value or operand in the loop that stands for it
+    parts: list[_Part] = []
+    count = 0
 
     def place(name: str, operand: Operand) -> int:
         if name not in variables:
@@ -183,28 +248,48 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
         return variables[name]
 
     for p in members:
-        known: dict[str, Tree] = {
-            name: ("num", float(p.op.attrs[name]))
-            for name in p.op.attrs
-            if isinstance(p.op.attrs[name], (int, float))
-        }
-        known.update((name, ("num", value)) for name, value in ABSENT.items())
+        known = []
         for operand, name in p.operands.items():
-            if name not in p.reads:
-                continue
-            if name not in held:
-                held[name] = ("var", f"x{place(name, p.reads[name])}")
-            known[operand] = held[name]
-        for slot, tree in p.values.items():
-            known[slot] = ("var", f"v{len(values)}")
-            values.append(replace_names(tree, known))
-        held.update((names[0], known[slot]) for slot, names in p.op.outputs.items())
-    dtype = members[0].dtype.name
+            if name in p.reads:
+                if name not in held:
+                    held[name] = f"x{place(name, p.reads[name])}"
+                known.append((operand, held[name]))
+        attrs = p.op.attrs.items()
+        numbers = [(key, repr(float(n))) for key, n in attrs if isinstance(n, (int, float))]
+        parts.append((p.expressions, tuple(numbers), tuple(known)))
+        slots = {slot: f"v{count + i}" for i, slot in enumerate(p.expressions.values)}
+        count += len(slots)
+        held.update((names[0], slots[slot]) for slot, names in p.op.outputs.items())
+    dtype = name_of(members[0].dtype)
     written = dict.fromkeys(name for p in members for name in p.writes if name in stored)
-    stores = tuple((place(name, Operand(FULL, dtype)), held[name][1]) for name in written)
-    loop = Loop(dtype, tuple(operands), tuple(values), stores)
+    stores = tuple([(place(name, Operand(FULL, dtype)), held[name]) for name in written])
+    loop = _loop(dtype, tuple(operands), tuple(parts), stores)
     columns = next((p.columns for p in members if p.columns), 0)
     return BoundLoop(loop, tuple(variables), columns)
+
+
+_Part = tuple[Expressions, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+"""A member of a loop: its expressions, its attributes that are numbers, exact, as text, and what
+stands in the loop for its operands."""
+
+
+@lru_cache(maxsize=4096)
+def _loop(
+    dtype: str,
+    operands: tuple[Operand, ...],
+    parts: tuple[_Part, ...],
+    stores: tuple[tuple[int, str], ...],
+) -> Loop:
+    """The loop of some members; like ones share one."""
+    values: list[Tree] = []
+    for expressions, numbers, known in parts:
+        by: dict[str, Tree] = {name: ("num", float(text)) for name, text in numbers}
+        by.update((name, ("num", value)) for name, value in ABSENT.items())
+        by.update((operand, ("var", name)) for operand, name in known)
+        for slot, tree in expressions.values.items():
+            by[slot] = ("var", f"v{len(values)}")
+            values.append(replace_names(tree, by))
+    return Loop(dtype, operands, tuple(values), stores)
 
 
 def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
@@ -231,20 +316,10 @@ def plan_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[Bou
 
 
 def _find_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
-    if len(step.operators) == 1:  # as most steps are
-        alone = pointwise(step.operators[0], plan.metas, device)
-        if alone is None or alone.cost() < least_cost:
-            return []
-        return [build_loop([alone], set(step.writes))]
-    views = {
-        name: plan.declared[name].view.base
-        for name in (*step.reads, *step.writes)
-        if name in plan.declared and plan.declared[name].HasField("view")
-    }
-    groups = _grouped(step.operators, plan.metas, plan.survivors, views, device)
-    if len(groups) != 1:
+    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
         return []
-    return [build_loop(members, set(step.writes)) for members in groups[0][1]]
+    stored = set(step.writes)
+    return [build_loop(members, stored) for members in step.loops]
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
@@ -276,7 +351,7 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     # What the addresses point to lives as long as the call.
     items = [(one.share, block.ctypes.data) for one, block in zip(found, blocks, strict=True)]
     work = sum(
-        int(block[0] * block[1]) * b.loop.work() for b, block in zip(bound, blocks, strict=True)
+        int(block[0] * block[1]) * b.loop.work for b, block in zip(bound, blocks, strict=True)
     )
     return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays)))
 

@@ -8,29 +8,31 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
 from ..base.errors import ShapeError, VariableError, format_shape
 from ..base.scope import Scope
-from ..ir.desc import PARAMETER, STATE, clone, inner_nets, output_names, var_dtype, var_shape
+from ..ir.desc import PARAMETER, STATE, inner_nets, output_names
 from ..ir.infer import fits
+from ..ir.messages import as_op_list
+from ..ir.op_list import OpList, OpNode, VarDecl
 from .plain_net import PlainNet
 
 PERSISTENT = (PARAMETER, STATE)
 """Kinds of variables that outlive a run: they are initialised, saved and loaded."""
 
 
-def persistent_vars(desc: pb.NetDesc) -> Iterator[pb.VarDesc]:
+def persistent_vars(desc: OpList | pb.NetDesc) -> Iterator[VarDecl]:
     """Parameters and states of a net and of the nets inside it, each name once.
 
     A name that an inner net takes from outside by a link is not counted: its value lives there.
     """
     seen: set[str] = set()
-    for net, linked in _nets(desc, frozenset()):
+    for net, linked in _nets(as_op_list(desc), frozenset()):
         for var in net.vars:
             if var.kind in PERSISTENT and var.name not in seen | linked:
-                if not var.HasField("view"):
+                if var.view is None:
                     seen.add(var.name)
                     yield var
 
 
-def _nets(desc: pb.NetDesc, linked: frozenset[str]) -> Iterator[tuple[pb.NetDesc, frozenset[str]]]:
+def _nets(desc: OpList, linked: frozenset[str]) -> Iterator[tuple[OpList, frozenset[str]]]:
     yield desc, linked
     for step in desc.steps:
         links = (*step.in_links, *step.out_links, *step.static_links)
@@ -43,7 +45,7 @@ def _nets(desc: pb.NetDesc, linked: frozenset[str]) -> Iterator[tuple[pb.NetDesc
 
 
 def initialize(
-    desc: pb.NetDesc,
+    desc: OpList | pb.NetDesc,
     scope: Scope,
     context: OpContext | None = None,
     *,
@@ -68,7 +70,7 @@ def initialize(
     for var in persistent_vars(desc):
         held = scope.find(var.name)
         has_value = held is not None and held.array is not None
-        if var.initializer.type:
+        if var.initializer is not None and var.initializer.type:
             if overwrite or not has_value:
                 wanted.append(var)
         elif not has_value:
@@ -85,39 +87,37 @@ def initialize(
     return [var.name for var in wanted]
 
 
-def _run(variables: list[pb.VarDesc], work: Scope, context: OpContext) -> None:
-    net = PlainNet(pb.NetDesc(name="initialisers"))
+def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
+    declared = [var.changed(initializer=None) for var in variables]
+    ops = [_initializer(var) for var in variables]
+    net = PlainNet(OpList("initialisers", vars=declared, ops=ops))
     for var in variables:
-        declared = clone(var)
-        declared.ClearField("initializer")
-        net.add_var(declared)
         work.var(var.name)  # local: results must not reach the caller's variables before the end
-    for var in variables:
-        net.add_op(_initializer(var))
     quiet = context.derive(train=True, keep=None)
     quiet.hooks = []  # they watch the net, not its initialisers
     net.run(work, quiet)
     for var in variables:
-        array, dtype = work.get(var.name).array, var_dtype(var)
-        shape = var_shape(var)
+        array, dtype = work.get(var.name).array, var.dtype
+        shape = var.shape
         shape_fits = shape is None or fits(array.shape, shape)
         dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy
         if not (shape_fits and dtype_fits):
             raise ShapeError(
                 f"variable {var.name!r} is {dtype}{format_shape(shape)}; its initialiser"
-                f" {var.initializer.type} makes {array.dtype}{format_shape(array.shape)}"
+                f" {_initializer(var).type} makes {array.dtype}{format_shape(array.shape)}"
             )
 
 
-def _initializer(var: pb.VarDesc) -> pb.OpDesc:
+def _initializer(var: VarDecl) -> OpNode:
     """The operator that fills `var`, with the variable's place in the source."""
-    op = clone(var.initializer)
-    written = list(output_names(op))
+    op = var.initializer
+    assert op is not None
+    written = output_names(op)
     if written != [var.name]:
         raise VariableError(
             f"the initialiser of {var.name!r} must write it and nothing else;"
             f" {op.type} writes {', '.join(written) or 'nothing'}"
         )
-    if not op.source.file:
-        op.source.CopyFrom(var.source)
+    if op.source is None or not op.source.file:
+        op = op.changed(source=var.source)
     return op

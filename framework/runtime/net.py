@@ -1,4 +1,4 @@
-"""The interface of networks and the factory that makes them from a NetDesc."""
+"""The interface of networks and the factory that makes them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import FormatError
 from ..base.scope import Scope
+from ..ir.messages import as_op_list
+from ..ir.op_list import OpList
 
-_KINDS: dict[int, Callable[[pb.NetDesc], Net]] = {}
+Kind = TypeVar("Kind", bound="Net")
+_KINDS: dict[int, Callable[[OpList], Net]] = {}
 
-_N = TypeVar("_N", bound="Net")
 
-
-def register_net(net_type: int) -> Callable[[type[_N]], type[_N]]:
+def register_net(net_type: int) -> Callable[[type[Kind]], type[Kind]]:
     """Decorator: a class that `Net.create` makes for this `NetDesc.Type`."""
 
-    def add(cls: type[_N]) -> type[_N]:
+    def add(cls: type[Kind]) -> type[Kind]:
         _KINDS[net_type] = cls
         return cls
 
@@ -32,10 +33,19 @@ class Net(abc.ABC):
     One net may run from several threads at once, each in a scope of its own.
     """
 
-    desc: pb.NetDesc
+    @property
+    @abc.abstractmethod
+    def desc(self) -> pb.NetDesc:
+        """The net as a message, made when asked for. Changes to it do not reach the net, but for
+        those of its metadata."""
+
+    @property
+    @abc.abstractmethod
+    def op_list(self) -> OpList:
+        """The net as passes take it; nobody may change what is in it."""
 
     @staticmethod
-    def create(desc: pb.NetDesc | None = None) -> Net:
+    def create(desc: OpList | pb.NetDesc | None = None) -> Net:
         """The network that `desc` describes (`Net::Create` of the design).
 
         Raises:
@@ -43,20 +53,20 @@ class Net(abc.ABC):
             OpscopeError: what the description holds is wrong: unknown operators, wrong slots,
                 attributes or shapes, variables defined twice or used before they are written.
         """
-        desc = desc if desc is not None else pb.NetDesc()
-        if desc.type not in _KINDS:
+        net = as_op_list(desc) if desc is not None else OpList()
+        if net.type not in _KINDS:
             from ..ir.registry import load_operators
             from . import plain_net  # noqa: F401  registers itself
 
             load_operators()
-        if desc.type not in _KINDS:
-            kind = pb.NetDesc.Type.Name(desc.type) if desc.type in (0, 1, 2) else desc.type
-            raise FormatError(f"net {desc.name!r} is of type {kind}, which nothing here runs")
-        if desc.type == pb.NetDesc.PLAIN:  # the others check their links themselves
+        if net.type not in _KINDS:
+            kind = pb.NetDesc.Type.Name(net.type) if net.type in (0, 1, 2) else net.type
+            raise FormatError(f"net {net.name!r} is of type {kind}, which nothing here runs")
+        if net.type == pb.NetDesc.PLAIN:  # the others check their links themselves
             from ..passes.verify.verifier import verify
 
-            verify(desc, undeclared=True)  # a raw net finds its inputs in the scope
-        return _KINDS[desc.type](desc)
+            verify(net, undeclared=True)  # a raw net finds its inputs in the scope
+        return _KINDS[net.type](net)
 
     @abc.abstractmethod
     def run(

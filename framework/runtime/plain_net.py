@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,8 +15,10 @@ from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError
 from ..base.scope import Scope, default_scope
-from ..ir.desc import FORWARD, PLAIN, SlotMap, caller_location, clone, make_op, make_var
+from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.infer import declared_meta, infer_one
+from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
+from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame, external_metas
 from .net import Net, register_net
@@ -32,64 +34,107 @@ class PlainNet(Net):
     """A list of operators, run in order.
 
     Args:
-        desc: the network; copied, so later changes to it do not reach the net.
+        desc: the network; later changes to it do not reach the net.
+
+    Attributes:
+        name: that of the network.
+        operators: in the order in which they run.
+        vars: declared variables by name, in the order of their declaration.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
     """
 
-    def __init__(self, desc: pb.NetDesc | None = None) -> None:
-        self.desc = pb.NetDesc(type=PLAIN)
+    def __init__(self, desc: OpList | pb.NetDesc | None = None) -> None:
+        self.name = ""
+        self._metadata: dict[str, str] = {}
+        self._desc: pb.NetDesc | None = None
+        self._steps: list[StepDecl] = []
+        self._format_version = 0
         self.operators: list[Operator] = []
-        self.vars: dict[str, pb.VarDesc] = {}
+        self.vars: dict[str, VarDecl] = {}
         self._token = next(_tokens)
         self._lock = threading.Lock()
         self._forget()
         if desc is not None:
-            self._build(desc)
+            self._build(as_op_list(desc))
 
-    def _build(self, desc: pb.NetDesc) -> None:
+    def _build(self, net: OpList) -> None:
         from ..passes.pipeline import lower
 
-        lowered = lower(desc)
-        self.desc.CopyFrom(lowered)
-        for var in self.desc.vars:
+        lowered = lower(net)
+        self.name, self._metadata = lowered.name, dict(lowered.metadata)
+        self._steps, self._format_version = lowered.steps, lowered.format_version
+        for var in lowered.vars:
             if self.vars.setdefault(var.name, var) is not var:
                 raise VariableError(f"{self._title()}: variable {var.name!r} is defined twice")
-        self.operators = [Operator(op, index) for index, op in enumerate(self.desc.ops)]
-        for op, made in zip(self.operators, self.desc.ops, strict=True):
-            self._declare(op, {}, made.source)
+        self.operators = [Operator(op, index) for index, op in enumerate(lowered.ops)]
+        for op in self.operators:
+            self._declare(op, {})
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
         self._version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
+        self._metadata = dict(self.metadata)
+        self._desc = None
+
+    @property
+    def metadata(self) -> MutableMapping[str, str]:
+        """Free text by key, saved with the net: who wrote it, label names, units."""
+        return self._metadata if self._desc is None else self._desc.metadata
+
+    @property
+    def op_list(self) -> OpList:
+        """The net as passes take it: a new list over the operators and variables of this one."""
+        return OpList(
+            self.name,
+            PLAIN,
+            list(self.vars.values()),
+            [op.node for op in self.operators],
+            self._steps,
+            dict(self.metadata),
+            self._format_version,
+        )
+
+    @property
+    def desc(self) -> pb.NetDesc:
+        """The net as a message; see `Net.desc`."""
+        if self._desc is None:
+            self._desc = to_message(self.op_list)
+        return self._desc
 
     # -- building ------------------------------------------------------------------------------
 
-    def add_var(self, var: pb.VarDesc) -> pb.VarDesc:
+    def add_var(self, var: VarDecl | pb.VarDesc) -> VarDecl:
         """Declare a variable.
 
         Raises:
             VariableError: the name is declared already.
         """
+        if isinstance(var, pb.VarDesc):
+            var = var_from_message(var)
         if var.name in self.vars:
             raise VariableError(f"variable {var.name!r} is defined twice")
-        added = self.desc.vars.add()
-        added.CopyFrom(var)
-        self.vars[var.name] = added
+        self.vars[var.name] = var
         self._forget()
-        return added
+        return var
+
+    def remove_vars(self, names: Iterable[str]) -> None:
+        """Take declarations back, of variables that no operator uses."""
+        for name in names:
+            del self.vars[name]
+        self._forget()
 
     def add_op(
         self,
-        desc: pb.OpDesc | str,
+        op: OpNode | pb.OpDesc | str,
         inputs: SlotMap | None = None,
         outputs: SlotMap | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> int:
-        """Append an operator: an OpDesc, or type, input slots, output slots and attributes.
+        """Append an operator: a made one, or type, input slots, output slots and attributes.
 
         Variables that nobody declared are: outputs as temporaries with inferred shapes, inputs as
         variables to be found in the scope.
@@ -100,39 +145,49 @@ class PlainNet(Net):
         Raises:
             OpscopeError: the net is left as it was.
         """
-        if isinstance(desc, str):
-            desc = make_op(desc, inputs or {}, outputs or {}, attrs, source=caller_location())
-        first, declared = len(self.operators), len(self.desc.vars)
-        from ..passes.pipeline import expand_op
-
-        try:
-            for op in expand_op(desc):
-                self._append(op)
-        except OpscopeError:
-            for var in self.desc.vars[declared:]:
-                del self.vars[var.name]
-            del self.desc.vars[declared:], self.desc.ops[first:], self.operators[first:]
-            self._forget()
-            raise
+        if isinstance(op, str):
+            op = make_op(op, inputs or {}, outputs or {}, attrs, source=caller_location())
+        elif isinstance(op, pb.OpDesc):
+            op = op_from_message(op)
+        first = len(self.operators)
+        self._extend([op], ())
         return first
 
-    def _append(self, desc: pb.OpDesc) -> None:
-        op = Operator(desc, len(self.operators))
-        shapes = self._shapes_while_building(op)
-        self.desc.ops.append(desc)
-        self._declare(op, shapes, desc.source)
-        self.operators.append(op)
-        self._forget()
+    def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:
+        """Append operators and variables: all of them or, where an operator is wrong, nothing."""
+        from ..passes.pipeline import expand_op
 
-    def _declare(self, op: Operator, shapes: Mapping[str, Any], source: pb.SourceLocation) -> None:
+        first, declared = len(self.operators), len(self.vars)
+        try:
+            for var in variables:
+                self.vars.setdefault(var.name, var)
+            for op in ops:
+                for made in expand_op(op):
+                    self._append(made)
+        except OpscopeError:
+            del self.operators[first:]
+            for name in list(itertools.islice(self.vars, declared, None)):
+                del self.vars[name]
+            raise
+        finally:
+            self._forget()
+
+    def _append(self, node: OpNode) -> None:
+        op = Operator(node, len(self.operators))
+        self._declare(op, self._shapes_while_building(op))
+        self.operators.append(op)
+
+    def _declare(self, op: Operator, shapes: Mapping[str, Any]) -> None:
         """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
+        known = self.vars
         for name in op.input_vars():
-            if name not in self.vars:
-                self.add_var(pb.VarDesc(name=name, kind=pb.VarDesc.INPUT))
+            if name not in known:
+                known[name] = VarDecl(name, kind=INPUT)
         for name in op.output_vars():
-            if name not in self.vars:
+            if name not in known:
                 shape, dtype = shapes.get(name, (None, None))
-                self.add_var(make_var(name, shape, dtype, source=source))
+                source = op.node.source or SourceLocation()
+                known[name] = make_var(name, shape, dtype, source=source)
 
     def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
         metas = {}
@@ -165,7 +220,7 @@ class PlainNet(Net):
         """
         from ..passes.backward import build_backward
 
-        result = build_backward(self.desc, targets=targets, wrt=wrt, stop=stop)
+        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
         self._extend(result.ops, result.vars)
         return result.gradients
 
@@ -177,26 +232,9 @@ class PlainNet(Net):
         """
         from ..passes.optimizer import build_optimizer
 
-        result = build_optimizer(self.desc, attrs)
+        result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
-        return [var.name for var in result.vars if var.kind == var.STATE]
-
-    def _extend(self, ops: Sequence[pb.OpDesc], variables: Sequence[pb.VarDesc]) -> None:
-        """Append a pass's result: all of it or, where an operator is wrong, nothing."""
-        before = clone(self.desc)
-        first = len(self.operators)
-        try:
-            for var in variables:
-                if var.name not in self.vars:
-                    self.add_var(var)
-            for op in ops:
-                self._append(op)
-        except OpscopeError:
-            del self.operators[first:]
-            self.desc.CopyFrom(before)
-            self.vars = {var.name: var for var in self.desc.vars}
-            self._forget()
-            raise
+        return [var.name for var in result.vars if var.kind == STATE]
 
     @property
     def last_forward_op(self) -> int:
@@ -324,10 +362,10 @@ class PlainNet(Net):
                         variable.bind(scope.place.xp.empty(shape, dtype))
 
     def _title(self) -> str:
-        return f"net {self.desc.name!r}" if self.desc.name else "net"
+        return f"net {self.name!r}" if self.name else "net"
 
     def __repr__(self) -> str:
-        return f"<PlainNet {self.desc.name or '?'}: {len(self.operators)} operators>"
+        return f"<PlainNet {self.name or '?'}: {len(self.operators)} operators>"
 
 
 def current_options() -> PlanOptions:
@@ -349,7 +387,9 @@ def grouping(place: Place) -> Any:
 
 
 def bind_chain(frame: Frame, step: Step) -> Any:
-    """See `fuse.bind_chain`."""
+    """See `fuse.bind_chain`; without loops, fusion is not loaded."""
+    if not step.loops:
+        return None
     from . import fuse
 
     return fuse.bind_chain(frame, step)

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...proto import net_pb2 as pb
 from ..base.shape import Levels, Meta
+from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ..ir.infer import declared_meta, infer_metas
+from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 
-_PERSISTENT = (pb.VarDesc.PARAMETER, pb.VarDesc.STATE, pb.VarDesc.OUTPUT, pb.VarDesc.INPUT)
+_PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,29 @@ class PlanOptions:
     libraries: tuple[str, ...] = ("xp",)
 
 
+class Chain(list[Operator]):
+    """Operators that run as one step, and what whoever put them together knows of them.
+
+    Attributes:
+        loops: the loops that they are, for fuse.py; empty for operators that do not fuse.
+    """
+
+    def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
+        super().__init__(operators)
+        self.loops = loops
+
+
 @dataclass(frozen=True)
 class Step:
     """One callable of the loop: a single operator, or several that are fused into one kernel.
 
-    `reads` and `writes` leave out what stays inside a fused chain.
+    `reads` and `writes` leave out what stays inside a fused chain; `loops` is that of the chain.
     """
 
     operators: tuple[Operator, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+    loops: Sequence[Sequence[Any]] = ()
 
 
 @dataclass
@@ -59,7 +73,7 @@ class Plan:
     externals: list[str]
     survivors: set[str]
     metas: dict[str, Meta]
-    declared: Mapping[str, pb.VarDesc]
+    declared: Mapping[str, VarDecl]
     steps: list[Step]
     offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)  # bytes of each
@@ -74,7 +88,7 @@ class Plan:
 def analyse(
     operators: Sequence[Operator],
     rest: Iterable[Operator],
-    declared: Mapping[str, pb.VarDesc],
+    declared: Mapping[str, VarDecl],
     keep: frozenset[str] | None,
     before: Iterable[Operator] = (),
 ) -> Range:
@@ -87,17 +101,10 @@ def analyse(
         before: operators that ran before it. What they wrote is not made anew where the range
             begins with writing to a view of it.
     """
-    views = {
-        name: declared[name].view.base
-        for op in operators
-        for name in (*op.input_vars(), *op.output_vars())
-        if name in declared and declared[name].HasField("view")
-    }
-    earlier = {
-        declared[name].view.base if name in declared and declared[name].HasField("view") else name
-        for op in before
-        for name in op.output_vars()
-    }
+    bases = {name: var.view.base for name, var in declared.items() if var.view is not None}
+    touched = {name for op in operators for name in (*op.input_vars(), *op.output_vars())}
+    views = {name: bases[name] for name in bases if name in touched}
+    earlier = {bases.get(name, name) for op in before for name in op.output_vars()}
     written: set[str] = set()
     read: set[str] = set()
     externals: dict[str, None] = {}
@@ -112,11 +119,7 @@ def analyse(
                 externals[views[name]] = None
         written.update(views.get(name, name) for name in op.output_vars())
     later = {name for op in rest for name in op.input_vars()}
-    later.update(
-        declared[name].view.base
-        for name in tuple(later)
-        if name in declared and declared[name].HasField("view")
-    )
+    later.update(bases[name] for name in tuple(later) if name in bases)
     asides = {  # what only a gradient would read is no result
         name
         for op in operators
@@ -124,13 +127,14 @@ def analyse(
         if op.entry.output_slots[slot].intermediate
         for name in names
     }
+    used = read | later | asides
     survivors = {
         name
         for name in written
         if (name in declared and declared[name].kind in _PERSISTENT)
         or (keep is not None and name in keep)
         or (keep is None and name in later)
-        or (name not in read | later | asides)
+        or name not in used
     }
     # Writing to an external variable means writing to the caller's own: it survives, of course.
     survivors.update(name for name in externals if name in written)
@@ -140,7 +144,7 @@ def analyse(
 def make_plan(
     span: Range,
     known: Mapping[str, Meta],
-    declared: Mapping[str, pb.VarDesc],
+    declared: Mapping[str, VarDecl],
     options: PlanOptions,
     group: Any = None,
     offsets: Mapping[str, Levels] | None = None,
@@ -150,7 +154,7 @@ def make_plan(
     Args:
         known: shape and dtype of every external variable.
         offsets: of those that hold sequences.
-        group: function (operators, metas, survivors, views) -> lists of operators to fuse.
+        group: function (operators, metas, survivors, views) -> chains of operators to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.
@@ -162,7 +166,7 @@ def make_plan(
             meta = declared_meta(declared[base]) if base in declared else None
             if meta is not None:
                 metas[base] = meta
-    groups = [[op] for op in span.operators]
+    groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
         groups = group(span.operators, metas, span.survivors, span.views)
     steps = _steps(groups, span.survivors, span.views)
@@ -180,9 +184,7 @@ def make_plan(
     return plan
 
 
-def _steps(
-    groups: Sequence[Sequence[Operator]], survivors: set[str], views: Mapping[str, str]
-) -> list[Step]:
+def _steps(groups: Sequence[Chain], survivors: set[str], views: Mapping[str, str]) -> list[Step]:
     readers: dict[str, set[int]] = {}  # of a variable or of any view of it
     for number, ops in enumerate(groups):
         for op in ops:
@@ -190,9 +192,10 @@ def _steps(
                 readers.setdefault(views.get(name, name), set()).add(number)
     steps = []
     for number, ops in enumerate(groups):
-        reads = [name for op in ops for name in op.value_reads()]
-        writes = [name for op in ops for name in op.output_vars()]
-        if len(ops) > 1:
+        if len(ops) == 1:
+            reads, writes = ops[0].value_reads(), ops[0].output_vars()
+        else:
+            writes = [name for op in ops for name in op.output_vars()]
             reads, written = [], set()
             for op in ops:
                 reads += [name for name in op.value_reads() if name not in written]
@@ -204,7 +207,7 @@ def _steps(
                 for name, root in roots.items()
                 if root in survivors or readers.get(root, set()) - {number}
             ]
-        steps.append(Step(tuple(ops), tuple(reads), tuple(writes)))
+        steps.append(Step(tuple(ops), tuple(reads), tuple(writes), ops.loops))
     return steps
 
 

@@ -18,15 +18,18 @@ import numpy as np
 from google.protobuf import text_format
 
 from ...framework.base.errors import FormatError
-from ...framework.ir.desc import (
+from ...framework.ir.desc import NetDesc, make_op
+from ...framework.ir.messages import (
     FORMAT_VERSION,
     attr_type,
     decode_attr,
-    make_op,
+    from_message,
     parse_net,
     serialize_net,
+    to_message,
 )
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList, OpNode
+from ...proto.net_pb2 import Attr
 from ..components import Component
 from ..components.composite import CompositeComponent
 from ..files.kaldi_io import Reader, Writer
@@ -42,7 +45,7 @@ _OP: Final = "nnet3.cached"
 
 def write_cache(compiler: CachingCompiler, nnet: Nnet, writer: Writer) -> None:
     """Write the computations that a compiler made for a network."""
-    net = pb.NetDesc(name="computations", format_version=FORMAT_VERSION)
+    net = OpList("computations", format_version=FORMAT_VERSION)
     net.metadata["dialect"] = DIALECT
     net.metadata["network"] = structure(nnet)
     net.metadata["passes"] = compiler.settings
@@ -54,7 +57,7 @@ def write_cache(compiler: CachingCompiler, nnet: Nnet, writer: Writer) -> None:
     if writer.binary:
         writer.write_raw(serialize_net(net))
     else:
-        writer.write_raw(text_format.MessageToString(net))
+        writer.write_raw(text_format.MessageToString(to_message(net)))
 
 
 def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
@@ -68,13 +71,14 @@ def read_cache(compiler: CachingCompiler, nnet: Nnet, reader: Reader) -> int:
     """
     data = bytes(reader.data[reader.offset :])
     if reader.binary:
-        net = parse_net(data, reader.name)
+        desc = parse_net(data, reader.name)
     else:
-        net = pb.NetDesc()
+        desc = NetDesc()
         try:
-            text_format.Parse(data, net)
+            text_format.Parse(data, desc)
         except (text_format.ParseError, UnicodeDecodeError) as error:
             raise FormatError(f"{reader.name}: no computations in text form: {error}") from error
+    net = from_message(desc)
     if net.metadata.get("dialect") != DIALECT or net.metadata.get("digest") != _digest(net):
         raise FormatError(f"{reader.name}: no cache of computations, or it is damaged")
     if net.metadata["network"] != structure(nnet) or net.metadata["passes"] != compiler.settings:
@@ -118,7 +122,7 @@ def _without_floats(value: Any) -> object:
     return value if isinstance(value, bool | int | str) else type(value).__name__
 
 
-def _digest(net: pb.NetDesc) -> str:
+def _digest(net: OpList) -> str:
     digest = hashlib.sha256()
     for name in ("network", "passes"):
         digest.update(net.metadata.get(name, "").encode() + b"\n")
@@ -128,7 +132,8 @@ def _digest(net: pb.NetDesc) -> str:
     return digest.hexdigest()
 
 
-def _attr(op: pb.OpDesc, name: str, kind: str) -> Any:
+def _attr(op: OpNode, name: str, kind: str) -> Any:
     if name not in op.attrs or attr_type(op.attrs[name]) != kind:
         raise FormatError(f"an operator {op.type!r} without {name!r} stands in a cache")
-    return decode_attr(op.attrs[name])
+    value = op.attrs[name]
+    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused

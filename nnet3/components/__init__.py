@@ -17,7 +17,6 @@ from .base.component import (
     new_component,
 )
 from .base.component_ops import ComponentOps, part_of, set_statistic
-from .base.lowering import lower
 from .nonlinear import NonlinearComponent
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "NonlinearComponent",
     "Properties",
     "UpdatableComponent",
-    "lower",
     "new_component",
     "part_of",
     "set_statistic",

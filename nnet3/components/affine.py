@@ -12,7 +12,7 @@ from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableCom
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
 from .base.initial import normal, read_matrix_file, refuse_beside, split_bias
 from .base.keys import optional
-from .base.lowered_op import LoweredOp, encode_attrs
+from .base.lowered_op import Attrs, LoweredOp
 from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of
 from .base.preconditioning import (
     NATURAL_GRADIENT_KEYS,
@@ -35,17 +35,11 @@ _ORTHONORMAL = Field(
     default=0.0,
     when=lambda c: c.orthonormal_constraint != 0,
 )
-_TRANSPOSED = encode_attrs({"transpose_y": True})
-
-
-def set_attributes(component: Component, o: SimpleNamespace, *names: str) -> None:
-    """Copy values of a config line to attributes."""
-    for name in names:
-        setattr(component, name, getattr(o, name))
+_TRANSPOSED = Attrs.of({"transpose_y": True})
 
 
 class AffineParameters(UpdatableComponent):
-    """What `linear_params` [out, in] and `bias_params` [out] make of any affine component."""
+    """Base of trained affine components: `linear_params` [out, in], `bias_params` [out]."""
 
     linear_params: np.ndarray
     bias_params: np.ndarray
@@ -147,8 +141,8 @@ class NaturalGradientAffineComponent(AffineComponent):
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         super().set_up(o, rng)
         default_ranks(o, self.input_dim, self.output_dim)
-        set_attributes(
-            self, o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
+        self.set_attributes(
+            o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
         )
 
     def read_close(self, reader: Reader) -> None:
@@ -229,10 +223,10 @@ class LinearComponent(UpdatableComponent):
             stddev = o.input_dim**-0.5 if o.param_stddev is None else o.param_stddev
             self.params = normal(rng, (o.output_dim, o.input_dim), stddev)
         default_ranks(o, self.input_dim, self.output_dim)
-        set_attributes(
-            self, o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
+        self.set_attributes(
+            o, "rank_in", "rank_out", "update_period", "num_samples_history", "alpha"
         )
-        set_attributes(self, o, "use_natural_gradient", "orthonormal_constraint")
+        self.set_attributes(o, "use_natural_gradient", "orthonormal_constraint")
 
     def info(self) -> str:
         text = super().info() + parameter_stats("params", self.params, norms=True)
@@ -317,7 +311,7 @@ def lower_affine(
     w = recipe.parameter("linear_params", component.linear_params, trainable)
     b = recipe.parameter("bias_params", component.bias_params, trainable)
     forward, backward = _affine_ops(w, b, recipe.temp(), trainable)
-    recipe.steps += forward
+    recipe.forward += forward
     recipe.backward = [*backward]
 
 

@@ -204,7 +204,7 @@ class RestrictedAttentionComponent(OnTimeGrid, Component):
             "entropy": recipe.state("entropy_stats", self.entropy_stats, shape[:1]),
             "count": recipe.state("stats_count", self.stats_count),
         }
-        recipe.keep("nnet3.attention_statistics", when="forward", weights=weights, **totals)
+        recipe.collect("nnet3.attention_statistics", when="forward", weights=weights, **totals)
 
 
 attention = operator(

@@ -143,7 +143,7 @@ class BatchNormComponent(KeepsDim, Component):
             "count": recipe.state("count", self.count),
         }
         memo = {slot: outputs[slot] for slot in ("mean", "uvar")}
-        recipe.keep("nnet3.batch_norm_statistics", when="forward", x=OUT, **memo, **totals)
+        recipe.collect("nnet3.batch_norm_statistics", when="forward", x=OUT, **memo, **totals)
 
 
 def batch_norm_transform(component: BatchNormComponent) -> tuple[np.ndarray, np.ndarray]:
@@ -225,11 +225,11 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     real, count = x.dtype.type, x.shape[0] * x.shape[1]
     memo = [k.get(slot) for slot in ("mean", "uvar", "scale")]
     mean, uvar, scale = (k.scratch((width,), x.dtype) if a is None else a for a in memo)
-    pieces = _row_chunks(k, x)
-    squares = k.scratch(x[pieces[0]].shape if pieces else x.shape, x.dtype)
+    chunks = _row_chunks(k, x)
+    squares = k.scratch(x[chunks[0]].shape if chunks else x.shape, x.dtype)
     share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
     epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
-    parts = [(x[piece], squares[: piece.stop - piece.start]) for piece in pieces]
+    parts = [(x[chunk], squares[: chunk.stop - chunk.start]) for chunk in chunks]
 
     def statistics() -> None:
         mean.fill(0)
@@ -264,13 +264,13 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
     target, real = blocks_of(k["x_grad"], width), out.dtype.type
     count = max(out.shape[0] * out.shape[1], 1)
-    pieces = _row_chunks(k, out)
-    work = k.scratch(out[pieces[0]].shape if pieces else out.shape, out.dtype)
+    chunks = _row_chunks(k, out)
+    work = k.scratch(out[chunks[0]].shape if chunks else out.shape, out.dtype)
     mean, slope, share = (k.scratch((width,), out.dtype) for _ in range(3))
     factor = real(1 / (k.attrs["target_rms"] ** 2 * count))
     parts = [
-        (out[piece], grad[piece], target[piece], work[: piece.stop - piece.start])
-        for piece in pieces
+        (out[chunk], grad[chunk], target[chunk], work[: chunk.stop - chunk.start])
+        for chunk in chunks
     ]
 
     def sums() -> None:

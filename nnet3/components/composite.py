@@ -153,7 +153,7 @@ class CompositeComponent(UpdatableComponent):
             target = OUT if number == last else recipe.temp()
             names = {X: source, OUT: target}
             names |= {name: recipe.temp() for name in inner.temps()}
-            recipe.steps += [step.renamed(names) for step in inner.steps]
+            recipe.forward += [step.renamed(names) for step in inner.forward]
             recipe.parameters |= inner.parameters
             recipe.constants |= inner.constants
             recipe.states |= inner.states

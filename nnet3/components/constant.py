@@ -24,7 +24,7 @@ _P = Properties
 
 
 class _Constant(UpdatableComponent):
-    """What components with a constant output share."""
+    """Base of components with a constant output: `output` [out]."""
 
     output: np.ndarray
     is_updatable_: bool

@@ -103,8 +103,7 @@ class ConvolutionComponent(UpdatableComponent):
         return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        for name in _IMAGE + _FILTER:
-            setattr(self, name, getattr(o, name))
+        self.set_attributes(o, *_IMAGE + _FILTER)
         self.check_image()
         order = o.input_vectorization_order
         self.demand(order in _VECTORIZATIONS, f"input-vectorization-order={order}: yzx or zyx")

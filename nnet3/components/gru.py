@@ -33,7 +33,7 @@ _GRU_KEYS = (
 
 
 class _Gru(UpdatableComponent):
-    """What the two GRU nonlinearities share: the parameters `w_h`, statistics of the tanh."""
+    """Base of the two GRU nonlinearities: the parameters `w_h`, statistics of the tanh."""
 
     cell_dim: int
     w_h: np.ndarray
@@ -102,13 +102,15 @@ class _Gru(UpdatableComponent):
         count = recipe.state("count", self.count)
         total = recipe.state("value_sum", self.value_sum, width)
         slopes = recipe.state("deriv_sum", self.deriv_sum, width)
-        recipe.keep("nnet3.column_sums", when="before", x=OUT, total=total, count=count)
-        recipe.keep("nnet3.column_sums", {"of": "tanh_slope"}, when="before", x=OUT, total=slopes)
+        recipe.collect("nnet3.column_sums", when="before", x=OUT, total=total, count=count)
+        recipe.collect(
+            "nnet3.column_sums", {"of": "tanh_slope"}, when="before", x=OUT, total=slopes
+        )
         if not self.self_repair_scale:
             return {}
         off = np.zeros(self.cell_dim, np.float32)
         repair = recipe.parameter("self_repair", off, trainable=False)
-        recipe.keep(
+        recipe.collect(
             "nnet3.draw_repair",
             {
                 "lower": float(self.self_repair_threshold),
@@ -253,7 +255,7 @@ class OutputGruNonlinearityComponent(_Gru):
 
 def factors(recipe: Recipe) -> tuple[str, str]:
     """The variables of the factors whose product is the gradient of `w_h`."""
-    op = recipe.steps[-1]
+    op = recipe.forward[-1]
     inputs = {"out_grad": OUT_DERIV, "out": OUT} | dict(op.inputs)
     value, grad = recipe.temp(), recipe.temp()
     add_natural(recipe, f"{op.type}_factors", inputs, {"value": value, "delta": grad})

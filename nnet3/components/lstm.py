@@ -145,7 +145,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
             "repaired": recipe.state("self_repair_total", self.self_repair_total, (5,)),
         }
         attrs = {"lower": lower.tolist(), "scale": scale.tolist()}
-        recipe.keep("nnet3.lstm_statistics", attrs, when="after", **inputs, **totals, **repair)
+        recipe.collect("nnet3.lstm_statistics", attrs, when="after", **inputs, **totals, **repair)
 
     def precondition(self, recipe: Recipe) -> None:
         (plain,) = own_gradients(recipe, "params")

@@ -171,7 +171,7 @@ def _fused_lstm_grad(k: KernelArgs) -> Call | None:
             after.append(partial(x_grad[:, 5 * cells :].fill, 0))
     rows = len(grad)
     if w_grad is not None:
-        # What is summed over rows goes through memory by pieces that stay in the cache.
+        # Products whose rows are summed go through memory in chunks that stay in the cache.
         rows = min(rows, max(1, _CHUNK // (3 * cells)))
         shares = k.scratch((rows, 3 * cells), grad.dtype)
         share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))

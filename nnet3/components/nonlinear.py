@@ -165,32 +165,32 @@ class NonlinearComponent(KeepsDim, Component):
     def lower(self, recipe: Recipe) -> None:
         recipe.op(self.op_type, OUT, x=X)
         if recipe.statistics:
-            self._keep_statistics(recipe)
+            self._collect_statistics(recipe)
 
-    def _keep_statistics(self, recipe: Recipe) -> None:
+    def _collect_statistics(self, recipe: Recipe) -> None:
         """Sums of values, slopes and squared output derivatives, and self-repair."""
         width = (self.dim,)
         if self.sums_values:
             count = recipe.state("count", self.count)
             total = recipe.state("value_sum", self.value_sum, width)
-            recipe.keep("nnet3.column_sums", x=OUT, total=total, count=count)
+            recipe.collect("nnet3.column_sums", x=OUT, total=total, count=count)
             if self.repaired is not None:
                 slopes = recipe.state("deriv_sum", self.deriv_sum, width)
                 attrs = {"of": f"{self.op_type}_slope"}
-                recipe.keep("nnet3.column_sums", attrs, x=OUT, total=slopes)
+                recipe.collect("nnet3.column_sums", attrs, x=OUT, total=slopes)
                 if self.self_repair_scale:
                     self._self_repair(recipe, self.repaired, slopes, count)
         squares = recipe.state("oderiv_sumsq", self.oderiv_sumsq, width)
         rows = recipe.state("oderiv_count", self.oderiv_count)
         slots = {"x": OUT_DERIV, "total": squares, "count": rows}
-        recipe.keep("nnet3.column_sums", {"of": "square"}, when="before", **slots)
+        recipe.collect("nnet3.column_sums", {"of": "square"}, when="before", **slots)
 
     def _self_repair(
         self, recipe: Recipe, thresholds: tuple[float, float], slopes: str, count: str
     ) -> None:
         lower, upper = thresholds
         given = self.self_repair_lower_threshold, self.self_repair_upper_threshold
-        recipe.keep(
+        recipe.collect(
             "nnet3.self_repair",
             {
                 "kind": self.op_type,

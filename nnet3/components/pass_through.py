@@ -22,7 +22,7 @@ from .base.summary import flag, number
 
 _P = Properties
 _UNLIMITED = 1e10
-"""What a threshold of 0 or less stands for in a BackpropTruncationComponent."""
+"""A BackpropTruncationComponent takes thresholds of 0 or less for this one: no bound."""
 
 
 class NoOpComponent(KeepsDim, Component):
@@ -230,7 +230,10 @@ class BackpropTruncationComponent(RowByRow, KeepsDim, Component):
         recipe.op("nnet3.truncate_gradient", OUT, attrs=attrs, x=source)
 
     def precompute_rows(self, outputs: np.ndarray) -> np.ndarray:
-        """Which rows lie on a boundary where the gradient may be cut; sequences differ in these."""
+        """Whether each row lies on a boundary of time, where the gradient may be cut: bool [N].
+
+        Sequences have their boundaries at different times.
+        """
         shifted = np.subtract(outputs[:, 1], outputs[:, 0], dtype=np.int64)
         # With `recurrence_interval` steps back one is on the other side of a multiple.
         return shifted % self.zeroing_interval < self.recurrence_interval

@@ -235,7 +235,7 @@ class ScaleAndOffsetComponent(KeepsDim, UpdatableComponent):
     def precondition(self, recipe: Recipe) -> None:
         if not self.use_natural_gradient:
             return
-        (op,) = recipe.steps  # its input is found from its output, as in the plain gradient
+        (op,) = recipe.forward  # its input is found from its output, as in the plain gradient
         product = recipe.temp()
         read = dict(op.inputs)
         inputs = {"out": OUT, "grad": OUT_DERIV, "scale": read["scale"], "offset": read["offset"]}

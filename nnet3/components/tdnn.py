@@ -113,7 +113,8 @@ class TdnnComponent(OnTimeGrid, UpdatableComponent):
         if o.use_bias:
             self.bias_params = normal(rng, o.output_dim, o.bias_stddev, o.bias_mean)
         default_ranks(o, spliced, o.output_dim)
-        for name in (
+        self.set_attributes(
+            o,
             "orthonormal_constraint",
             "use_natural_gradient",
             "num_samples_history",
@@ -121,8 +122,7 @@ class TdnnComponent(OnTimeGrid, UpdatableComponent):
             "alpha_out",
             "rank_in",
             "rank_out",
-        ):
-            setattr(self, name, getattr(o, name))
+        )
 
     def after_read(self) -> None:
         super().after_read()

@@ -135,8 +135,7 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
         return math.gcd(*(b - a for a, b in zip(times, times[1:], strict=False)))
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
-        for name in _HEIGHTS:
-            setattr(self, name, getattr(o, name))
+        self.set_attributes(o, *_HEIGHTS)
         self.offsets = _parse_offsets(o)
         required_offsets = o.required_time_offsets
         if required_offsets is None:
@@ -149,7 +148,8 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
         self.linear_params = self._unit(shape) if o.init_unit else normal(rng, shape, stddev)
         self.bias_params = normal(rng, self.num_filters_out, o.bias_stddev)
         default_ranks(o, shape[1] + 1, shape[0], most_in=80)
-        for name in (
+        self.set_attributes(
+            o,
             "max_memory_mb",
             "use_natural_gradient",
             "num_minibatches_history",
@@ -157,8 +157,7 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
             "alpha_out",
             "rank_in",
             "rank_out",
-        ):
-            setattr(self, name, getattr(o, name))
+        )
 
     def _unit(self, shape: tuple[int, int]) -> np.ndarray:
         """Parameters that copy the input: a unit matrix at the offset (0, 0)."""

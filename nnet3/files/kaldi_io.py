@@ -393,3 +393,13 @@ def format_number(value: float) -> str:
 def _text(data: bytes) -> str:
     """Bytes as text; what is not UTF-8 survives a round trip."""
     return data.decode("utf-8", "surrogateescape")
+
+
+def is_nnet3(path: str) -> bool:
+    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except OSError:
+        return False
+    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))

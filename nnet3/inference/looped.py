@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.garbage import uncollected
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
 from ..graph.request import ComputationRequest, IoSpecification
@@ -146,7 +146,7 @@ def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],
     optimize: bool | OptimizeOptions = True,
-) -> pb.NetDesc:
+) -> OpList:
     """The op list of `loop_computation`, for `SegmentComputer`.
 
     Args:

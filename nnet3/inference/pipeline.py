@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...framework.base.garbage import uncollected
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
 from ..cache.computations import CachingCompiler
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
@@ -33,7 +33,7 @@ def compile_request(
     optimize: bool | OptimizeOptions = True,
     natural_gradient: bool = False,
     shortcut: bool = True,
-) -> pb.NetDesc:
+) -> OpList:
     """The op list that computes a request: see `lower_commands` for its variables.
 
     Args:
@@ -56,7 +56,7 @@ def compile_request(
 @uncollected()
 def compile_segments(
     nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
-) -> pb.NetDesc:
+) -> OpList:
     """The op list of several requests in turn, for `SegmentComputer`.
 
     Each may read what those before it computed, and gives only what these have not got.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...framework.base.atomic import PathLike
 from ...framework.base.scope import Scope
 from ...framework.files.saved import load_parts, put_values, save
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
 from ..network.nnet import Nnet
 from ..run.computer import NnetComputer
 
@@ -34,7 +34,7 @@ def load_nnet(path: PathLike) -> Nnet:
     return Nnet.from_desc(*load_parts(path))
 
 
-def save_compiled(desc: pb.NetDesc, nnet: Nnet, path: PathLike) -> None:
+def save_compiled(desc: OpList, nnet: Nnet, path: PathLike) -> None:
     """Save what `compile_request` made, with the parameters, to be run without the network.
 
     It is an ordinary net: `opscope.load` and `opscope run` take it. Inputs are called `input.NODE`,

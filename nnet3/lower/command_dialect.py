@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
@@ -27,19 +27,23 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.ir.desc import (
     BACKWARD,
-    FORMAT_VERSION,
     FORWARD,
     INPUT,
     OUTPUT,
     TEMPORARY,
-    attr_type,
-    decode_attr,
-    encode_attr,
+    NetDesc,
     make_op,
     make_var,
-    slot_map,
 )
-from ...proto import net_pb2 as pb
+from ...framework.ir.messages import (
+    FORMAT_VERSION,
+    as_op_list,
+    attr_type,
+    attr_value,
+    decode_attr,
+)
+from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
+from ...proto.net_pb2 import Attr
 from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
 from ..components.base.time_offsets import OffsetRows
@@ -108,12 +112,12 @@ _KINDS: Final = {"int": "int", "tuple[int, ...]": "ints", "np.ndarray": "tensor"
 _ARRAY: Final = "array"
 
 
-def to_desc(computation: Computation, name: str = "commands") -> pb.NetDesc:
+def to_desc(computation: Computation, name: str = "commands") -> OpList:
     """The description of a computation; equal computations give equal descriptions."""
     return _Writer(computation.explicit(), name).net
 
 
-def from_desc(net: pb.NetDesc, topology: Topology | None) -> Computation:
+def from_desc(net: OpList | NetDesc, topology: Topology | None) -> Computation:
     """The computation of a description.
 
     Args:
@@ -124,16 +128,16 @@ def from_desc(net: pb.NetDesc, topology: Topology | None) -> Computation:
     Raises:
         FormatError: no description of commands, something is missing, or it is of another network.
     """
-    return _Reader(net, topology).computation
+    return _Reader(as_op_list(net), topology).computation
 
 
 class _Writer:
     def __init__(self, computation: Computation, name: str) -> None:
         self.computation = computation
         self.nodes = computation.topology.nodes
-        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
-        self.net.metadata["dialect"] = DIALECT
-        self.net.metadata["need_model_derivative"] = str(computation.need_model_derivative).lower()
+        derivative = str(computation.need_model_derivative).lower()
+        metadata = {"dialect": DIALECT, "need_model_derivative": derivative}
+        self.net = OpList(name, metadata=metadata, format_version=FORMAT_VERSION)
         self.names = [""]
         self._declare()
         for number, matrix in enumerate(computation.matrices[1:], 1):
@@ -162,10 +166,8 @@ class _Writer:
                 self.net.vars.append(make_var(base, (s.rows, s.cols), "float32", kind))
                 self.names.append(base)
                 continue
-            var = make_var(f"{base}.s{number}", (s.rows, s.cols), "float32")
-            var.view.base = base
-            var.view.row_begin, var.view.row_end = s.row, s.row + s.rows
-            var.view.col_begin, var.view.col_end = s.col, s.col + s.cols
+            view = View(base, s.row, s.row + s.rows, s.col, s.col + s.cols)
+            var = make_var(f"{base}.s{number}", (s.rows, s.cols), "float32", view=view)
             self.net.vars.append(var)
             self.names.append(var.name)
         for number in range(1, len(self.computation.precomputed)):
@@ -185,15 +187,15 @@ class _Writer:
     def _indexes(self, name: str, indexes: Any) -> None:
         if is_dataclass(indexes):
             attrs = {
-                f.name: encode_attr(getattr(indexes, f.name), _KINDS[f.type])
+                f.name: attr_value(getattr(indexes, f.name), _KINDS[str(f.type)])
                 for f in fields(indexes)
             }
-            attrs["kind"] = encode_attr(type(indexes).__name__)
+            attrs["kind"] = attr_value(type(indexes).__name__)
         else:
             attrs = {"kind": _ARRAY, "array": np.asarray(indexes)}
         self.net.ops.append(make_op("nnet3.indexes", {}, {"out": name}, attrs))
 
-    def _command(self, command: Command, role: int) -> pb.OpDesc:
+    def _command(self, command: Command, role: int) -> OpNode:
         attrs: dict[str, Any] = {}
         sources: list[int] = []
         for field, kind in _ATTRS.items():
@@ -203,13 +205,14 @@ class _Writer:
                     sources, value = numbered_sources(value)
                 value = np.asarray(value, np.int32)
             if value is not None and (field == "rows" or value != _DEFAULTS[field]):
-                attrs[field] = encode_attr(value, kind)
+                attrs[field] = attr_value(value, kind)
         if command.node >= 0:
             attrs["node"] = self.nodes[command.node].name
-        slots = []
-        for given in _SLOTS[command.type]:
-            slots.append({slot: self._named(command, of, sources) for slot, of in given.items()})
-        return make_op(_small(command.type), *slots, attrs, role=role)
+        read, written = (
+            {slot: self._named(command, of, sources) for slot, of in given.items()}
+            for given in _SLOTS[command.type]
+        )
+        return make_op(_small(command.type), read, written, attrs, role=role)
 
     def _named(self, command: Command, field: str, sources: list[int]) -> list[str]:
         """The variables that a slot holds."""
@@ -223,7 +226,7 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, net: pb.NetDesc, topology: Topology | None) -> None:
+    def __init__(self, net: OpList, topology: Topology | None) -> None:
         if net.metadata.get("dialect") != DIALECT:
             raise FormatError(f"net {net.name!r} is no list of nnet3 commands")
         self.node = topology.number if topology is not None else _numbering()
@@ -242,41 +245,42 @@ class _Reader:
         self._submatrices()
         _each(numbered[len(matrices) :], self._other)
 
-    def _other(self, op: pb.OpDesc) -> None:
+    def _other(self, op: OpNode) -> None:
         if op.type == "nnet3.indexes":
             self._indexes(op)
         else:
             self._command(op)
 
-    def _matrix(self, op: pb.OpDesc) -> None:
-        name = _only(slot_map(op.outputs), "out")
+    def _matrix(self, op: OpNode) -> None:
+        name = _only(op.outputs, "out")
         if name in self.matrix:
             raise FormatError(f"{name!r} is declared twice")
         self.matrix[name] = len(self.computation.matrices)
         var = self.variables.get(name)
-        if var is None or len(var.dims) != 2 or min(var.dims) < 0 or var.HasField("view"):
+        shape = None if var is None or var.view is not None else var.shape
+        if shape is None or len(shape) != 2 or min(shape) < 0:
             raise FormatError(f"{name!r} is no matrix with known rows and columns")
-        info = MatrixInfo(*var.dims, "contiguous" in op.attrs, "derivative" in op.attrs)
+        info = MatrixInfo(*shape, "contiguous" in op.attrs, "derivative" in op.attrs)
         if "node" in op.attrs:
             node, indexes = self.node(_attr(op, "node", "string")), _attr(op, "rows", "tensor")
             if indexes.shape != (info.rows, 3):
-                shape = list(indexes.shape)
-                raise FormatError(f"indexes {shape} for the {info.rows} rows of {name!r}")
+                held = list(indexes.shape)
+                raise FormatError(f"indexes {held} for the {info.rows} rows of {name!r}")
             info = info._replace(node=node, listed=Columns.of(indexes))
         self.computation.matrices.append(info)
 
     def _submatrices(self) -> None:
         for var in self.variables.values():
-            base = var.view.base if var.HasField("view") else var.name
+            v = var.view
+            base = v.base if v is not None else var.name
             if base not in self.matrix:
-                if var.HasField("view"):
+                if v is not None:
                     raise FormatError(f"{var.name!r} is a view of {base!r}, which is no matrix")
                 continue
             number = self.matrix[base]
             matrix = self.computation.matrices[number]
             rectangle = (0, matrix.rows, 0, matrix.cols)
-            if var.HasField("view"):
-                v = var.view
+            if v is not None:
                 rectangle = (v.row_begin, v.row_end, v.col_begin, v.col_end)
             top, bottom, left, right = rectangle
             if not (0 <= top <= bottom <= matrix.rows and 0 <= left <= right <= matrix.cols):
@@ -288,19 +292,21 @@ class _Reader:
             part = SubMatrix(number, top, bottom - top, left, right - left)
             self.computation.submatrices.append(part)
 
-    def _indexes(self, op: pb.OpDesc) -> None:
-        self.indexes[_only(slot_map(op.outputs), "out")] = len(self.computation.precomputed)
+    def _indexes(self, op: OpNode) -> None:
+        self.indexes[_only(op.outputs, "out")] = len(self.computation.precomputed)
         kind = _attr(op, "kind", "string")
         if kind == _ARRAY:
             value = _attr(op, "array", "tensor")
         elif kind in _INDEXES:
             known = fields(_INDEXES[kind])
-            value = _INDEXES[kind](**{f.name: _attr(op, f.name, _KINDS[f.type]) for f in known})
+            value = _INDEXES[kind](
+                **{f.name: _attr(op, f.name, _KINDS[str(f.type)]) for f in known}
+            )
         else:
             raise FormatError(f"no indexes of components are called {kind!r}")
         self.computation.precomputed.append(value)
 
-    def _command(self, op: pb.OpDesc) -> None:
+    def _command(self, op: OpNode) -> None:
         name = _TYPES.get(op.type)
         if name is None:
             raise FormatError(f"no command of that name{nearest(op.type, _TYPES)}")
@@ -310,18 +316,18 @@ class _Reader:
                 setattr(command, field, _attr(op, field, kind))
         if "node" in op.attrs:
             command.node = self.node(_attr(op, "node", "string"))
-        named: dict[str, list[str]] = {}
+        named: dict[str, tuple[str, ...]] = {}
         for slots, listed in zip(_SLOTS[name], (op.inputs, op.outputs), strict=True):
-            given = slot_map(listed)
+            given = listed
             for slot, field in slots.items():
-                names = given.get(slot, [])
+                names = given.get(slot, ())
                 if named.setdefault(field, names) != names:
                     raise FormatError(f"the slot {slot!r} should hold what it is added to")
         for field, names in named.items():
             self._take(command, field, names)
         self.computation.commands.append(command)
 
-    def _take(self, command: Command, field: str, names: list[str]) -> None:
+    def _take(self, command: Command, field: str, names: tuple[str, ...]) -> None:
         """Set the field that a slot stands for."""
         if field == "rows":
             command.rows = self._pairs(command.rows, names)
@@ -340,7 +346,7 @@ class _Reader:
         else:
             setattr(command, name, number)
 
-    def _pairs(self, rows: np.ndarray | None, names: list[str]) -> np.ndarray:
+    def _pairs(self, rows: np.ndarray | None, names: tuple[str, ...]) -> np.ndarray:
         """Pairs (sub-matrix, row) of pairs whose sub-matrices are counted within the slot."""
         unknown = [name for name in names if name not in self.submatrix]
         if unknown:
@@ -354,7 +360,7 @@ class _Reader:
         return np.stack((numbers[rows[:, 0]], rows[:, 1]), axis=1)
 
 
-def _each(numbered: list[tuple[int, pb.OpDesc]], read: Callable[[pb.OpDesc], None]) -> None:
+def _each(numbered: list[tuple[int, OpNode]], read: Callable[[OpNode], None]) -> None:
     for number, op in numbered:
         try:
             read(op)
@@ -368,16 +374,17 @@ def _numbering() -> Callable[[str], int]:
     return lambda name: numbers.setdefault(name, len(numbers))
 
 
-def _attr(op: pb.OpDesc, name: str, kind: str = "") -> Any:
+def _attr(op: OpNode, name: str, kind: str = "") -> Any:
     if name not in op.attrs:
         raise FormatError(f"the attribute {name!r} is missing")
-    attr = op.attrs[name]
-    if kind and attr_type(attr) != kind:
-        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {attr_type(attr)}")
-    return decode_attr(attr)
+    value = op.attrs[name]
+    held = attr_type(value)
+    if kind and held != kind:
+        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {held}")
+    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
 
 
-def _only(slots: Mapping[str, list[str]], name: str) -> str:
-    if len(slots.get(name, [])) != 1:
+def _only(slots: SlotNames, name: str) -> str:
+    if len(slots.get(name, ())) != 1:
         raise FormatError(f"the slot {name!r} must hold one variable")
     return slots[name][0]

@@ -18,20 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.ir.desc import (
-    BACKWARD,
-    FORMAT_VERSION,
-    FORWARD,
-    INPUT,
-    OUTPUT,
-    PARAMETER,
-    TEMPORARY,
-    encode_attr,
-    make_op,
-)
+from ...framework.ir.desc import BACKWARD, FORWARD, INPUT, OUTPUT, PARAMETER, TEMPORARY, make_op
+from ...framework.ir.messages import FORMAT_VERSION
 from ...framework.ir.names import grad_name
-from ...framework.ir.wire import delimited
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList, OpNode
 from ..compile.computation import Command, Computation, SubMatrix, numbered_sources
 from ..components import ComponentOps
 from ..components.base.lowered_op import LoweredOp, of_indexes
@@ -49,7 +39,7 @@ that nothing computes are zero."""
 
 def lower_computation(
     computation: Computation, name: str = "computation", natural_gradient: bool = False
-) -> pb.NetDesc:
+) -> OpList:
     """The net that runs a computation; backward operators have the role BACKWARD.
 
     Args:
@@ -59,9 +49,9 @@ def lower_computation(
     return Lowering(split_composites(computation.explicit()), name, natural_gradient).net
 
 
-_Forward = tuple[bytes, bytes, bytes, int]
+_Forward = tuple[str, str, str, int]
 """What a forward step has used: prefix of temporaries, variables x and out, rows."""
-_NOT_RUN: _Forward = b"", b"", b"", -1
+_NOT_RUN: _Forward = "", "", "", -1
 
 
 class _Component:
@@ -80,16 +70,17 @@ class Lowering:
         self.computation = computation
         self.nodes = computation.topology.nodes
         self.variables = Declarations()
-        self.ops: list[bytes] = []  # see `compute.template`
+        self.ops: list[OpNode] = []
+        self.appended = 0  # how often something was appended; tells `_values_again` apart
         self._set_role(FORWARD)
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.has_model_derivative = computation.need_model_derivative
         self.named: dict[str, _Component] = {}
         self.components: dict[int, _Component] = {}  # by node
         self.forward: dict[int, _Forward] = {}  # by step
-        self.copied: dict[int, bytes] = {}  # matrix -> what the caller gives, where it is copied
-        self.packed: dict[int, tuple[bytes, float]] = {}  # matrix -> compressed variable, range
-        self.names: list[bytes] = []  # of the variable of each sub-matrix
+        self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
+        self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
+        self.names: list[str] = []  # of the variable of each sub-matrix
         self.submatrices = computation.submatrices
         self.matrix_of = [s[0] for s in self.submatrices]
         commands = computation.commands
@@ -101,10 +92,14 @@ class Lowering:
         self.segments_left = markers if self.is_looped else markers - 1
         self.io_names = self._name_io()  # by command
         self._lower()
-        self.net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
-        if self.has_model_derivative:
-            self.net.metadata[MODEL_DERIVATIVE] = "true"
-        self.net.MergeFromString(b"".join([*self.variables.pieces, *self.ops]))
+        metadata = {MODEL_DERIVATIVE: "true"} if self.has_model_derivative else {}
+        self.net = OpList(
+            name,
+            vars=self.variables.vars,
+            ops=self.ops,
+            metadata=metadata,
+            format_version=FORMAT_VERSION,
+        )
 
     def _lower(self) -> None:
         few = FewMatrices(self.computation, self.matrix_of, self._begins(), self.is_looped)
@@ -146,7 +141,7 @@ class Lowering:
 
     # Variables
 
-    def _name_io(self) -> dict[int, bytes]:
+    def _name_io(self) -> dict[int, str]:
         """The names of what commands accept and provide."""
         names = {}
         segment = 0
@@ -160,10 +155,10 @@ class Lowering:
                 if (kind == "AcceptInput") == node.is_output:
                     word += "_deriv"
                 name = f"{word}.{node.name}"
-                names[number] = (f"{name}:{segment}" if segment > 0 else name).encode()
+                names[number] = f"{name}:{segment}" if segment > 0 else name
         return names
 
-    def _io_of_matrices(self) -> dict[int, tuple[bytes, int]]:
+    def _io_of_matrices(self) -> dict[int, tuple[str, int]]:
         """Name and kind of the variables of matrices that the caller gives or takes."""
         kinds = {}
         for number, name in self.io_names.items():
@@ -176,13 +171,13 @@ class Lowering:
         """The variables of matrices, and of sub-matrices, which are views of them."""
         kinds = self._io_of_matrices()
         self._declare_given(kinds, changed)
-        matrices = [(b"", 0, 0, b"")]
+        matrices = [("", 0, 0)]
         for number, matrix in enumerate(self.computation.matrices[1:], 1):
-            name, kind = kinds.get(number) or (b"m%d" % number, TEMPORARY)
+            name, kind = kinds.get(number) or (f"m{number}", TEMPORARY)
             matrices.append(self.variables.matrix(name, matrix.rows, matrix.cols, kind))
         self.names = self.variables.parts(enumerate(self.submatrices), matrices)
 
-    def _declare_given(self, kinds: dict[int, tuple[bytes, int]], changed: set[int]) -> None:
+    def _declare_given(self, kinds: dict[int, tuple[str, int]], changed: set[int]) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
         for number, name in self.io_names.items():
             command = self.computation.commands[number]
@@ -198,13 +193,12 @@ class Lowering:
     # Commands
 
     def _op(self, op_type: str, inputs: Any, out: str, attrs: dict[str, Any]) -> None:
-        self._append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
+        self.appended += 1
+        self.ops.append(make_op(op_type, inputs, {"out": out}, attrs, role=self.role))
 
-    def _append(self, op: pb.OpDesc) -> None:
-        self.ops.append(delimited(pb.NetDesc.OPS_FIELD_NUMBER, op.SerializeToString()))
-
-    def _from(self, x: bytes, op_type: str, out: bytes, rows: Any = None, **attrs: Any) -> None:
+    def _from(self, x: str, op_type: str, out: str, rows: Any = None, **attrs: Any) -> None:
         """An operator of the table `_FROM_X`, which holds the array `rows` where it has one."""
+        self.appended += 1
         _from_x(op_type, self.role, *attrs.items()).append(self.ops, (x, out), rows)
 
     def _marker(self, c: Command) -> None:
@@ -217,10 +211,13 @@ class Lowering:
     def _set_role(self, role: int) -> None:
         """The role of the operators from here on."""
         self.role = role
-        self.assign = _from_x("assign", role).formats
+        made: list[OpNode] = []
+        _from_x("assign", role).append(made, (X, OUT))
+        self.assigned = made[0].checked  # what every copy shares
 
     def _mark(self, c: Command) -> None:
-        self._append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
+        self.appended += 1
+        self.ops.append(make_op("nnet3.mark", {}, {}, {"kind": _MARKS[c.type]}))
 
     def _accept(self, c: Command) -> None:
         name = self.copied.get(self.matrix_of[c.target])
@@ -232,7 +229,7 @@ class Lowering:
 
     def _compress(self, c: Command) -> None:
         s = self.submatrices[c.target]
-        name = b"%b.packed" % self.names[c.target]
+        name = f"{self.names[c.target]}.packed"
         self.packed[s.matrix] = name, float(c.alpha)
         self.variables.array(name, (s.rows, s.cols), c.storage)
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
@@ -242,7 +239,7 @@ class Lowering:
         """A new variable, so that the memory of the old one is free in between."""
         whole = self.submatrices[c.target]
         packed, limit = self.packed.pop(whole.matrix)
-        name = b"%b.restored" % packed.removesuffix(b".packed")
+        name = f"{packed.removesuffix('.packed')}.restored"
         matrix = self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
         parts = self.parts_of[whole.matrix]
@@ -257,12 +254,15 @@ class Lowering:
     def _fill(self, c: Command) -> None:
         s = self.submatrices[c.target]
         attrs = {"shape": [s.rows, s.cols], "value": float(c.alpha)}
-        self._op("fill_constant", {}, self.names[c.target].decode(), attrs)
+        self._op("fill_constant", {}, self.names[c.target], attrs)
 
     def _copy(self, c: Command) -> None:
         source, target = self.names[c.source], self.names[c.target]
         if c.alpha == 1:
-            self.ops.append(self.assign[len(source), len(target)] % (source, target))
+            self.appended += 1
+            read, written = {"x": (source,)}, {"out": (target,)}
+            node = OpNode("assign", read, written, {}, self.role, "", None, self.assigned)
+            self.ops.append(node)
         else:
             self._from(source, "scale", target, scale=float(c.alpha))
 
@@ -280,8 +280,8 @@ class Lowering:
 
     def _rows_multi(self, c: Command) -> None:
         sources, pairs = numbered_sources(c.rows)
-        names = [self.names[s].decode() for s in sources]
-        target = self.names[c.target].decode()
+        names = [self.names[s] for s in sources]
+        target = self.names[c.target]
         attrs = {"alpha": float(c.alpha), "pairs": int_tensor(pairs)}
         if c.type == "CopyRowsMulti":
             self._op("nnet3.copy_rows_multi", {"x": names}, target, attrs)
@@ -320,7 +320,7 @@ class Lowering:
         ops = ComponentOps(component, name, *self.wanted)
         trained = ops.parameters(indexes, rows)
         for variable, array in trained.items():
-            self.variables.array(variable.encode(), array.shape, array.dtype, PARAMETER)
+            self.variables.array(variable, array.shape, array.dtype, PARAMETER)
         for variable, array in ops.constants(indexes, rows).items():
             self.variables.state(variable, array)
         return _Component(ops, {variable: array.shape for variable, array in trained.items()})
@@ -346,9 +346,10 @@ class Lowering:
     def _propagate(self, c: Command) -> None:
         component, indexes, rows = self._component(c, c.target)
         x, out = self.names[c.source], self.names[c.target]
-        prefix = b"step%d" % c.step
+        prefix = f"step{c.step}"
         if c.store_stats:
             self._declare_statistics(component, indexes)
+        self.appended += 1
         component.ops.propagate(
             self.ops,
             x,
@@ -374,6 +375,7 @@ class Lowering:
             prefix, x, out = self._values_again(c, component.ops, indexes, rows)
         if trained and self.natural_gradient:
             self._declare_memory(component, indexes)
+        self.appended += 1
         component.ops.backprop(
             self.ops,
             names[s_in] or x,
@@ -391,11 +393,11 @@ class Lowering:
         if trained and not component.has_gradient:
             component.has_gradient = True
             for name, shape in component.trained.items():
-                self.variables.array(grad_name(name).encode(), shape, _FLOAT, OUTPUT)
+                self.variables.array(grad_name(name), shape, _FLOAT, OUTPUT)
 
     def _values_again(
         self, c: Command, ops: ComponentOps, indexes: Any, rows: int
-    ) -> tuple[bytes, bytes, bytes]:
+    ) -> tuple[str, str, str]:
         """The prefix of temporaries, and variables x and out for a backprop that looks back at the
         rows of several steps, or at some of the rows of its step.
 
@@ -404,14 +406,15 @@ class Lowering:
         value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         x, out = in_deriv or out_deriv, out_deriv
         if c.step >= 0:
-            prefix = b"step%d" % c.step
+            prefix = f"step{c.step}"
         else:
-            prefix = f"update.{self.nodes[c.node].component_name}".encode()
+            prefix = f"update.{self.nodes[c.node].component_name}"
         if ops.keeps_temporaries(indexes, rows):
-            prefix = b"again%d" % len(self.ops)
-            out = b"%b.out" % prefix
+            prefix = f"again{self.appended}"
+            out = f"{prefix}.out"
             self.variables.matrix(out, rows, self.submatrices[c.deriv[2]].cols)
             options = {"prefix": prefix, "indexes": indexes, "rows": rows, "role": self.role}
+            self.appended += 1
             ops.propagate(self.ops, value_in, out, **options)
         return prefix, x, out
 
@@ -471,6 +474,6 @@ def _from_x(op_type: str, role: int, *attrs: tuple[str, Any]) -> Template:
     return Template([LoweredOp.of(op_type, slots, {"out": OUT}, known)], role)
 
 
-def int_tensor(array: Any) -> pb.Attr:
-    """An attribute that holds an array of int32."""
-    return encode_attr(np.ascontiguousarray(array, np.int32), "tensor")
+def int_tensor(array: Any) -> np.ndarray:
+    """An array of int32 for an attribute."""
+    return np.ascontiguousarray(array, np.int32)

@@ -24,15 +24,11 @@ from typing import Any, Final
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.ir.desc import (
-    FORMAT_VERSION,
-    decode_attr,
-    encode_attr,
-    make_op,
-    make_var,
-    slot_map,
-)
-from ...proto import net_pb2 as pb
+from ...framework.ir import desc
+from ...framework.ir.desc import PARAMETER, STATE, NetDesc, make_op, make_var
+from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value, decode_attr
+from ...framework.ir.op_list import OpList, OpNode, SlotNames
+from ...proto.net_pb2 import Attr
 from ..components import Component, new_component
 from ..components.base.fields import Field
 from ..language.descriptor_parse import parse_descriptor
@@ -48,21 +44,21 @@ def to_desc(
     dims: Mapping[str, int],
     outputs: Iterable[str],
     name: str = "nnet3",
-) -> pb.NetDesc:
+) -> OpList:
     """The description of a network; `dims` are the columns of its nodes."""
-    net = pb.NetDesc(name=name, format_version=FORMAT_VERSION)
-    net.metadata["dialect"] = DIALECT
+    metadata = {"dialect": DIALECT}
+    net = OpList(name, metadata=metadata, format_version=FORMAT_VERSION)
     for component_name, component in components.items():
         _add_component(net.ops, component_name, component)
         for array_name, array, trained in _arrays(component_name, component):
-            kind = pb.VarDesc.PARAMETER if trained else pb.VarDesc.STATE
+            kind = PARAMETER if trained else STATE
             net.vars.append(make_var(array_name, array.shape, array.dtype, kind))
     outputs = set(outputs)
     for before, node in _with_previous(nodes):
         is_output = node.name in outputs
-        kind = pb.VarDesc.OUTPUT if is_output else pb.VarDesc.TEMPORARY
+        kind = desc.OUTPUT if is_output else desc.TEMPORARY
         if node.kind == INPUT:
-            kind = pb.VarDesc.INPUT
+            kind = desc.INPUT
         net.vars.append(make_var(node.name, (-1, dims[node.name]), "float32", kind))
         net.ops.append(_node_op(node, before, is_output))
     return net
@@ -78,7 +74,7 @@ def arrays(components: Mapping[str, Component]) -> dict[str, np.ndarray]:
 
 
 def from_desc(
-    net: pb.NetDesc, values: Mapping[str, np.ndarray]
+    net: OpList | NetDesc, values: Mapping[str, np.ndarray]
 ) -> tuple[list[NetworkNode], dict[str, Component]]:
     """Nodes and components of a description.
 
@@ -89,6 +85,7 @@ def from_desc(
     Raises:
         FormatError: an operator that is not of the dialect, or something that is missing.
     """
+    net = as_op_list(net)
     nodes: list[NetworkNode] = []
     components: dict[str, Component] = {}
     for number, op in enumerate(net.ops):
@@ -140,13 +137,13 @@ def _add_component(ops: Any, name: str, component: Component) -> None:
         if field.kind.name in _ARRAYS:
             inputs[attr] = f"{name}/{attr}"
         elif field.kind.name == "components":
-            parts = pb.NetDesc(name=name)
+            parts = OpList(name)
             for number, part in enumerate(value, 1):
                 _add_component(parts.ops, f"{name}/{number}", part)
-            attrs[attr] = encode_attr(parts)
+            attrs[attr] = parts
         else:
             value = [i for pair in value for i in pair] if field.kind.name == "pairs" else value
-            attrs[attr] = encode_attr(value, _TYPES[field.kind.name])
+            attrs[attr] = attr_value(value, _TYPES[field.kind.name])
     ops.append(make_op("nnet3.component", inputs, {}, attrs))
 
 
@@ -162,16 +159,16 @@ _TYPES: Final = {
 }
 
 
-def _component(op: pb.OpDesc, values: Mapping[str, np.ndarray]) -> Component:
+def _component(op: OpNode, values: Mapping[str, np.ndarray]) -> Component:
     component = new_component(_attr(op, "type"))
-    slots = slot_map(op.inputs)
+    slots = op.inputs
     for field, attr in _settings(component):
         if field.kind.name in _ARRAYS:
             if attr not in slots or slots[attr][0] not in values:
                 raise FormatError(f"the array {attr!r} is missing")
             setattr(component, attr, np.array(values[slots[attr][0]]))
         elif field.kind.name == "components":
-            parts = op.attrs[attr].net.ops
+            parts = _attr(op, attr).ops
             setattr(component, attr, [_component(part, values) for part in parts])
         else:
             value = _attr(op, attr)
@@ -186,10 +183,11 @@ def _component(op: pb.OpDesc, values: Mapping[str, np.ndarray]) -> Component:
     return component
 
 
-def _attr(op: pb.OpDesc, name: str) -> Any:
+def _attr(op: OpNode, name: str) -> Any:
     if name not in op.attrs:
         raise FormatError(f"the attribute {name!r} is missing")
-    return decode_attr(op.attrs[name])
+    value = op.attrs[name]
+    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
 
 
 # Nodes
@@ -204,7 +202,7 @@ def _with_previous(
         before = node
 
 
-def _node_op(node: NetworkNode, before: NetworkNode | None, is_output: bool) -> pb.OpDesc:
+def _node_op(node: NetworkNode, before: NetworkNode | None, is_output: bool) -> OpNode:
     out = {"out": node.name}
     if node.kind == INPUT:
         return make_op("nnet3.input", {}, out, {"dim": node.dim})
@@ -223,29 +221,29 @@ def _node_op(node: NetworkNode, before: NetworkNode | None, is_output: bool) -> 
     return make_op("nnet3.descriptor", inputs, out, attrs)
 
 
-def _out(op: pb.OpDesc) -> str:
-    return _slot(slot_map(op.outputs), "out")
+def _out(op: OpNode) -> str:
+    return _slot(op.outputs, "out")
 
 
-def _slot(slots: Mapping[str, list[str]], name: str) -> str:
-    if len(slots.get(name, [])) != 1:
+def _slot(slots: SlotNames, name: str) -> str:
+    if len(slots.get(name, ())) != 1:
         raise FormatError(f"the slot {name!r} must hold one variable")
     return slots[name][0]
 
 
-def _descriptor_node(op: pb.OpDesc) -> NetworkNode:
+def _descriptor_node(op: OpNode) -> NetworkNode:
     descriptor = parse_descriptor(_attr(op, "descriptor"))
     objective = _attr(op, "objective") if op.type == "nnet3.output" else "linear"
     return NetworkNode(_out(op), DESCRIPTOR, descriptor=descriptor, objective=objective)
 
 
-def _dim_range_node(op: pb.OpDesc) -> NetworkNode:
-    source = _slot(slot_map(op.inputs), "x")
+def _dim_range_node(op: OpNode) -> NetworkNode:
+    source = _slot(op.inputs, "x")
     offset, dim = _attr(op, "dim_offset"), _attr(op, "dim")
     return NetworkNode(_out(op), DIM_RANGE, dim=dim, source=source, dim_offset=offset)
 
 
-_NODES: Final[dict[str, Callable[[pb.OpDesc], NetworkNode]]] = {
+_NODES: Final[dict[str, Callable[[OpNode], NetworkNode]]] = {
     "nnet3.input": lambda op: NetworkNode(_out(op), INPUT, dim=_attr(op, "dim")),
     "nnet3.descriptor": _descriptor_node,
     "nnet3.output": _descriptor_node,

@@ -20,7 +20,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, nearest
-from ...proto import net_pb2 as pb
+from ...framework.ir.desc import NetDesc
+from ...framework.ir.op_list import OpList
 from ..components import Component, new_component
 from ..components.base.summary import singular_values
 from ..files.kaldi_io import Reader, Writer
@@ -228,8 +229,8 @@ class Nnet:
 
     # Descriptions
 
-    def to_desc(self) -> pb.NetDesc:
-        """The network as a NetDesc in the `nnet3.*` dialect; see `dialect`."""
+    def to_desc(self) -> OpList:
+        """The network as an op list in the `nnet3.*` dialect; see `dialect`."""
         outputs = [node.name for node in self.outputs()]
         return to_desc(self.nodes, self.components, self.node_dims(), outputs)
 
@@ -238,7 +239,7 @@ class Nnet:
         return arrays(self.components)
 
     @classmethod
-    def from_desc(cls, desc: pb.NetDesc, values: Mapping[str, np.ndarray]) -> Nnet:
+    def from_desc(cls, desc: OpList | NetDesc, values: Mapping[str, np.ndarray]) -> Nnet:
         """The network that a description of the dialect, and the arrays by name, stand for.
 
         Raises:

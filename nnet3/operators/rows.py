@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import decode_attr
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying, in_order
@@ -39,8 +38,7 @@ def _check_rows(s: ShapeArgs, rows: np.ndarray, count: int, bound: int) -> None:
 
 
 def _rows(attrs: Any, name: str = "rows") -> np.ndarray:
-    value = attrs[name]
-    return np.asarray(value if isinstance(value, np.ndarray) else decode_attr(value), np.int64)
+    return np.asarray(attrs[name], np.int64)
 
 
 def _runs(target: np.ndarray, source: np.ndarray) -> list[tuple[slice, slice]] | None:

@@ -100,7 +100,7 @@ class _ChainGetter(Getter):
             self._graph = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
 
     def normalized(self, supervision: Supervision, where: str) -> Supervision:
-        """With the weights of the normalization FST, if there is one that fits."""
+        """The supervision with the normalization FST's weights; unchanged if that does not fit."""
         found = normalized(supervision, self._graph) if self._graph is not None else supervision
         if found is None:
             self.program.warn(
@@ -111,7 +111,7 @@ class _ChainGetter(Getter):
 
 
 class _ChunkGetter(_ChainGetter):
-    """Makes them of chunks, with supervision from alignments or lattices."""
+    """Makes chain examples of chunks, with supervision from alignments or lattices."""
 
     def __init__(self, options: SimpleNamespace, graph: str) -> None:
         super().__init__(options, graph)
@@ -180,7 +180,7 @@ def nnet3_chain_e2e_get_egs(
 
 
 class _WholeGetter(_ChainGetter):
-    """Makes them of whole utterances."""
+    """Makes chain examples of whole utterances."""
 
     def __init__(self, options: SimpleNamespace, graph: str, transitions: Transitions) -> None:
         super().__init__(options, graph)
@@ -257,7 +257,7 @@ def nnet3_chain_copy_egs(options: SimpleNamespace, source: str, *outputs: str) -
 
 
 class _ChainCopier(Copier):
-    """What nnet3-chain-copy-egs does to one example."""
+    """Changes one chain example as the options of nnet3-chain-copy-egs ask."""
 
     kind = KIND
 

@@ -30,7 +30,7 @@ _STAGES = ("request", "steps", "kaldi", "commands")
 @click.option("--commands", "stage", flag_value="commands", help="The commands as a net.")
 @click.option("--out", metavar="FILE.pb", help="Save the net instead of printing it.")
 def nnet3_compile(
-    model: str, request: str | None, stage: str | None, out: str | None, **given: Any
+    model: str, request: str | None, stage: str | None, out: str | None, **options: Any
 ) -> None:
     """Compile the network in MODEL for a request and print the list of operators that runs.
 
@@ -44,16 +44,16 @@ def nnet3_compile(
     In its place --frames, --sequences and the rest ask for whole sequences. A net saved with --out
     has its parameters beside it; `opscope run` runs it. With --commands only the list is saved.
     """
-    if (request is None) == (given["frames"] is None):
+    if (request is None) == (options["frames"] is None):
         raise click.UsageError("give a REQUEST file or --frames, one of them")
     if out is not None and stage in _STAGES[:-1]:
         raise click.UsageError(f"--out saves a net, and --{stage} gives text")
     nnet = Nnet.read(model)
-    if given["prepare_for_test"]:
+    if options["prepare_for_test"]:
         from ..network.collapse import prepare_for_test
 
         prepare_for_test(nnet)
-    wanted = read_request(request) if request is not None else _simple(nnet, given)
+    wanted = read_request(request) if request is not None else _simple(nnet, options)
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":
@@ -62,7 +62,7 @@ def nnet3_compile(
 
         click.echo(Steps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
     else:
-        _compile(nnet, wanted, stage, given["optimize"], out)
+        _compile(nnet, wanted, stage, options["optimize"], out)
 
 
 def _compile(
@@ -92,7 +92,7 @@ def _compile(
         return
     if stage == "commands":
         from ...framework.base.atomic import write_atomically
-        from ...framework.ir.desc import serialize_net
+        from ...framework.ir.messages import serialize_net
 
         write_atomically(out, serialize_net(desc))
         return
@@ -101,13 +101,13 @@ def _compile(
     save_compiled(desc, nnet, out)
 
 
-def _simple(nnet: Nnet, given: dict[str, Any]) -> ComputationRequest:
+def _simple(nnet: Nnet, options: dict[str, Any]) -> ComputationRequest:
     return simple_request(
         nnet,
-        given["frames"],
-        given["sequences"],
-        subsampling=given["subsampling"],
-        left_context=given["extra_left_context"],
-        right_context=given["extra_right_context"],
-        derivatives=given["backward"],
+        options["frames"],
+        options["sequences"],
+        subsampling=options["subsampling"],
+        left_context=options["extra_left_context"],
+        right_context=options["extra_right_context"],
+        derivatives=options["backward"],
     )

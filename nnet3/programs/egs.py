@@ -43,7 +43,7 @@ COPYING = (
 
 
 def merging_options(size: str) -> Iterator[Option]:
-    """Those of the programs that merge examples; `size`: the default of --minibatch-size."""
+    """Options of the programs that merge examples; `size`: the default of --minibatch-size."""
     yield Option("compress", False, "Compress the merged features")
     yield Option(
         "minibatch-size",
@@ -118,7 +118,7 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
 
 
 class Copier:
-    """What nnet3-copy-egs does to one example.
+    """Changes one example as the options of nnet3-copy-egs ask.
 
     Attributes:
         kind: of the examples.
@@ -135,7 +135,7 @@ class Copier:
             raise FormatError(f"--frame={frame} is neither a number nor 'random'")
 
     def annotate(self, key: str, example: Any) -> Any:
-        """With its weight; None where the tables of weights and names lack its key."""
+        """The example times its weight; None if a table of weights or names lacks its key."""
         warn = self.options.program.warn
         if self.weights is not None:
             if key not in self.weights:
@@ -149,7 +149,7 @@ class Copier:
         return example
 
     def scaled(self, example: Any, weight: float) -> Any:
-        """With the targets of its output times a weight."""
+        """The example with its targets multiplied by a weight."""
         return selecting.scaled_output(example, weight)
 
     def count(self) -> int:
@@ -158,7 +158,7 @@ class Copier:
         return whole + bool(self.rng.random() < self.options.keep_proportion - whole)
 
     def select(self, example: Any) -> Any:
-        """With the frames that are wanted, and the name; None where the frames are not there."""
+        """The example with the chosen frames and output name; None if it lacks those frames."""
         options, chosen = self.options, example
         if options.frame or options.left_context != -1 or options.right_context != -1:
             frame = None

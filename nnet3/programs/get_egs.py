@@ -42,7 +42,7 @@ NAN = Option("skip-nan", False, "Pass over utterances with NaN or infinity, in p
 
 
 def ivector_options() -> Iterator[Option]:
-    """Where iVectors come from."""
+    """Options that say where iVectors come from."""
     yield Option("ivectors", "", "The same as --online-ivectors")
     yield Option("online-ivectors", "", "Rspecifier of iVectors, as matrices")
     yield Option("online-ivector-period", 1, "Frames between two of these iVectors")
@@ -60,7 +60,7 @@ GETTING = (
 
 
 class Getter:
-    """What the programs that make examples of features and targets have in common.
+    """Makes examples of features and targets; the base of the programs that do so.
 
     Attributes:
         kind: of the examples.
@@ -96,22 +96,22 @@ class Getter:
                 if key not in table:
                     self.fail(f"No targets for key {key}")
                     continue
-                given = table[key]
-                rows, count = matrix.shape[0], self.count(given)
+                found = table[key]
+                rows, count = matrix.shape[0], self.count(found)
                 if count is not None and not self._match(rows, count):
                     self.fail(f"{key} has {rows} frames and {count} targets")
                     continue
                 source = self._ivectors_of(key, rows)
                 if self.ivectors is not None and source is None:
                     continue
-                held = {"features": matrix, "targets": given}
+                matrices = {"features": matrix, "targets": found}
                 if source is not None:
-                    held["iVectors"] = source.matrix
-                if not self._all_finite(key, held):
+                    matrices["iVectors"] = source.matrix
+                if not self._all_finite(key, matrices):
                     continue
                 before = self.written + self.failed
                 try:
-                    for name, example in self.examples(key, matrix, make(given), source):
+                    for name, example in self.examples(key, matrix, make(found), source):
                         writer.write(name, example)
                         self.written += 1
                 except ShapeError as error:
@@ -128,7 +128,7 @@ class Getter:
             raise click.exceptions.Exit(1)
 
     def count(self, targets: Any) -> int | None:
-        """How many frames of targets there are; None where any number of features will do."""
+        """The number of frames of targets; None if any number of features fits."""
         return len(targets)
 
     def _match(self, rows: int, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""What `opscope show` and `opscope verify` tell of Kaldi's other files.
+"""`opscope show` and `opscope verify` for Kaldi's files other than models.
 
 These are tables (archives and script files of matrices, vectors, posteriors, examples ...), single
 matrices or vectors, requests, config files and xconfigs. Errors name the file and the byte.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
 from ..chain.examples import NnetChainExample
 from ..files.compressed import CompressedMatrix
 from ..files.examples import NnetExample
@@ -106,8 +106,8 @@ def check(name: str, kind: str) -> Iterator[str]:
         )
 
 
-def check_dialect(path: str, desc: pb.NetDesc) -> str:
-    """What a `.pb` in one of the dialects of nnet3 holds.
+def check_dialect(path: str, desc: OpList) -> str:
+    """Lines that say what a `.pb` in a dialect of nnet3 holds.
 
     Raises:
         FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.
@@ -215,7 +215,7 @@ def _example_io(io: Any) -> str:
 
 
 def _frames(indexes: np.ndarray) -> str:
-    """How many sequences, and which times, the rows are of."""
+    """The number of sequences and the range of times that rows belong to."""
     if not len(indexes):
         return "no rows"
     n, t, _ = indexes.T
@@ -243,7 +243,7 @@ def _check_table(name: str) -> Iterator[str]:
 
 
 def _suspicions(place: str, value: Any) -> Iterator[str]:
-    """A warning about numbers that are none."""
+    """Warnings about NaN and infinities."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         wrong = value.size - np.count_nonzero(np.isfinite(value))
         if wrong:

@@ -169,7 +169,7 @@ def _read_model(name: str) -> AmNnetSimple:
 
 
 def _set_nnet(program: KaldiCommand, model: AmNnetSimple, nnet: Nnet) -> None:
-    """Give a model its new or changed network; tell if its priors go."""
+    """Give a model its new or changed network; warn if that removes its priors."""
     priors = model.priors.size
     model.set_nnet(nnet)
     if priors and not model.priors.size:
@@ -195,7 +195,7 @@ def _config(name: str) -> list[ConfigLine]:
 
 
 def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
-    """Add what a config file says; tell what nothing uses any more."""
+    """Add the nodes and components of a config file; print those that nothing uses any more."""
     nnet.add_config(_config(name), np.random.default_rng(options.srand & 0xFFFFFFFF))
     for line in unused_parts(nnet):
         options.program.warn(line)
@@ -219,7 +219,7 @@ def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
 
 
 def _prepare(options: SimpleNamespace, nnet: Nnet) -> None:
-    """What --prepare-for-test does."""
+    """Set test modes and join components, as --prepare-for-test asks."""
     if options.prepare_for_test:
         added, removed = prepare_for_test(nnet)
         if added or removed:

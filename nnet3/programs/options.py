@@ -61,7 +61,7 @@ _PASSES = {field.name for field in fields(OptimizeOptions)}
 
 
 def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; those of passes that opscope has not are taken all the same."""
+    """Kaldi's switches of passes; those of passes that opscope lacks have no effect."""
     for name, default in _OPTIMIZATION.items():
         known = name == "optimize" or name.replace("-", "_") in _PASSES
         about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
@@ -69,18 +69,18 @@ def optimization_options() -> Iterator[Option]:
 
 
 def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
-    """What `compile_request` takes."""
+    """The passes that the command line asks for, as `compile_request` takes them."""
     if not options.optimization_optimize:
         return False
-    given = vars(options)
+    values = vars(options)
     switches: dict[str, Any] = {
-        name: given[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in given
+        name: values[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in values
     }
     return OptimizeOptions(**switches)
 
 
 def chosen_place(use_gpu: str) -> Place | None:
-    """Where `--use-gpu` says to compute; None is the CPU.
+    """The place to compute on by `--use-gpu`; None: the CPU.
 
     Raises:
         FormatError: it is no such word.
@@ -94,7 +94,7 @@ def chosen_place(use_gpu: str) -> Place | None:
 
 @contextlib.contextmanager
 def errors_tell(place: str) -> Iterator[None]:
-    """Put a place, such as the key of an example, in front of what errors in the block say."""
+    """Errors raised in the block begin with `place`, such as the key of an example."""
     try:
         yield
     except OpscopeError as error:

@@ -51,7 +51,7 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """What programs call the value."""
+        """The name of its value in the namespace that programs get."""
         return self.name.replace("-", "_").replace(".", "_")
 
     def help(self) -> str:
@@ -60,26 +60,26 @@ class Option:
         return f"  --{self.name:<25} : {self.doc} ({kind}, default = {form(self.default)})"
 
     def parse(self, text: str | None) -> Any:
-        """The value that `text` stands for; None: nothing followed the name, not even `=`.
+        """The value that `text` means; None: the option came without `=` and a value.
 
         Raises:
             FormatError: it is none.
         """
-        kind, given = type(self.default), f"--{self.name}={text or ''}"
+        kind, argument = type(self.default), f"--{self.name}={text or ''}"
         if kind is str:
             if text is None:
                 raise FormatError(f"--{self.name} wants a value: --{self.name}=...")
             return text
         if kind is bool:
             if text == "" or (text or "").lower() not in _WORDS:
-                raise FormatError(f"{given} is neither true nor false")
+                raise FormatError(f"{argument} is neither true nor false")
             return _WORDS[(text or "").lower()]
         if kind is int:
             if not _INTEGER.match(text or "") or not -(1 << 31) <= int(text or "") < 1 << 31:
-                raise FormatError(f"{given} is no integer")
+                raise FormatError(f"{argument} is no integer")
             return int(text or "")
         if not _FLOAT.match(text or ""):
-            raise FormatError(f"{given} is no number")
+            raise FormatError(f"{argument} is no number")
         with np.errstate(over="ignore"):
             return float(np.float32(text))
 
@@ -137,7 +137,7 @@ class KaldiCommand(click.Command):
             ctx.exit(1)
 
     def _call(self, arguments: Sequence[str]) -> bool:
-        """Parse and run; False if there were no arguments, where some are wanted."""
+        """Parse and run; False if arguments are required and none were given."""
         named = arguments[: arguments.index("--")] if "--" in arguments else arguments
         if any(text.partition("=")[0] == "--help" for text in named):
             click.echo(self.usage())
@@ -174,11 +174,11 @@ class KaldiCommand(click.Command):
         count = 0
         while count < len(arguments) and arguments[count][:2] == "--" != arguments[count]:
             count += 1
-        given = [self._split(text) for text in arguments[:count]]
-        for option, text in given:
+        pairs = [self._split(text) for text in arguments[:count]]
+        for option, text in pairs:
             if option.name == "config":
                 self._read_config(option.parse(text), values)
-        for option, text in given:
+        for option, text in pairs:
             values[option.attribute] = option.parse(text)
         # A lone `--` ends the options; behind it anything is a file name.
         files = list(arguments[count:])

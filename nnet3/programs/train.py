@@ -85,7 +85,7 @@ def trainer_options() -> Iterator[Option]:
 
 
 def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
-    """What the command line says of a trainer.
+    """The trainer that the options describe.
 
     Raises:
         AttributeTypeError: a value out of bounds.
@@ -150,7 +150,7 @@ def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
 
 
 def save(writer: Writer, name: str) -> None:
-    """Write what was put together to a file. Raises SaveError: that is not possible."""
+    """Write the bytes of a writer to a file. Raises SaveError: that is not possible."""
     with open_output(name) as file:
         file.write(writer.getvalue())
 

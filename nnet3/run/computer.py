@@ -10,12 +10,14 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import ShapeError, VariableError, nearest
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, decode_attr
+from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
+from ...framework.ir.messages import as_op_list
 from ...framework.ir.names import grad_name
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
-from ...proto import net_pb2 as pb
 from ..components import part_of, set_statistic
 from ..lower.commands import MODEL_DERIVATIVE
+from ..lower.variables import first_value
 from ..network.nnet import Nnet
 
 
@@ -32,7 +34,7 @@ class NnetComputer:
         gradient = computer.model_derivative()
 
     Args:
-        desc: what `compile_request` gave.
+        net: what `compile_request` gave.
         nnet: the network whose parameters are used; the same as, or of the same structure as, the
             one that was compiled.
         place: where to compute; the CPU by default.
@@ -42,20 +44,21 @@ class NnetComputer:
 
     def __init__(
         self,
-        desc: pb.NetDesc,
+        net: OpList | NetDesc,
         nnet: Nnet,
         place: Place | None = None,
         shared: Scope | None = None,
     ):
+        net = as_op_list(net)
         self._nnet = nnet
-        self._net = PlainNet(desc)
+        self._net = PlainNet(net)
         self._scope = Scope(place, parent=shared)
         self._arrays = self._scope if shared is None else shared
-        self._vars = {var.name: var for var in desc.vars}
-        roles = [op.role for op in desc.ops]
+        self._vars = {var.name: var for var in net.vars}
+        roles = [op.role for op in net.ops]
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
-        self._has_model_derivative = MODEL_DERIVATIVE in desc.metadata
+        self._has_model_derivative = MODEL_DERIVATIVE in net.metadata
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
@@ -69,8 +72,7 @@ class NnetComputer:
             if var.kind == PARAMETER and wanted(var.name):
                 self._arrays.var(var.name).set(self._parameter(var.name))
             elif var.kind == STATE and wanted(var.name):
-                value = decode_attr(var.initializer.attrs["value"])
-                self._arrays.var(var.name).set(value)
+                self._arrays.var(var.name).set(first_value(var).copy())
 
     def _component(self, name: str) -> tuple[Any, str]:
         """The component that a variable belongs to, and the rest of the variable's name."""
@@ -82,9 +84,11 @@ class NnetComputer:
 
     def _parameter(self, name: str) -> np.ndarray:
         array = getattr(*part_of(*self._component(name)))
-        wanted = tuple(self._vars[name].dims)
+        wanted = self._vars[name].shape
         if array.shape != wanted:
-            raise ShapeError(f"{name} is {list(array.shape)}, and was {list(wanted)} when compiled")
+            raise ShapeError(
+                f"{name} is {list(array.shape)}, and was {list(wanted or ())} when compiled"
+            )
         return array
 
     def accept_input(self, name: str, matrix: Any) -> None:
@@ -104,7 +108,7 @@ class NnetComputer:
             array = np.asarray(matrix, np.float32)
         except (TypeError, ValueError) as error:
             raise ShapeError(f"the input '{name}' is no matrix of numbers: {error}") from error
-        rows, cols = self._vars[variable].dims
+        rows, cols = self._vars[variable].shape or (0, 0)
         if array.shape != (rows, cols):
             raise ShapeError(
                 f"the input '{name}' wants {rows} rows of {cols} columns, you gave"
@@ -178,7 +182,7 @@ class NnetComputer:
         held when it was compiled; computers that share a scope add to the same sums.
         """
         for var in self._vars.values():
-            if var.kind == STATE and var.dtype == pb.FLOAT64:
+            if var.kind == STATE and var.dtype == np.float64:
                 set_statistic(*self._component(var.name), self._value(var.name))
 
     def _value(self, variable: str) -> np.ndarray:

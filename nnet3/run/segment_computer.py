@@ -9,8 +9,8 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, ShapeError, VariableError
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OUTPUT
-from ...proto import net_pb2 as pb
+from ...framework.ir.desc import INPUT, OUTPUT, NetDesc
+from ...framework.ir.op_list import OpList
 from ..network.nnet import Nnet
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
@@ -40,12 +40,12 @@ class SegmentComputer(NnetComputer):
 
     def __init__(
         self,
-        desc: pb.NetDesc,
+        net: OpList | NetDesc,
         nnet: Nnet,
         place: Place | None = None,
         shared: Scope | None = None,
     ):
-        super().__init__(desc, nnet, place, shared)
+        super().__init__(net, nnet, place, shared)
         operators = self._net.operators
         marks = [(i, op.attrs["kind"]) for i, op in enumerate(operators) if op.type == mark.type]
         ends = [i for i, kind in marks if kind == SEGMENT]
@@ -83,7 +83,7 @@ class SegmentComputer(NnetComputer):
         if self._kind(variable) != INPUT:
             raise VariableError(f"segment {self._segment} takes no '{name}'")
         array = np.asarray(matrix, np.float32)
-        rows, cols = self._vars[variable].dims
+        rows, cols = self._vars[variable].shape or (0, 0)
         if array.shape != (rows, cols):
             raise ShapeError(
                 f"the input '{name}' wants {rows} rows of {cols} columns, you gave"

@@ -93,7 +93,7 @@ class ChainObjectives:
                 inputs[slot] = step.declare(f"denominator.{slot}", shape, dtype, INPUT)
             if self.options.uses_posteriors:
                 inputs["posteriors"] = step.declare(
-                    _variable(name, "posteriors"), deriv.dims, "float32", INPUT
+                    _variable(name, "posteriors"), deriv.shape, "float32", INPUT
                 )
             totals = step.declare(_TOTALS + name, (3,), "float64", OUTPUT)
             outputs = {"deriv": deriv.name, "totals": totals}

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import FORWARD, INPUT, OUTPUT, TEMPORARY
-from ...proto import net_pb2 as pb
+from ...framework.ir.desc import FORWARD, INPUT, OUTPUT
+from ...framework.ir.op_list import VarDecl
 from ..files.examples import NnetExample
 from ..files.sparse import to_dense
 from ..graph.request import ComputationRequest
@@ -36,16 +36,21 @@ class Outcome(NamedTuple):
 class StepBuilder(Protocol):
     """What an objective sees of the step that is being built."""
 
-    net: pb.NetDesc
-
     def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
         """Append an operator."""
+        ...
 
     def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         """Declare a variable, unless it is there; returns its name."""
+        ...
 
-    def variable(self, name: str) -> pb.VarDesc | None:
+    def variable(self, name: str) -> VarDecl | None:
         """A variable of the step."""
+        ...
+
+    def make_temporary(self, name: str) -> None:
+        """Make a variable of the step one that operators write and nobody outside sees."""
+        ...
 
 
 class Objective(Protocol):
@@ -53,29 +58,34 @@ class Objective(Protocol):
 
     def request(self, nnet: Nnet, example: Any, store_component_stats: bool) -> ComputationRequest:
         """The request with derivatives for an example."""
+        ...
 
     def count(self, example: Any) -> int:
         """How many examples are merged in it."""
+        ...
 
     def build(self, step: StepBuilder, nnet: Nnet) -> None:
         """Append the operators from `output.NAME` to `output_deriv.NAME`, which are no inputs then.
 
         They have the role FORWARD; the backward operators of the network follow.
         """
+        ...
 
     def values(self, nnet: Nnet, example: Any) -> Mapping[str, np.ndarray]:
         """The values of all input variables of the step: `input.NAME` and the objective's own."""
+        ...
 
     def outcomes(self, scope: Scope) -> Iterator[Outcome]:
         """What a run came to."""
+        ...
 
 
-def take_derivative(step: StepBuilder, output: str) -> pb.VarDesc | None:
+def take_derivative(step: StepBuilder, output: str) -> VarDecl | None:
     """The variable of an output's derivative, no input any more; None where it is not wanted."""
     var = step.variable(f"output_deriv.{output}")
     if var is None or var.kind != INPUT:
         return None
-    var.kind = TEMPORARY
+    step.make_temporary(var.name)
     return var
 
 
@@ -102,7 +112,7 @@ class FrameObjectives:
             name = f"supervision.{node.name}"
             inputs = {
                 "output": f"output.{node.name}",
-                "supervision": step.declare(name, deriv.dims, "float32", INPUT),
+                "supervision": step.declare(name, deriv.shape, "float32", INPUT),
             }
             totals = step.declare(_TOTALS + node.name, (2,), "float64", OUTPUT)
             outputs = {"deriv": deriv.name, "totals": totals}

@@ -22,15 +22,16 @@ from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError
 from ...framework.base.garbage import uncollected
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
+from ...framework.ir.desc import INPUT, PARAMETER, STATE
+from ...framework.ir.op_list import OpList
 from ...framework.passes.to_float64 import WidenFloats
 from ...framework.runtime.plain_net import PlainNet
-from ...proto import net_pb2 as pb
 from ..cache.computations import CachingCompiler, RecentCache
 from ..components import part_of, set_statistic
 from ..components.base.lowering import FROZEN
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
+from ..lower.variables import first_value
 from ..network.adjust import set_learning_rate
 from ..network.nnet import Nnet
 from .objectives import FrameObjectives, Objective
@@ -188,24 +189,24 @@ class NnetTrainer:
         self._statistics |= {
             var.name
             for var in desc.vars
-            if var.kind == STATE and "/" in var.name and var_dtype(var) == np.float64
+            if var.kind == STATE and "/" in var.name and var.dtype == np.float64
         }
         if options.double_precision:
             desc = WidenFloats().apply(desc)
         self._adopt(desc)
         return _Step(desc, self._shared)
 
-    def _adopt(self, desc: pb.NetDesc) -> None:
+    def _adopt(self, net: OpList) -> None:
         """Give the shared scope what a new computation reads and no other had before."""
-        for var in desc.vars:
+        for var in net.vars:
             if var.kind not in (PARAMETER, STATE) or var.name in self._shared:
                 continue
             if var.kind == PARAMETER:
                 component, path = self._component(var.name)
                 value = getattr(*part_of(component, path))
             else:
-                value = decode_attr(var.initializer.attrs["value"])
-            self._shared.var(var.name).set(np.array(value), dtype=var_dtype(var))
+                value = first_value(var)
+            self._shared.var(var.name).set(np.array(value), dtype=var.dtype)
 
     def _component(self, variable: str) -> tuple[Any, str]:
         component, _, path = variable.partition("/")
@@ -296,10 +297,10 @@ class NnetTrainer:
 class _Step:
     """A compiled training step with a scope of its own under that of the trainer."""
 
-    def __init__(self, desc: pb.NetDesc, shared: Scope) -> None:
-        self.net = PlainNet(desc)
+    def __init__(self, net: OpList, shared: Scope) -> None:
+        self.net = PlainNet(net)
         self.scope = Scope(None, parent=shared)
-        self._given = {var.name: var_dtype(var) for var in desc.vars if var.kind == INPUT}
+        self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
 
     def feed(self, values: Mapping[str, np.ndarray]) -> None:
         """Put values where the step reads them; what no operator reads is left out."""

@@ -21,12 +21,11 @@ from ...framework.ir.desc import (
     PARAMETER,
     STATE,
     TEMPORARY,
-    clone,
     make_op,
     make_var,
 )
 from ...framework.ir.names import grad_name, state_name
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ..components import Component
 from ..network.nnet import Nnet
 from .objectives import Objective
@@ -78,30 +77,31 @@ def _fields(component: Component) -> list[str]:
 
 
 def training_net(
-    desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
-) -> pb.NetDesc:
+    net: OpList, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
+) -> OpList:
     """A whole step of training from the lowered computation of a request with derivatives.
 
     Args:
-        desc: with natural gradient, where that is to be used; it is not changed.
+        net: with natural gradient, where that is to be used; it is not changed.
         nnet: whose settings (bounds, regularisation, objectives) hold.
         objective: gives the derivatives at the outputs.
     """
-    return _Pass(desc, nnet, options, objective).net
+    return _Pass(net, nnet, options, objective).net
 
 
 class _Pass:
     def __init__(
-        self, desc: pb.NetDesc, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
+        self, net: OpList, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
     ) -> None:
-        self.net, self.nnet, self.options = clone(desc), nnet, options
+        self.net, self.nnet, self.options = net.copy(), nnet, options
         self.vars = {var.name: var for var in self.net.vars}
-        self.ops: list[pb.OpDesc] = []
+        self.ops: list[OpNode] = []
         self._parameter_of: dict[str, str] = {}  # change -> its parameter
         for name, value in SCALARS.items():
             self._state(scalar_name(name), (1,), value)
         self._insert_objective(objective)
         self._updates()
+        self.net.vars = list(self.vars.values())
 
     # Helpers
 
@@ -111,27 +111,27 @@ class _Pass:
 
     def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         if name not in self.vars:
-            var = make_var(name, shape, dtype, kind, initializer=value)
-            self.net.vars.append(var)
-            self.vars[name] = var
+            self.vars[name] = make_var(name, shape, dtype, kind, initializer=value)
         return name
 
     def _state(self, name: str, shape: Any, value: float) -> str:
         start = make_op("constant", {}, {"out": name}, {"value": np.full(shape, value, np.float32)})
         return self.declare(name, shape, "float32", STATE, start)
 
-    def variable(self, name: str) -> pb.VarDesc | None:
+    def variable(self, name: str) -> VarDecl | None:
         """A variable of the step."""
         return self.vars.get(name)
+
+    def make_temporary(self, name: str) -> None:
+        """Make a variable of the step one that operators write and nobody outside sees."""
+        self.vars[name] = self.vars[name].changed(kind=TEMPORARY)
 
     def _insert_objective(self, objective: Objective) -> None:
         """The operators of the objective come before the backward ones."""
         objective.build(self, self.nnet)
         roles = [op.role for op in self.net.ops]
         middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
-        ops = [*self.net.ops[:middle], *self.ops, *self.net.ops[middle:]]
-        del self.net.ops[:]
-        self.net.ops.extend(ops)
+        self.net.ops[middle:middle] = self.ops
         self.ops = []
 
     # Updates
@@ -175,7 +175,7 @@ class _Pass:
                 )
         self._constraints()
         self._fade_statistics()
-        self.net.ops.extend(self.ops)
+        self.net.ops += self.ops
 
     def _delta(self, path: str, part: Any, fields: list[str], component: Any) -> list[str]:
         """The operator that finds the change of one part; the variables of the changes."""
@@ -195,7 +195,7 @@ class _Pass:
             self._parameter_of[delta] = field
             deltas.append(delta)
         for grad in grads if given else ():
-            self.vars[grad].kind = TEMPORARY
+            self.make_temporary(grad)
         inputs = {
             "param": fields,
             "grad": grads if given else [],

@@ -1,7 +1,7 @@
-"""Kernel libraries: other products of two matrices for the operators that are made of them.
+"""Other products of two matrices, for the operators that are made of them.
 
     mkl     Intel's MKL, where the package `mkl` is installed
-    panels  in the loop of a recurrent net, where there is a C compiler: packed before the loop
+    packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
 first of their kernels is bound.
@@ -21,7 +21,7 @@ from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
 from . import mkl as _mkl
-from . import packed_gemm as _panels
+from . import packed_gemm as _packed_gemm
 
 
 def _with_mkl(bind: Callable[..., Call], multiply: Any = _mkl.product) -> Kernel:
@@ -33,7 +33,7 @@ def _with_mkl(bind: Callable[..., Call], multiply: Any = _mkl.product) -> Kernel
     return kernel
 
 
-def _with_panels(bind: Callable[..., Call]) -> Kernel:
+def _with_packing(bind: Callable[..., Call]) -> Kernel:
     """The kernel `bind` with products of packed factors; it declines outside of loops."""
 
     def kernel(k: KernelArgs) -> Call | None:
@@ -42,7 +42,7 @@ def _with_panels(bind: Callable[..., Call]) -> Kernel:
             return None
         mkl = "mkl" in k.frame.plan.options.libraries and _mkl.library() is not None
         other = _mkl.product if mkl else product
-        return bind(k, partial(_panels.product, prepared, other))
+        return bind(k, partial(_packed_gemm.product, prepared, other))
 
     return kernel
 
@@ -53,7 +53,7 @@ for _op_type, _bind in {
     "matmul": bind_matmul,
     "matmul_grad": bind_matmul_grad,
 }.items():
-    for _library, _with in (("mkl", _with_mkl), ("panels", _with_panels)):
+    for _library, _with in (("mkl", _with_mkl), ("packed", _with_packing)):
         lookup(_op_type).kernel(
             _with(_bind), device="cpu", dtypes=(np.float32, np.float64), library=_library
         )

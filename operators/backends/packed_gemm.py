@@ -1,10 +1,10 @@
-"""Products of recurrent nets, of which those in the loop share a second factor at all steps.
+"""Matrix products whose second factor is packed once, before the loop of a recurrent net.
 
-That factor is packed before the loop into panels: as many columns as fit into registers beside the
-rows of a tile, row after row. A step's product then reads memory in order, adds to what is there at
-no cost, and is cut between the threads of a team. BLAS packs again for every call, or does not: for
-64x256 by 256x1024 MKL and OpenBLAS reach 70 to 80% of the speed of this on a Zen 4, and both lose
-more when they share such a product between threads.
+All steps of the loop multiply with the same weights. These are packed into panels: as many columns
+as fit into registers beside the rows of a tile, row after row. A step's product then reads memory
+in order, adds to what is there at no cost, and is cut between the threads of a team. BLAS packs
+again for every call, or does not: for 64x256 by 256x1024 MKL and OpenBLAS reach 70 to 80% of the
+speed of this on a Zen 4, and both lose more when they share such a product between threads.
 
 The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.
 """
@@ -244,10 +244,11 @@ def _multiply(a: Any, b: Any, panels: Any, out: Any, begin: Any) -> team.Paralle
     if begin is not None:
         first = begin.ctypes.data
         step = begin.strides[0] // out.itemsize if begin.ndim == 2 else 0
-    (m, k), n = a.shape, b.shape[1]
+    (m, k), n, steps = a.shape, b.shape[1], _row_step(a)
+    assert steps is not None, "other matrices are left to another product"
     argument = np.array(
         [
-            *(m, n, k, a.ctypes.data, *_row_step(a), panels.ctypes.data),
+            *(m, n, k, a.ctypes.data, *steps, panels.ctypes.data),
             *(out.ctypes.data, out.strides[0] // out.itemsize, first, step),
         ],
         np.int64,

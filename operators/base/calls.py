@@ -1,4 +1,4 @@
-"""What elementwise kernels are put together from: prepared calls, copies, sums over broadcasts."""
+"""Building blocks of kernels: calls in order, copies, and sums over broadcast axes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...framework.ir.kernel_args import Call
 
 
 def nothing() -> None:
-    """The call of a kernel that finds its work done."""
+    """A call that does nothing, for kernels whose result is there already."""
 
 
 def in_order(*calls: Call | None) -> Call:
-    """One call for several; those that are None fall away."""
+    """One call that runs several one after the other; None among them is skipped."""
     left = [call for call in calls if call is not None]
     if not left:
         return nothing
     if len(left) == 1:
         return left[0]
-    tasks = [team.task_of(call) for call in left]
-    if None not in tasks:
+    tasks = [task for call in left if (task := team.task_of(call)) is not None]
+    if len(tasks) == len(left):
         return team.run_together(tasks)
     if len(left) == 2:
         first, second = left
@@ -48,7 +48,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
 
 
 def same_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays are the same elements in the same places."""
+    """Whether two arrays are views of the same elements, in the same order."""
     return (
         a.shape == b.shape
         and a.strides == b.strides
@@ -58,14 +58,16 @@ def same_memory(a: Any, b: Any) -> bool:
 
 
 def copying(xp: Any, source: Any, target: Any) -> Call | None:
-    """A call that copies (and broadcasts, and casts); None where both are the same memory."""
+    """A call that copies, broadcasts and casts; None where both are the same memory."""
     if same_memory(source, target):
         return None
     return partial(xp.copyto, target, source, casting="unsafe")
 
 
 def reducing(xp: Any, source: Any, target: Any) -> Call | None:
-    """A call that sums `source` over the axes along which `target` was broadcast to its shape.
+    """A call that sums a gradient back to the shape of an operand that was broadcast.
+
+    `source` is summed over the axes along which `target` was broadcast to its shape.
 
     None where both are the same memory. Sums over leading axes alone (a bias) are a product with a
     vector of ones, which BLAS does several times faster than a reduction.

@@ -1,4 +1,4 @@
-"""What operators that take row numbers share: the range check, taking rows, adding to rows."""
+"""Helpers of operators that take row numbers: the range check, taking rows, adding to rows."""
 
 from __future__ import annotations
 

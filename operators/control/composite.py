@@ -1,4 +1,4 @@
-"""Composite operators: they stand for others, which take their place before a net runs."""
+"""Composite operators: other operators take their place before a net runs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from ...framework.base.errors import AttributeTypeError, OpscopeError, SlotError
 from ...framework.base.shape import OperatorView, ShapeArgs
 from ...framework.ir.desc import (
     FORWARD,
+    KIND_NAMES,
     PARAMETER,
     PLAIN,
+    ROLE_NAMES,
     STATE,
     TEMPORARY,
+    TYPE_NAMES,
+    enum_name,
     input_names,
     make_op,
     output_names,
-    rename_vars,
 )
 from ...framework.ir.infer import infer_metas
 from ...framework.ir.names import EMPTY, SUM_OP, inner_name
+from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ...framework.passes.pipeline import expand_op
-from ...proto import net_pb2 as pb
 from ..linear.matmul import NUM_FLATTEN_DIMS, affine_shape
 
 fc = operator(
@@ -56,7 +59,7 @@ def fc_shape(s: ShapeArgs) -> None:
 
 
 @fc.expansion
-def fc_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def fc_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     xs, ws, (out,) = op.inputs["x"], op.inputs["w"], op.outputs["out"]
     if len(xs) != len(ws):
@@ -119,30 +122,30 @@ def net_shape(s: ShapeArgs) -> None:
     s.set("outputs", *(metas[name] for name in s.op.outputs["outputs"]))
 
 
-def _expanded(op: OperatorView) -> list[pb.OpDesc]:
+def _expanded(op: OperatorView) -> list[OpNode]:
     return [plain for inner in _inner_ops(op) for plain in expand_op(inner)]
 
 
 @net.expansion
-def net_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def net_expansion(desc: OpNode) -> list[OpNode]:
     return _inner_ops(Operator(desc))
 
 
-def _inner_ops(op: OperatorView) -> list[pb.OpDesc]:
+def _inner_ops(op: OperatorView) -> list[OpNode]:
     """The inner net's operators over outer names."""
     inner = op.attrs["net"]
     names = _Names(op, inner)
     made = []
     for desc in inner.ops:
         if desc.role != FORWARD:
-            names.refuse(f"holds the {pb.OpDesc.Role.Name(desc.role)} operator {desc.type}")
+            names.refuse(f"holds the {enum_name(ROLE_NAMES, desc.role)} operator {desc.type}")
         reads = [name for name in input_names(desc) if name != EMPTY]
         writes = [name for name in output_names(desc) if name != EMPTY]
         for name in reads:
             names.read(name, desc)
         for name in writes:
             names.write(name, desc)
-        made.append(rename_vars(desc, {name: names.outer(name) for name in (*reads, *writes)}))
+        made.append(desc.renamed({name: names.outer(name) for name in (*reads, *writes)}))
     for name in op.attrs["output_names"]:
         if name not in names.written:
             names.refuse(f"does not write {name!r} of output_names", VariableError)
@@ -152,11 +155,11 @@ def _inner_ops(op: OperatorView) -> list[pb.OpDesc]:
 class _Names:
     """Inner names and what they are called outside."""
 
-    def __init__(self, op: OperatorView, inner: pb.NetDesc) -> None:
+    def __init__(self, op: OperatorView, inner: OpList) -> None:
         self.op, self.inner = op, inner
         self.written: set[str] = set()
         if inner.type != PLAIN:
-            self.refuse(f"is {pb.NetDesc.Type.Name(inner.type)}, want PLAIN")
+            self.refuse(f"is {enum_name(TYPE_NAMES, inner.type)}, want PLAIN")
         self.inputs = self._pair("inputs", op.inputs)
         self.outputs = self._pair("outputs", op.outputs)
         self.parameters = set(op.inputs.get("parameters", ()))
@@ -177,29 +180,29 @@ class _Names:
             self.fail(f"{attr} names a variable twice: {', '.join(inner)}", AttributeTypeError)
         return dict(zip(inner, outer, strict=True))
 
-    def _check_declaration(self, var: pb.VarDesc) -> None:
-        """What a name alone cannot carry over to the outer net."""
-        if var.HasField("view"):
+    def _check_declaration(self, var: VarDecl) -> None:
+        """Refuse declarations that cannot be carried over to the outer net by a name alone."""
+        if var.view is not None:
             self.refuse(f"holds the view {var.name!r}; declare it in the outer net", VariableError)
         if var.stop_gradient and var.kind == TEMPORARY:
             why = f"stops the gradient at {var.name!r}; make that an output and say so outside"
             self.refuse(why, VariableError)
 
-    def read(self, name: str, desc: pb.OpDesc) -> None:
+    def read(self, name: str, desc: OpNode) -> None:
         if name in self.inputs or name in self.written:
             return
         if name not in self.kept:
             why = f"reads {name!r} in {desc.type}: nothing writes it and input_names lacks it"
             self.refuse(why, VariableError)
         if name not in self.parameters:
-            kind = pb.VarDesc.Kind.Name(self.declared[name].kind)
+            kind = enum_name(KIND_NAMES, self.declared[name].kind)
             self.refuse(
                 f"uses its {kind} {name!r}: declare {name!r} in the outer net too, and list it in"
                 " the slot 'parameters'",
                 VariableError,
             )
 
-    def write(self, name: str, desc: pb.OpDesc) -> None:
+    def write(self, name: str, desc: OpNode) -> None:
         if name in self.inputs:
             self.refuse(f"overwrites its input {name!r} in {desc.type}", VariableError)
         if name in self.kept:

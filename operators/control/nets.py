@@ -1,4 +1,4 @@
-"""What operators that hold a net have in common: links, and gradients with respect to them."""
+"""Helpers of operators that hold a net: their links, and gradients with respect to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from ...framework.ir.names import EMPTY
 from ...framework.ir.registry import Slot
 
 LINKS = ("x", "static", "boot")
-"""Input slots: what a net sees in pieces, what it sees whole, and what its memories start from."""
+"""Input slots: arrays that a net sees step by step, arrays that it sees whole, and the initial
+values of its memories."""
 
 LINK_GRADS = tuple(
     Slot(f"{slot}_grad", f"gradients of {slot}", duplicable=True, optional=True) for slot in LINKS

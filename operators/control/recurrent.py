@@ -1,6 +1,6 @@
 """`recurrent`: a step net over the steps of sequences, and its gradient.
 
-What it does is told in framework/loops/recurrent/net.py; here are its schema, shapes and binding.
+framework/loops/recurrent/net.py runs it; this module holds its schema, shape rule and binding.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
 
 
 class _Known:
-    """What is known of the given variables of a step net, step by step."""
+    """Shapes and offsets of the variables given to a step net, step by step."""
 
     def __init__(
         self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[Meta]
@@ -260,6 +260,15 @@ class _Known:
             for memory, (row, dtype) in zip(self.step.memories, self.memories, strict=True)
         }
         return known, {}
+
+
+def _memory_meta(step: StepNet, memory: Memory, boots: list[Any]) -> Meta:
+    """Shape (without rows) and dtype of a memory: those of its boot value, or as declared."""
+    if memory.boot >= 0:
+        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
+    declared = step.declared_row(memory)
+    assert declared is not None, "the shape rule has refused such a memory"
+    return declared
 
 
 @recurrent.kernel

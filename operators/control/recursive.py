@@ -1,6 +1,6 @@
 """`recursive`: a node net over the nodes of trees, and its gradient.
 
-What it does is told in framework/loops/trees/net.py; here are its schema, shapes and binding.
+framework/loops/trees/net.py runs it; this module holds its schema, shape rule and binding.
 """
 
 from __future__ import annotations

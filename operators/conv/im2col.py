@@ -182,15 +182,11 @@ class Correlation:
         padded, rows, view = self._small
         by_rows = self._by_rows(small, self.filters, self.small_dims)
         edge = (padded.shape[1] - rows.shape[1]) // 2
-        clear = None
+        clears: list[Call] = []
         if edges and edge:
             ends = padded[:, :edge], padded[:, edge + self.positions :]
-
-            def clear() -> None:
-                ends[0].fill(0)
-                ends[1].fill(0)
-
-        return in_order(clear, copying(self.xp, by_rows, view))
+            clears = [partial(end.fill, 0) for end in ends]
+        return in_order(*clears, copying(self.xp, by_rows, view))
 
     def make_small(self, w: Any, b: Any, out: Any) -> Call:
         """out = weights times gathered rows, plus the bias [O] where there is one."""
@@ -198,7 +194,7 @@ class Correlation:
         weights = self._weights(w)
         order = (0, 1, *range(3, weights.ndim), 2)
         packed = self.k.scratch([weights.shape[axis] for axis in order], self.dtype)
-        pack = copying(xp, weights.transpose(order), packed)
+        pack = partial(xp.copyto, packed, weights.transpose(order), casting="unsafe")
         matrix = packed.reshape(self.groups, 1, self.filters, self.depth)
         windows = self._rows[2]
         _, rows, view = self._small
@@ -233,7 +229,7 @@ class Correlation:
             order = (0, *range(3, weights.ndim), 2, 1)
             source, target = small, rows
         packed = self.k.scratch([weights.shape[axis] for axis in order], self.dtype)
-        pack = copying(xp, weights.transpose(order), packed)
+        pack = partial(xp.copyto, packed, weights.transpose(order), casting="unsafe")
         matrix = packed.reshape(self.groups, 1, self.taps * self.channels, -1)
         by_rows = self._by_rows(out, self.channels, self.large_dims)
         total = self._turned[1] if self.batch_last else by_rows
@@ -272,11 +268,8 @@ class Correlation:
         ]
         weights = self._weights(out)
         order = (0, *range(3, weights.ndim), 2, 1)
-        unpack = copying(
-            xp,
-            total.reshape([weights.shape[axis] for axis in order]),
-            weights.transpose(order),
-        )
+        shaped = total.reshape([weights.shape[axis] for axis in order])
+        unpack = partial(xp.copyto, weights.transpose(order), shaped, casting="unsafe")
         add, total_of = xp.add, xp.sum
 
         def run() -> None:

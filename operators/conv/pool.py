@@ -70,7 +70,7 @@ class _Pass:
         """For each tap the part of an array after whose windows it lies in."""
         return [array[(*(slice(None),) * self.place, here)] for here, _ in self.spans]
 
-    def along(self, values: Sequence[float], dtype: Any, xp: Any) -> Any:
+    def along(self, values: np.ndarray, dtype: Any, xp: Any) -> Any:
         """One value a position, to be broadcast over an array after."""
         shape = [1] * len(self.after)
         shape[self.place] = -1

@@ -1,4 +1,4 @@
-"""Arithmetic of sliding windows: what convolutions and poolings share.
+"""Arithmetic of sliding windows, for convolutions and poolings.
 
 Along one axis, tap `k` of the window at output position `p` reads the input at
 `p * stride + k * dilation - before`, where `before` and `after` are the padding at the two ends.
@@ -128,7 +128,7 @@ def make_axes(attrs: dict, kernel: Sequence[int]) -> tuple[Axis, ...]:
 def tap_spans(
     axes: Sequence[Axis], sizes: Sequence[int], positions: Sequence[int]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For every tap of a window over several axes, row-major: where it falls; see `Axis.span`."""
+    """The positions of every tap of a window over several axes, row-major; see `Axis.span`."""
     for taps in product(*(range(axis.kernel) for axis in axes)):
         spans = [
             axis.span(tap, size, count)

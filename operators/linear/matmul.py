@@ -11,9 +11,9 @@ import numpy as np
 from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import Metas, rows_of
-from ...proto import net_pb2 as pb
 from ..base.calls import in_order
 
 Product = Callable[..., Call]
@@ -86,7 +86,7 @@ def product(
         own = product(xp, a, b, by, alpha=alpha, bias=bias)
         return in_order(own, partial(xp.add, out, by, out))
     if out.flags.c_contiguous:
-        calls = [partial(xp.dot, a, b, out)]
+        calls: list[Call] = [partial(xp.dot, a, b, out)]
     else:
         calls = [partial(xp.matmul, a, b, out=out)]
     if alpha != 1.0:
@@ -231,7 +231,7 @@ def affine_shape_rule(s: ShapeArgs) -> None:
 
 
 @affine.epilogue
-def affine_epilogue(op: OperatorView) -> list[pb.OpDesc]:
+def affine_epilogue(op: OperatorView) -> list[OpNode]:
     """The product, and the bias as an addition."""
     if "b" not in op.inputs:
         return []

@@ -160,7 +160,7 @@ def _placing(k: KernelArgs, derivative: Callable[[Any, Any], Any], reads_x: bool
     def run() -> None:
         valid = labels.check()
         index = labels.values if valid is None else labels.values * valid
-        picked = x[numbers, index] if reads_x else None
+        picked = None if x is None else x[numbers, index]
         placed = derivative(picked, grad)
         x_grad[...] = 0
         x_grad[numbers, index] = placed if valid is None else placed * valid
@@ -315,7 +315,7 @@ def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: An
 
 
 def _pull_many(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
-    """The same by subtracting at the labels."""
+    """x_grad = (softmax - one-hot label) * grad, by subtracting 1 at the labels."""
     multiply, check, values = k.xp.multiply, labels.check, labels.values
     numbers, line = k.xp.arange(len(values)), grad[:, 0]
 

@@ -1,4 +1,4 @@
-"""What losses and metrics over class labels share: shapes, flat views, the range check."""
+"""Helpers of losses and metrics over class labels: shapes, flat views, the range check."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def soft_rule(s: ShapeArgs) -> Shape:
 
 
 class Labels(NamedTuple):
-    """Labels made ready for a kernel.
+    """The labels of a kernel as flat numbers, checked at each run.
 
     Attributes:
         values: int64 [N]. load: calls that fill them first, mostly none.

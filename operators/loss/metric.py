@@ -131,7 +131,7 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
     diagonals = [k.scratch((rows, width + 1), np.int32) for _ in range(3)]
     differs = k.scratch((rows, width + 1), np.int32)
     found = k.scratch((rows,), np.int32)
-    steps = [
+    steps: list[Any] = [
         (d, max(0, d - height), min(d, width), *(diagonals[(d - back) % 3] for back in range(3)))
         for d in range(width + height + 1)
     ]

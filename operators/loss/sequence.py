@@ -10,9 +10,9 @@ from ...framework.base.shape import ShapeArgs, count
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import inner_name
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...proto import net_pb2 as pb
 from ..base.calls import in_order, nothing
 from ..linear.matmul import as_rows
 from ..sequence.sequences import levels_of, offsets_in, reduce_groups
@@ -117,7 +117,7 @@ def sequence_mean_shape(s: ShapeArgs) -> None:
 
 
 @sequence_mean.expansion
-def sequence_mean_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def sequence_mean_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     (out,), pool = op.outputs["out"], _POOLS[op.attrs["per"]]
     if pool is None:

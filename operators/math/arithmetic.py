@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
-from ..base.calls import copying, in_order, reducing
+from ..base.calls import in_order, reducing
+from ..base.derived import derived_kernel, summed_back_kernel
 
 _X = "any shape that broadcasts with y"
 _Y = "any shape that broadcasts with x; dtype of x"
@@ -38,12 +39,11 @@ def _broadcast_floats(s: ShapeArgs) -> None:
 def _binary(
     op_type: str,
     doc: str,
-    ufunc: str,
     scalar: str,
     reads: str = "",
     shape: Callable[[ShapeArgs], None] = _broadcast,
 ) -> OperatorDef:
-    """Register an operator whose kernel is one ufunc; `reads`: what its gradient reads."""
+    """Register an operator of x and y; `reads` names what its gradient reads."""
     entry = operator(
         op_type,
         doc=f"{doc} Shapes broadcast as in NumPy.",
@@ -55,36 +55,29 @@ def _binary(
         shape=shape,
         scalar=scalar,
     )
-
-    @entry.kernel
-    def kernel(k: KernelArgs) -> Call:
-        return partial(getattr(k.xp, ufunc), k["x"], k["y"], out=k["out"])
-
+    entry.kernel(derived_kernel)
     return entry
 
 
-add = _binary("add", "Sum: out = x + y.", "add", "x + y")
-sub = _binary("sub", "Difference: out = x - y.", "subtract", "x - y")
-mul = _binary("mul", "Product of elements: out = x * y.", "multiply", "x * y", "x y")
-div = _binary("div", "Quotient: out = x / y.", "divide", "x / y", "y out", _broadcast_floats)
+add = _binary("add", "Sum: out = x + y.", "x + y")
+sub = _binary("sub", "Difference: out = x - y.", "x - y")
+mul = _binary("mul", "Product of elements: out = x * y.", "x * y", "x y")
+div = _binary("div", "Quotient: out = x / y.", "x / y", "y out", _broadcast_floats)
 maximum = _binary(
     "maximum",
     "Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to x.",
-    "maximum",
     "x != x || x > y ? x : y",
     "x y",
 )
 minimum = _binary(
     "minimum",
     "Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to x.",
-    "minimum",
     "x != x || x < y ? x : y",
     "x y",
 )
 power = _binary(
     "pow",
     "Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x = 0.",
-    "power",
     "pow(x, y)",
     "x y out",
     _broadcast_floats,
@@ -92,7 +85,7 @@ power = _binary(
 
 
 def _into(k: KernelArgs, slot: str) -> tuple[Any, Call | None]:
-    """Where to put a gradient of the output's shape, and the call that then sums it back."""
+    """An array for a gradient of the output's shape, and the call that then sums it back."""
     target = k[slot]
     if target.shape == k["out_grad"].shape:
         return target, None
@@ -100,46 +93,17 @@ def _into(k: KernelArgs, slot: str) -> tuple[Any, Call | None]:
     return whole, reducing(k.xp, whole, target)
 
 
-# In all gradients that of y comes first: that of x may be written over out_grad. The expressions
-# serve operands of one shape; fusion leaves a gradient that is summed back to its kernel.
+# In all gradients that of y comes first: that of x may be written over out_grad. Fused loops
+# compute these expressions for operands of one shape.
+_SHARING = {"x_grad": "out_grad"}
+for _entry, _gradients in (
+    (add, {"y_grad": "out_grad", "x_grad": "out_grad"}),
+    (sub, {"y_grad": "-out_grad", "x_grad": "out_grad"}),
+    (mul, {"y_grad": "out_grad * x", "x_grad": "out_grad * y"}),
+):
+    _entry.backward("x", "y", scalar=_gradients, inplace=_SHARING)(summed_back_kernel)
 
-
-@add.backward(
-    "x", "y", scalar={"y_grad": "out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
-)
-def add_grad_kernel(k: KernelArgs) -> Call:
-    grads = [k.get("y_grad"), k.get("x_grad")]
-    return in_order(*(reducing(k.xp, k["out_grad"], grad) for grad in grads if grad is not None))
-
-
-@sub.backward(
-    "x", "y", scalar={"y_grad": "-out_grad", "x_grad": "out_grad"}, inplace={"x_grad": "out_grad"}
-)
-def sub_grad_kernel(k: KernelArgs) -> Call:
-    xp, calls = k.xp, []
-    x_grad, y_grad = k.get("x_grad"), k.get("y_grad")
-    if y_grad is not None and y_grad.shape == k["out_grad"].shape:
-        calls += [partial(xp.negative, k["out_grad"], y_grad)]
-    elif y_grad is not None:
-        calls += [reducing(xp, k["out_grad"], y_grad), partial(xp.negative, y_grad, y_grad)]
-    if x_grad is not None:
-        calls += [reducing(xp, k["out_grad"], x_grad)]
-    return in_order(*calls)
-
-
-@mul.backward(
-    "x",
-    "y",
-    scalar={"y_grad": "out_grad * x", "x_grad": "out_grad * y"},
-    inplace={"x_grad": "out_grad"},
-)
-def mul_grad_kernel(k: KernelArgs) -> Call:
-    calls = []
-    for slot, other in (("y", "x"), ("x", "y")):
-        if k.get(f"{slot}_grad") is not None:
-            whole, back = _into(k, f"{slot}_grad")
-            calls += [partial(k.xp.multiply, k["out_grad"], k[other], whole), back]
-    return in_order(*calls)
+# The gradients of div, maximum, minimum and pow are not fused: they are array calls alone.
 
 
 @div.backward("x", "y", inplace={"x_grad": "out_grad"})
@@ -160,7 +124,7 @@ def div_grad_kernel(k: KernelArgs) -> Call:
 
 
 def _choice_gradient(mine: str, others: str) -> Callable[[Any], Call]:
-    """Gradient of an operator that takes x where the ufunc `mine` holds, else y."""
+    """Kernel of the gradient of an operator that takes x where the ufunc `mine` holds, else y."""
 
     def bind(k: KernelArgs) -> Call:
         xp, calls = k.xp, []
@@ -240,18 +204,10 @@ def sum_many_shape(s: ShapeArgs) -> None:
     s.set("out", (s.same_shape("the arrays to sum", *s.shapes("x")), dtypes.pop()))
 
 
-@sum_many.kernel
-def sum_many_kernel(k: KernelArgs) -> Call:
-    first, *rest = k.list("x")
-    out = k["out"]
-    if not rest:
-        return in_order(copying(k.xp, first, out))
-    calls = [partial(k.xp.add, first, rest[0], out)]
-    calls += [partial(k.xp.add, out, more, out) for more in rest[1:]]
-    return in_order(*calls)
+sum_many.kernel(derived_kernel)
 
 
 @sum_many.gradient_maker
-def sum_many_gradient(g: GradientArgs) -> list[OpDesc]:
+def sum_many_gradient(g: GradientArgs) -> list[OpNode]:
     arriving = g.output_grads("out")
     return [g.op("assign", {"x": arriving}, {"out": grad}) for grad in g.input_grads("x")]

@@ -1,23 +1,23 @@
 """Elementwise functions of one input.
 
-Each gives its NumPy/CuPy kernel and its scalar expression in C, from which chains are fused.
+Each is given by one scalar expression for its value and one for its gradient. NumPy, C and CUDA
+kernels follow from these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from math import pi
-from typing import Any
 
 from ...framework.base.shape import ShapeArgs, same_as
-from ...framework.ir.desc import OpDesc
+from ...framework.fusion.expression import names, parse
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order
-from .erf import erf_call
+from ..base.derived import derived_kernel
 
 _FLAT = "its derivative is zero wherever there is one"
 
@@ -37,47 +37,43 @@ def unary(
     doc: str,
     scalar: str,
     *,
-    reads: str = "",
+    gradient: str = "",
     attrs: Iterable[AttrSpec] = (),
     shape: Callable[[ShapeArgs], None] = _floats,
-    ufunc: str = "",
     no_gradient: str = "",
     source: str = "",
 ) -> OperatorDef:
     """Register an elementwise operator x -> out that may write over x.
 
     Args:
-        reads: which of x and out the gradient reads.
-        ufunc: name of the one array function that is its kernel.
+        scalar: expression of out in terms of x and attributes.
+        gradient: expression of x_grad in terms of out_grad, x, out and attributes; "" where the
+            caller adds a gradient maker, or there is no gradient.
     """
+    reads = names(parse(gradient)) if gradient else frozenset[str]()
     entry = operator(
         op_type,
         doc=doc,
-        inputs=[Slot("x", "any shape", not_in_gradient="x" not in reads.split())],
-        outputs=[
-            Slot("out", "shape of x", inplace="x", not_in_gradient="out" not in reads.split())
-        ],
+        inputs=[Slot("x", "any shape", not_in_gradient="x" not in reads)],
+        outputs=[Slot("out", "shape of x", inplace="x", not_in_gradient="out" not in reads)],
         attrs=attrs,
         source=source,
         shape=shape,
         scalar=scalar,
         no_gradient=no_gradient,
     )
-    if ufunc:
-        entry.kernel(lambda k: partial(getattr(k.xp, ufunc), k["x"], k["out"]))
+    entry.kernel(derived_kernel)
+    if gradient:
+        sharing = {"x_grad": "out_grad"}
+        entry.backward("x", scalar={"x_grad": gradient}, inplace=sharing)(derived_kernel)
     return entry
 
 
-def gradient(entry: OperatorDef, scalar: str) -> Callable[[Any], Any]:
-    """Decorator: kernel of the gradient, which may be written over `out_grad`."""
-    return entry.backward("x", scalar={"x_grad": scalar}, inplace={"x_grad": "out_grad"})
-
-
-neg = unary("neg", "Negation: out = -x.", "-x", ufunc="negative", shape=_numbers)
+neg = unary("neg", "Negation: out = -x.", "-x", shape=_numbers)
 
 
 @neg.gradient_maker
-def neg_gradient(g: GradientArgs) -> list[OpDesc]:
+def neg_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("neg", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -85,156 +81,50 @@ absolute = unary(
     "abs",
     "Absolute value: out = |x|. The gradient at 0 is 0.",
     "fabs(x)",
-    ufunc="absolute",
-    reads="x",
+    gradient="x > 0 ? out_grad : x < 0 ? -out_grad : x * out_grad",
     shape=_numbers,
 )
 
 
-@gradient(absolute, "x > 0 ? out_grad : x < 0 ? -out_grad : x * out_grad")
-def absolute_grad_kernel(k: KernelArgs) -> Call:
-    xp, sign = k.xp, k.scratch(k["x"].shape, k["x"].dtype)
-    return in_order(
-        partial(xp.sign, k["x"], sign), partial(xp.multiply, k["out_grad"], sign, k["x_grad"])
-    )
-
-
-# operator type: what it is, scalar expression, array function.
+# type: what it is, scalar expression.
 _STEPS = {
-    "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x", "sign"),
-    "floor": ("Largest whole number not above x.", "floor(x)", "floor"),
-    "ceil": ("Smallest whole number not below x.", "ceil(x)", "ceil"),
-    "round": ("Nearest whole number; the even one of two.", "rint(x)", "rint"),
+    "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x"),
+    "floor": ("Largest whole number not above x.", "floor(x)"),
+    "ceil": ("Smallest whole number not below x.", "ceil(x)"),
+    "round": ("Nearest whole number; the even one of two.", "rint(x)"),
 }
-for _type, (_doc, _scalar, _ufunc) in _STEPS.items():
-    unary(_type, _doc, _scalar, ufunc=_ufunc, no_gradient=_FLAT)
+for _type, (_doc, _scalar) in _STEPS.items():
+    unary(_type, _doc, _scalar, no_gradient=_FLAT)
 
-exp = unary("exp", "Exponential: out = e ** x.", "exp(x)", ufunc="exp", reads="out")
+exp = unary("exp", "Exponential: out = e ** x.", "exp(x)", gradient="out_grad * out")
 
+log = unary("log", "Natural logarithm; NaN below 0.", "log(x)", gradient="out_grad / x")
 
-@gradient(exp, "out_grad * out")
-def exp_grad_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.multiply, k["out_grad"], k["out"], k["x_grad"])
+sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(x)", gradient="out_grad / (out + out)")
 
+rsqrt = unary(
+    "rsqrt",
+    "Reciprocal square root: out = 1 / sqrt(x).",
+    "1 / sqrt(x)",
+    gradient="out_grad * out * out * out / -2",
+)
 
-log = unary("log", "Natural logarithm; NaN below 0.", "log(x)", ufunc="log", reads="x")
+square = unary(
+    "square", "Square: out = x * x.", "x * x", shape=_numbers, gradient="out_grad * (x + x)"
+)
 
+reciprocal = unary("reciprocal", "out = 1 / x.", "1 / x", gradient="-out_grad * out * out")
 
-@gradient(log, "out_grad / x")
-def log_grad_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.divide, k["out_grad"], k["x"], k["x_grad"])
+sin = unary("sin", "Sine of x in radians.", "sin(x)", gradient="out_grad * cos(x)")
 
-
-sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(x)", ufunc="sqrt", reads="out")
-
-
-@gradient(sqrt, "out_grad / (out + out)")
-def sqrt_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad = k.xp, k["x_grad"]
-    half = x_grad.dtype.type(0.5)
-    return in_order(
-        partial(xp.divide, k["out_grad"], k["out"], x_grad),
-        partial(xp.multiply, x_grad, half, x_grad),
-    )
-
-
-rsqrt = unary("rsqrt", "Reciprocal square root: out = 1 / sqrt(x).", "1 / sqrt(x)", reads="out")
-
-
-@rsqrt.kernel
-def rsqrt_kernel(k: KernelArgs) -> Call:
-    out = k["out"]
-    return in_order(partial(k.xp.sqrt, k["x"], out), partial(k.xp.reciprocal, out, out))
-
-
-@gradient(rsqrt, "out_grad * out * out * out / -2")
-def rsqrt_grad_kernel(k: KernelArgs) -> Call:
-    multiply, out, x_grad = k.xp.multiply, k["out"], k["x_grad"]
-    half = x_grad.dtype.type(-0.5)
-    return in_order(
-        partial(multiply, k["out_grad"], out, x_grad),
-        partial(multiply, x_grad, out, x_grad),
-        partial(multiply, x_grad, out, x_grad),
-        partial(multiply, x_grad, half, x_grad),
-    )
-
-
-square = unary("square", "Square: out = x * x.", "x * x", ufunc="square", reads="x", shape=_numbers)
-
-
-@gradient(square, "out_grad * (x + x)")
-def square_grad_kernel(k: KernelArgs) -> Call:
-    multiply, x_grad = k.xp.multiply, k["x_grad"]
-    two = x_grad.dtype.type(2)
-    return in_order(
-        partial(multiply, k["out_grad"], k["x"], x_grad), partial(multiply, x_grad, two, x_grad)
-    )
-
-
-reciprocal = unary("reciprocal", "out = 1 / x.", "1 / x", ufunc="reciprocal", reads="out")
-
-
-@gradient(reciprocal, "-out_grad * out * out")
-def reciprocal_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, x_grad = k.xp, k["out"], k["x_grad"]
-    return in_order(
-        partial(xp.multiply, k["out_grad"], out, x_grad),
-        partial(xp.multiply, x_grad, out, x_grad),
-        partial(xp.negative, x_grad, x_grad),
-    )
-
-
-sin = unary("sin", "Sine of x in radians.", "sin(x)", ufunc="sin", reads="x")
-
-
-@gradient(sin, "out_grad * cos(x)")
-def sin_grad_kernel(k: KernelArgs) -> Call:
-    xp, slope = k.xp, k.scratch(k["x"].shape, k["x"].dtype)
-    return in_order(
-        partial(xp.cos, k["x"], slope), partial(xp.multiply, k["out_grad"], slope, k["x_grad"])
-    )
-
-
-cos = unary("cos", "Cosine of x in radians.", "cos(x)", ufunc="cos", reads="x")
-
-
-@gradient(cos, "-out_grad * sin(x)")
-def cos_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad, slope = k.xp, k["x_grad"], k.scratch(k["x"].shape, k["x"].dtype)
-    return in_order(
-        partial(xp.sin, k["x"], slope),
-        partial(xp.multiply, k["out_grad"], slope, x_grad),
-        partial(xp.negative, x_grad, x_grad),
-    )
-
+cos = unary("cos", "Cosine of x in radians.", "cos(x)", gradient="-out_grad * sin(x)")
 
 erf = unary(
     "erf",
     "Error function: out = 2 / sqrt(pi) * (integral of exp(-t * t) for t from 0 to x).",
     "erf(x)",
-    reads="x",
+    gradient=f"out_grad * exp(-x * x) * {2 / pi**0.5}",
 )
-
-
-@erf.kernel
-def erf_kernel(k: KernelArgs) -> Call:
-    return erf_call(k, k["x"], k["out"])
-
-
-_ERF_SLOPE = 2 / pi**0.5
-
-
-@gradient(erf, f"out_grad * exp(-x * x) * {_ERF_SLOPE}")
-def erf_grad_kernel(k: KernelArgs) -> Call:
-    xp, x = k.xp, k["x"]
-    slope, factor = k.scratch(x.shape, x.dtype), x.dtype.type(_ERF_SLOPE)
-    return in_order(
-        partial(xp.multiply, x, x, slope),
-        partial(xp.negative, slope, slope),
-        partial(xp.exp, slope, slope),
-        partial(xp.multiply, slope, factor, slope),
-        partial(xp.multiply, k["out_grad"], slope, k["x_grad"]),
-    )
 
 
 def _clip_shape(s: ShapeArgs) -> None:
@@ -248,7 +138,7 @@ clip = unary(
     "Limits: out = min(max(x, minimum), maximum); NaN stays. The gradient is 1 from minimum to"
     " maximum, both included, and 0 outside.",
     "x < minimum ? minimum : x > maximum ? maximum : x",
-    reads="x",
+    gradient="x >= minimum && x <= maximum ? out_grad : 0",
     attrs=[
         AttrSpec("minimum", "float", "lower limit", float("-inf")),
         AttrSpec("maximum", "float", "upper limit", float("inf")),
@@ -256,37 +146,11 @@ clip = unary(
     shape=_clip_shape,
 )
 
-
-@clip.kernel
-def clip_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
-    low, high = (x.dtype.type(k.attrs[name]) for name in ("minimum", "maximum"))
-    return in_order(partial(xp.maximum, x, low, out=out), partial(xp.minimum, out, high, out=out))
-
-
-@gradient(clip, "x >= minimum && x <= maximum ? out_grad : 0")
-def clip_grad_kernel(k: KernelArgs) -> Call:
-    xp, x = k.xp, k["x"]
-    low, high = (x.dtype.type(k.attrs[name]) for name in ("minimum", "maximum"))
-    above, below = k.scratch(x.shape, bool), k.scratch(x.shape, bool)
-    return in_order(
-        partial(xp.greater_equal, x, low, above),
-        partial(xp.less_equal, x, high, below),
-        partial(xp.logical_and, above, below, above),
-        partial(xp.multiply, k["out_grad"], above, k["x_grad"]),
-    )
-
-
 assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x"))
 
 
-@assign.kernel
-def assign_kernel(k: KernelArgs) -> Call:
-    return in_order(copying(k.xp, k["x"], k["out"]))
-
-
 @assign.gradient_maker
-def assign_gradient(g: GradientArgs) -> list[OpDesc]:
+def assign_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -301,16 +165,8 @@ scale = unary(
 )
 
 
-@scale.kernel
-def scale_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
-    factor, bias = (x.dtype.type(k.attrs[name]) for name in ("scale", "bias"))
-    multiply = partial(xp.multiply, x, factor, out)
-    return in_order(multiply, partial(xp.add, out, bias, out) if bias else None)
-
-
 @scale.gradient_maker
-def scale_gradient(g: GradientArgs) -> list[OpDesc]:
+def scale_gradient(g: GradientArgs) -> list[OpNode]:
     factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
     return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
 
@@ -332,15 +188,8 @@ increment = unary(
 )
 
 
-@increment.kernel
-def increment_kernel(k: KernelArgs) -> Call:
-    x = k["x"]
-    value = k.attrs["value"] if x.dtype.kind == "f" else int(k.attrs["value"])
-    return partial(k.xp.add, x, x.dtype.type(value), k["out"])
-
-
 @increment.gradient_maker
-def increment_gradient(g: GradientArgs) -> list[OpDesc]:
+def increment_gradient(g: GradientArgs) -> list[OpNode]:
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 

@@ -28,7 +28,7 @@ def _epsilon(default: float) -> AttrSpec:
 
 @dataclass(frozen=True)
 class _View:
-    """How a normalisation looks at its arrays.
+    """The shapes in which a normalisation views its arrays.
 
     Attributes:
         shape: of x, out and their gradients. axes: those that statistics are taken over.
@@ -88,7 +88,7 @@ def _to_inverse(k: KernelArgs, variance: Any) -> Call:
 
 
 def _affine(k: KernelArgs, view: _View, out: Any) -> Call:
-    """out = out * scale + bias, as far as they are there."""
+    """out = out * scale + bias; either may be left out."""
     scale, bias = k.get("scale"), k.get("bias") if "bias" in k.op.entry.input_slots else None
     return in_order(
         None if scale is None else partial(k.xp.multiply, out, scale.reshape(view.param), out=out),

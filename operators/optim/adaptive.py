@@ -9,7 +9,6 @@ import numpy as np
 
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec
-from ..base.calls import copying
 from .updates import GRADIENT, Method, State, register
 
 _WITH = "with g = grad_scale grad + weight_decay param."
@@ -23,32 +22,6 @@ def _decay(name: str, default: float, doc: str) -> AttrSpec:
     return AttrSpec(name, "float", doc, default, minimum=0, maximum=1)
 
 
-def _average(xp: Any, old: Any, new: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
-    """out = keep old + (1 - keep) new; new may be t, which is written."""
-    return [
-        partial(xp.multiply, old, keep, out),
-        partial(xp.multiply, new, 1 - keep, t),
-        partial(xp.add, out, t, out),
-    ]
-
-
-def _average_of_squares(xp: Any, old: Any, g: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
-    return [partial(xp.multiply, g, g, t), *_average(xp, old, t, keep, t, out=out)]
-
-
-def _adagrad(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    xp, a = c.xp, t[0]
-    return [
-        partial(xp.multiply, g, g, a),
-        partial(xp.add, s.moment, a, s.moment_out),
-        partial(xp.sqrt, s.moment_out, a),
-        partial(xp.add, a, c.epsilon, a),
-        partial(xp.divide, g, a, a),
-        partial(xp.multiply, a, c.rate, a),
-        partial(xp.subtract, p, a, out),
-    ]
-
-
 adagrad = register(
     Method(
         "adagrad",
@@ -57,29 +30,11 @@ adagrad = register(
             "moment_out": f"moment + {GRADIENT} * {GRADIENT}",
             "param_out": f"param - lr * lr_factor * ({GRADIENT} / (sqrt(moment_out) + epsilon))",
         },
-        chunk=_adagrad,
         states=(State("moment", "sum of squared gradients"),),
         attrs=(_epsilon(1e-10),),
         source="Duchi et al. 2011; PyTorch: torch.optim.Adagrad",
     )
 )
-
-
-def _adadelta(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    xp, (a, b) = c.xp, t
-    squares, updates = s.square_average_out, s.update_average_out
-    return [
-        *_average_of_squares(xp, s.square_average, g, c.rho, a, out=squares),
-        partial(xp.add, squares, c.epsilon, a),
-        partial(xp.sqrt, a, a),
-        partial(xp.add, s.update_average, c.epsilon, b),
-        partial(xp.sqrt, b, b),
-        partial(xp.divide, b, a, a),
-        partial(xp.multiply, a, g, a),
-        *_average_of_squares(xp, s.update_average, a, c.rho, b, out=updates),
-        partial(xp.multiply, a, c.rate, a),
-        partial(xp.subtract, p, a, out),
-    ]
 
 
 _ADADELTA_UPDATE = (
@@ -97,8 +52,6 @@ adadelta = register(
             f" + (1 - rho) * ({_ADADELTA_UPDATE} * {_ADADELTA_UPDATE})",
             "param_out": f"param - lr * lr_factor * {_ADADELTA_UPDATE}",
         },
-        chunk=_adadelta,
-        scratch=2,
         states=(
             State("square_average", "a: running mean of squared gradients"),
             State("update_average", "u: running mean of squared updates"),
@@ -107,40 +60,6 @@ adadelta = register(
         source="Zeiler 2012; PyTorch: torch.optim.Adadelta",
     )
 )
-
-
-def _rmsprop(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    xp, a = c.xp, t[0]
-    squares = s.square_average_out
-    calls = _average_of_squares(xp, s.square_average, g, c.alpha, a, out=squares)
-    if c.centered:
-        mean = s.gradient_average_out
-        calls += [
-            *_average(xp, s.gradient_average, g, c.alpha, a, out=mean),
-            partial(xp.multiply, mean, mean, a),
-            partial(xp.subtract, squares, a, a),
-            partial(xp.sqrt, a, a),
-        ]
-    else:
-        calls.append(partial(xp.sqrt, squares, a))
-        calls += _kept(xp, s.gradient_average, s.gradient_average_out)
-    calls += [partial(xp.add, a, c.epsilon, a), partial(xp.divide, g, a, a)]
-    if c.momentum:
-        calls += [
-            partial(xp.multiply, s.velocity, c.momentum, s.velocity_out),
-            partial(xp.add, s.velocity_out, a, s.velocity_out),
-            partial(xp.multiply, s.velocity_out, c.rate, a),
-        ]
-    else:
-        calls.append(partial(xp.multiply, a, c.rate, a))
-        calls += _kept(xp, s.velocity, s.velocity_out)
-    return [*calls, partial(xp.subtract, p, a, out)]
-
-
-def _kept(xp: Any, old: Any, new: Any) -> list[Call]:
-    """A state that the attributes do not ask for stays as it is."""
-    call = None if old is None else copying(xp, old, new)
-    return [] if call is None else [call]
 
 
 _RMSPROP_SQUARES = (
@@ -165,7 +84,6 @@ rmsprop = register(
             "param_out": "param - lr * lr_factor"
             f" * (momentum > 0 ? velocity_out : {_RMSPROP_STEP})",
         },
-        chunk=_rmsprop,
         states=(
             State("square_average", "a: running mean of squared gradients"),
             State("gradient_average", "m: running mean of gradients", needed_by="centered"),
@@ -180,6 +98,19 @@ rmsprop = register(
         source="Hinton 2012, lecture 6e; PyTorch: torch.optim.RMSprop",
     )
 )
+
+
+def _average(xp: Any, old: Any, new: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
+    """out = keep old + (1 - keep) new; new may be t, which is written."""
+    return [
+        partial(xp.multiply, old, keep, out),
+        partial(xp.multiply, new, 1 - keep, t),
+        partial(xp.add, out, t, out),
+    ]
+
+
+def _average_of_squares(xp: Any, old: Any, g: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
+    return [partial(xp.multiply, g, g, t), *_average(xp, old, t, keep, t, out=out)]
 
 
 def _adam_scalars(k: KernelArgs, c: Any) -> list[Call]:
@@ -205,7 +136,8 @@ def _adam_scalars(k: KernelArgs, c: Any) -> list[Call]:
 
 
 def _adam(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    xp, a = c.xp, t[0]
+    """Not from the expressions: these divide twice for each element, to be exact in float32."""
+    xp, a = c.xp, t
     return [
         *_average(xp, s.moment1, g, c.beta1, a, out=s.moment1_out),
         *_average_of_squares(xp, s.moment2, g, c.beta2, a, out=s.moment2_out),

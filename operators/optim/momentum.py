@@ -7,7 +7,6 @@ are filled.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,35 +19,12 @@ _MOMENTUM = AttrSpec("momentum", "float", "share of the velocity that is kept", 
 _VELOCITY = State("velocity", "running sum of gradients")
 
 
-def _sgd(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    return [partial(c.xp.multiply, g, c.rate, t[0]), partial(c.xp.subtract, p, t[0], out)]
-
-
-def _momentum(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    return [
-        partial(c.xp.multiply, s.velocity, c.momentum, s.velocity_out),
-        partial(c.xp.add, s.velocity_out, g, s.velocity_out),
-        *_sgd(c, p, s.velocity_out, out, s, t),
-    ]
-
-
-def _nesterov(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    return [
-        partial(c.xp.multiply, s.velocity, c.momentum, s.velocity_out),
-        partial(c.xp.add, s.velocity_out, g, s.velocity_out),
-        partial(c.xp.multiply, s.velocity_out, c.momentum, t[0]),
-        partial(c.xp.add, t[0], g, t[0]),
-        *_sgd(c, p, t[0], out, s, t),
-    ]
-
-
 sgd = register(
     Method(
         "sgd",
         "Stochastic gradient descent: param_out = param - lr lr_factor g,"
         " with g = grad_scale grad + weight_decay param.",
         scalar={"param_out": f"param - lr * lr_factor * {GRADIENT}"},
-        chunk=_sgd,
         source="PyTorch: torch.optim.SGD; Paddle: paddle/operators/sgd_op.cc",
     )
 )
@@ -62,7 +38,6 @@ momentum = register(
             "velocity_out": f"momentum * velocity + {GRADIENT}",
             "param_out": "param - lr * lr_factor * velocity_out",
         },
-        chunk=_momentum,
         states=(_VELOCITY,),
         attrs=(_MOMENTUM,),
         source="PyTorch: torch.optim.SGD",
@@ -78,7 +53,6 @@ nesterov = register(
             "velocity_out": f"momentum * velocity + {GRADIENT}",
             "param_out": f"param - lr * lr_factor * ({GRADIENT} + momentum * velocity_out)",
         },
-        chunk=_nesterov,
         states=(_VELOCITY,),
         attrs=(_MOMENTUM,),
         source="Sutskever et al. 2013; PyTorch: torch.optim.SGD(nesterov=True)",

@@ -1,13 +1,13 @@
-"""What optimizers share: schema, shape rule, and kernels that go through a parameter in chunks.
+"""Optimizers: their common schema, shape rule, and kernels that update a parameter in chunks.
 
-An optimizer is a `Method`: its states, attributes, formulas, and a function that makes the calls
-for one chunk. Dense gradients update everything, chunk by chunk, so that temporaries stay in the
-cache. A gradient with `rows` updates those rows only, states and weight decay included ("lazily").
+A `Method` describes an optimizer: its states, attributes and expressions. A dense gradient updates
+the parameter chunk by chunk, so that temporaries stay in the cache. A gradient with `rows` updates
+those rows only, states and weight decay included ("lazily").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -17,6 +17,8 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.array_calls import ArrayHost, PieceScratch, array_calls, array_plan
+from ...framework.fusion.pointwise import ABSENT
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import copying, in_order
@@ -65,33 +67,31 @@ class Method:
     """An optimizer.
 
     Attributes:
-        scalar: output slot -> expression, as fused loops compute it.
+        scalar: output slot -> expression; all kernels follow from these but where `chunk` is given.
         chunk: (c, p, g, out, s, t) -> calls for one chunk: p the parameter, g the gradient (after
             `grad_scale` and weight decay), out the parameter's new value, `s.NAME` and `s.NAME_out`
-            the states, t scratch arrays. out and the states may be the memory of their inputs; p
+            the states, t a scratch array. out and the states may be the memory of their inputs; p
             and g must not be written. `c` holds xp, attributes, and what `scalars` put there.
         scalars: (k, c) -> calls that compute scalars once for each run; `c.rate` (lr * lr_factor)
             is there already.
-        scratch: how many arrays t holds.
         step: whether there is a `step` slot. decoupled: weight decay is left to `chunk`.
     """
 
     type: str
     doc: str
     scalar: Mapping[str, str]
-    chunk: Callable[..., list[Call]]
+    chunk: Callable[..., list[Call]] | None = None
     states: tuple[State, ...] = ()
     attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
     scalars: Callable[[Any, Any], list[Call]] | None = None
-    scratch: int = 1
     step: bool = False
     decoupled: bool = False
     weight_decay: float = 0.0
 
 
 def register(method: Method) -> OperatorDef:
-    """Make an operator of a method."""
+    """Register the operator of a method."""
     decay = "decoupled weight decay" if method.decoupled else "weight decay (L2, in the gradient)"
     entry = operator(
         method.type,
@@ -170,7 +170,7 @@ def _bind(method: Method, k: KernelArgs) -> Call:
 
 
 def _scalars(method: Method, k: KernelArgs, c: Any) -> list[Call]:
-    """Calls that compute the scalars of a run: they stay on the device that holds lr."""
+    """Calls that compute the scalars of a run, on the device that holds lr."""
     dtype, calls = k["param"].dtype, []
     c.lr, c.rate = k["lr"], k["lr"]
     if c.lr_factor != 1 or c.lr.dtype != dtype:
@@ -190,34 +190,43 @@ def _dense(method: Method, k: KernelArgs, c: Any, names: list[str], pairs: list[
     if all(array.flags.c_contiguous for array in arrays):
         arrays = [array.reshape(-1) for array in arrays]
         step = _CHUNK if k.xp is np else step
-    shape = (min(step, size),) if arrays[0].ndim == 1 else arrays[0].shape
-    scratch = [k.scratch(shape, arrays[0].dtype) for _ in range(method.scratch + 1)]
-    calls: list[Call] = []
+    scratch, calls = PieceScratch(k), []
     for begin in range(0, size, step):
         part = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
-        piece = [array[part] for array in arrays]
-        short = slice(0, len(piece[0])) if arrays[0].ndim == 1 else ()
-        calls += _calls(method, c, names, piece, [array[short] for array in scratch])
+        scratch.begin()
+        calls += _calls(method, scratch, c, names, [array[part] for array in arrays])
     return calls
 
 
 def _calls(
-    method: Method, c: Any, names: list[str], arrays: list[Any], scratch: list[Any]
+    method: Method, host: ArrayHost, c: Any, names: list[str], arrays: list[Any]
 ) -> list[Call]:
     """Calls for one chunk. arrays: grad, param, param_out, then state and new state in turns."""
-    grad, param, out, *held = arrays
+    grad, param, out, *rest = arrays
+    old, new = dict(zip(names, rest[::2], strict=True)), dict(zip(names, rest[1::2], strict=True))
+    if method.chunk is None:
+        numbers = {name: v for name, v in vars(c).items() if isinstance(v, (int, float))}
+        numbers["lr_factor"] = 1.0  # the rate holds it
+        given = {"param": param, "grad": grad, "lr": c.rate, **old}
+        if c.grad_scale is None:
+            numbers["grad_scale"] = ABSENT["grad_scale"]
+        else:
+            given["grad_scale"] = c.grad_scale
+        results = {**{f"{name}_out": array for name, array in new.items()}, "param_out": out}
+        texts, wanted = tuple(method.scalar.items()), tuple(results)
+        plan = array_plan(texts, wanted, tuple((n, float(v)) for n, v in numbers.items()))
+        return array_calls(host, plan, given, results)
     states = SimpleNamespace(**dict.fromkeys(_state_fields(method)))
-    for number, name in enumerate(names):
-        setattr(states, name, held[2 * number])
-        setattr(states, f"{name}_out", held[2 * number + 1])
+    vars(states).update(old)
+    vars(states).update((f"{name}_out", array) for name, array in new.items())
     g, calls = grad, []
-    spare, *t = scratch
+    spare, t = (host.scratch(grad.shape, grad.dtype) for _ in range(2))
     if c.grad_scale is not None:
         calls.append(partial(c.xp.multiply, g, c.grad_scale, spare))
         g = spare
     if c.weight_decay and not method.decoupled:
-        calls.append(partial(c.xp.multiply, param, c.weight_decay, t[0]))
-        calls.append(partial(c.xp.add, g, t[0], spare))
+        calls.append(partial(c.xp.multiply, param, c.weight_decay, t))
+        calls.append(partial(c.xp.add, g, t, spare))
         g = spare
     return calls + method.chunk(c, param, g, out, states, t)
 
@@ -227,9 +236,10 @@ def _state_fields(method: Method) -> list[str]:
 
 
 def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: list[Any]) -> Call:
-    """Updates of single rows: these are taken out, treated as a dense parameter, and put back."""
+    """A call that updates some rows: it takes them out, updates them as a dense parameter, and puts
+    them back."""
     xp, rows, grad = k.xp, k["rows"], k["grad"]
-    count = tables[0].shape[0]
+    host, count = _FreshScratch(xp), tables[0].shape[0]
 
     def run() -> None:
         ids, merged = merge_rows(xp, rows, grad)
@@ -240,13 +250,22 @@ def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: lis
             raise RunError(k.describe(f"rows {name!r} holds {int(ids[-1])}, want below {count}"))
         taken = [table[ids] for table in tables]
         arrays = [merged, *(array for array in taken for _ in range(2))]
-        scratch = [xp.empty_like(merged) for _ in range(method.scratch + 1)]
-        for call in _calls(method, c, names, arrays, scratch):
+        for call in _calls(method, host, c, names, arrays):
             call()
         for table, values in zip(tables, taken, strict=True):
             table[ids] = values
 
     return run
+
+
+class _FreshScratch:
+    """New memory for each array: the number of rows changes from run to run."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
+        return self.xp.empty(shape, dtype)
 
 
 def merge_rows(xp: Any, rows: Any, grad: Any) -> tuple[Any, Any]:

@@ -8,9 +8,9 @@ from ...framework.base.shape import Shape, ShapeArgs
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import inner_name
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...proto import net_pb2 as pb
 from ..base.calls import in_order, nothing
 from .sequences import (
     gather,
@@ -131,7 +131,7 @@ def sequence_conv_shape(s: ShapeArgs) -> None:
 
 
 @sequence_conv.expansion
-def sequence_conv_expansion(desc: pb.OpDesc) -> list[pb.OpDesc]:
+def sequence_conv_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     (out,) = op.outputs["out"]
     spliced = inner_name(out, "CONTEXT")

@@ -1,7 +1,7 @@
-"""What operators over sequences share: offsets in rules and kernels, gathers, sums over groups.
+"""Helpers of operators over sequences: offsets in rules and kernels, gathers, sums over groups.
 
-Such an operator is some row numbers, made from the offsets while it is bound; a run takes rows by
-them or adds rows up, whole arrays at a time.
+A kernel computes row numbers from the offsets while it is bound. A run then gathers rows by these
+numbers, or adds rows up, for whole arrays at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def levels_of(s: ShapeArgs, slot: str, number: int = 0) -> Levels | None:
 
 
 def offsets_in(k: KernelArgs, slot: str, number: int = 0) -> np.ndarray:
-    """In a kernel: the innermost offsets of a variable of an input slot."""
+    """The innermost offsets of a variable of an input slot, for kernels."""
     return k.frame.offsets(k.op.inputs[slot][number])[-1]
 
 
@@ -109,7 +109,7 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
 
 
 def gather_grad(k: KernelArgs, grad: Any, index: np.ndarray, out: Any) -> Call:
-    """The transpose of `gather`: out[j] = sum of the grad[i] with index[i] == j."""
+    """A call for the transpose of `gather`: out[j] = sum of the grad[i] with index[i] == j."""
     valid = np.flatnonzero(index >= 0)
     targets = index[valid]
     rows = valid[np.argsort(targets, kind="stable")]

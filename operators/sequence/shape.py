@@ -53,13 +53,15 @@ def sequence_concat_shape(s: ShapeArgs) -> None:
         s.fail("all x want one dtype")
     rows = [shape[0] for shape in shapes]
     s.set("out", ((-1 if -1 in rows else sum(rows), *width), s.dtype("x")))
-    if levels[0] is None:
+    known = [own for own in levels if own is not None]
+    if not known:
         return
-    for name, other in zip(names, levels, strict=True):
-        if len(other[-1]) != len(levels[0][-1]) or not equal_levels(other[:-1], levels[0][:-1]):
+    first = known[0]
+    for name, other in zip(names, known, strict=True):
+        if len(other[-1]) != len(first[-1]) or not equal_levels(other[:-1], first[:-1]):
             s.fail(f"the sequences of {names[0]!r} and {name!r} differ in number")
-    lengths = sum(lengths_of(other[-1]) for other in levels)
-    s.set_offsets("out", (*levels[0][:-1], offsets_of(lengths)))
+    lengths = np.sum([lengths_of(other[-1]) for other in known], axis=0)
+    s.set_offsets("out", (*first[:-1], offsets_of(lengths)))
 
 
 def _places(k: KernelArgs) -> list[np.ndarray]:
@@ -168,8 +170,9 @@ def sequence_slice_shape(s: ShapeArgs) -> None:
         rows = s["like"][0] if like else -1
         s.set("out", ((rows, *s["x"][1:]), s.dtype("x")))
         return
-    if like:
-        lengths = lengths_of(levels_of(s, "like")[-1])
+    like_levels = levels_of(s, "like") if like else None
+    if like_levels is not None:
+        lengths = lengths_of(like_levels[-1])
     else:
         lengths = _parts(levels[-1], s.attrs, given)[1]
     offsets = offsets_of(lengths)

@@ -1,7 +1,7 @@
 """Look-up of table rows, with dense gradients or with sparse ones: values and row numbers.
 
 A sparse gradient is a matrix of values, one row for each looked-up id, beside the ids' row numbers.
-The same row may come several times; row -1 stands for nothing.
+The same row may come several times; rows numbered -1 are skipped.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
 from ...framework.passes.backward import GradientArgs
@@ -141,14 +141,14 @@ def embedding_rows_grad_kernel(k: KernelArgs) -> Call:
 
 
 @embedding.gradient_maker
-def embedding_gradient(g: GradientArgs) -> list[OpDesc]:
+def embedding_gradient(g: GradientArgs) -> list[OpNode]:
     tables, grads = g.inputs("w"), g.input_grads("w")
     if grads == [EMPTY]:
         return []
     padding = {name: value for name, value in g.attrs.items() if name == "padding_idx"}
     reads = {"ids": g.inputs("ids"), "out_grad": g.output_grads("out")}
     # Only a table from outside can take rows: an operator that makes one wants a dense gradient.
-    sparse = "sparse" in g.attrs and g.attrs["sparse"].b and tables[0].version == 0
+    sparse = g.attrs.get("sparse", False) and tables[0].version == 0
     if sparse:
         writes = {"values": grads, "rows": g.sparse_rows(grads[0])}
         return [g.op("embedding_rows_grad", reads, writes, padding)]

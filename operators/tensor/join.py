@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
-from ...framework.ir.desc import OpDesc
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
 from ...framework.passes.backward import GradientArgs
@@ -22,12 +22,12 @@ _TO_END = (1 << 63) - 1
 
 
 def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
-    """A callable that copies each source to its target; targets that nobody needs are None."""
+    """A call that copies each source to its target; targets that nobody needs are None."""
     pairs = zip(targets, sources, strict=True)
     return in_order(*(partial(xp.copyto, *pair) for pair in pairs if pair[0] is not None))
 
 
-def _pieces(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
+def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
     """Views of consecutive ranges along `axis`."""
     pieces, begin = [], 0
     for size in sizes:
@@ -80,7 +80,7 @@ def concat_kernel(k: KernelArgs) -> Call:
 def concat_grad_kernel(k: KernelArgs) -> Call:
     out_grad, shapes = k["out_grad"], k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
-    pieces = _pieces(out_grad, axis, [shape[axis] for shape in shapes])
+    pieces = _views_along(out_grad, axis, [shape[axis] for shape in shapes])
     return _copies(k.xp, k.list("x_grad"), pieces)
 
 
@@ -172,12 +172,14 @@ def split_shape(s: ShapeArgs) -> None:
 def split_kernel(k: KernelArgs) -> Call:
     x, outs = k["x"], k.list("out")
     axis = k.attrs["axis"] % x.ndim
-    pieces = _pieces(x, axis, _sections(k.attrs["sections"], len(outs), x.shape[axis]))
+    sizes = _sections(k.attrs["sections"], len(outs), x.shape[axis])
+    assert sizes is not None, "the shape rule has refused such sections"
+    pieces = _views_along(x, axis, sizes)
     return _copies(k.xp, outs, pieces)
 
 
 @split.gradient_maker
-def split_gradient(g: GradientArgs) -> list[OpDesc]:
+def split_gradient(g: GradientArgs) -> list[OpNode]:
     axis = {name: value for name, value in g.attrs.items() if name == "axis"}
     return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
 

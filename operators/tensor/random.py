@@ -32,7 +32,7 @@ _FAN_DOC = (
 
 
 def _generator(k: KernelArgs) -> Call:
-    """A callable for the generator to draw from in this run."""
+    """A callable that returns the random generator of the run."""
     seed, state = k.attrs["seed"], k.state
     if not seed:
         return lambda: state.generator
@@ -146,7 +146,7 @@ def fans(shape: Shape) -> tuple[int, int]:
 
 
 def _scaled(k: KernelArgs, variance: float) -> Any:
-    """A binder's result: numbers of mean 0 and the variance given."""
+    """A call that fills `out` with numbers of mean 0 and the variance given."""
     if k.attrs["uniform"]:
         bound = math.sqrt(3.0 * variance)
         return _uniform(k, k["out"], -bound, bound)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.ir.desc import OpDesc, decode_attr
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order, nothing
@@ -222,7 +222,7 @@ def _order_gradient(op_type: str, values: str) -> Any:
 
         return run
 
-    def maker(g: GradientArgs) -> list[OpDesc]:
+    def maker(g: GradientArgs) -> list[OpNode]:
         reads = {
             "x": g.inputs("x"),
             "ids": g.outputs("ids"),
@@ -377,7 +377,6 @@ def cumsum_kernel(k: KernelArgs) -> Call:
 
 
 @cumsum.gradient_maker
-def cumsum_gradient(g: GradientArgs) -> list[OpDesc]:
-    given = g.attrs.get("reverse")
-    attrs = {**g.attrs, "reverse": not (given is not None and decode_attr(given))}
+def cumsum_gradient(g: GradientArgs) -> list[OpNode]:
+    attrs = {**g.attrs, "reverse": not g.attrs.get("reverse", False)}
     return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -1,4 +1,4 @@
-"""Putting minibatches into a scope: quickly, and only when they are sound."""
+"""Setting variables of a scope from the user's arrays, after checks of names, kinds and shapes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ...framework.base.errors import NotFiniteError, ShapeError, VariableError, 
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
 from ...framework.base.shape import Levels
-from ...framework.ir.desc import INPUT, NetDesc, VarDesc, var_dtype, var_shape
+from ...framework.ir.desc import INPUT
 from ...framework.ir.infer import fits
+from ...framework.ir.op_list import OpList, VarDecl
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -30,10 +31,10 @@ class Feeder:
     cast where that loses no kind: float64 to float32, int32 to int64, integers to floats.
     """
 
-    def __init__(self, desc: NetDesc, scope: Scope) -> None:
+    def __init__(self, net: OpList, scope: Scope) -> None:
         self._scope = scope
-        self._declared = {var.name: var for var in desc.vars}
-        self._targets: dict[str, tuple[Any, np.dtype | None, VarDesc]] = {}
+        self._declared = {var.name: var for var in net.vars}
+        self._targets: dict[str, tuple[Any, np.dtype | None, VarDecl]] = {}
         self._keys: dict[bool, frozenset[str]] = {}
 
     def __call__(
@@ -76,7 +77,7 @@ class Feeder:
                 )
         return array, levels
 
-    def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None, VarDesc]:
+    def _target(self, name: str, where: Callable[[], str]) -> tuple[Any, np.dtype | None, VarDecl]:
         var = self._declared.get(name)
         if var is None:
             inputs = [known for known, var in self._declared.items() if var.kind == INPUT]
@@ -85,25 +86,25 @@ class Feeder:
                 f" its inputs are {', '.join(inputs)}"
             )
         variable = self._scope.find(name) or self._scope.var(name)
-        self._targets[name] = variable, var_dtype(var), var
+        self._targets[name] = variable, var.dtype, var
         return self._targets[name]
 
     def _check_keys(
         self, arrays: Mapping[str, Any], where: Callable[[], str], held_out: bool
     ) -> None:
-        """A variable that is left out now would keep the numbers of an earlier minibatch."""
+        """All minibatches feed the same variables: one left out would keep its former numbers."""
         known = self._keys.get(held_out)
         if known is None:
             self._keys[held_out] = frozenset(arrays)
         elif known != arrays.keys():
-            told = ", ".join(sorted(known))
+            before = ", ".join(sorted(known))
             raise VariableError(
-                f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {told}"
+                f"{where()}: feeds {', '.join(sorted(arrays))}; the minibatches before fed {before}"
             )
 
 
 def feed_inputs(
-    declared: Callable[[str], VarDesc], scope: Scope, values: Mapping[Any, Any]
+    declared: Callable[[str], VarDecl], scope: Scope, values: Mapping[Any, Any]
 ) -> None:
     """Set variables of a scope, cast to their declared dtypes.
 
@@ -119,8 +120,8 @@ def feed_inputs(
     for key, value in values.items():
         name = str(key)
         var = declared(name)
-        shape = var_shape(var)
-        array, levels = _as_declared(value, var, var_dtype(var), lambda: "input")
+        shape = var.shape
+        array, levels = _as_declared(value, var, var.dtype, lambda: "input")
         if shape is not None and not fits(array.shape, shape):
             raise ShapeError(
                 f"input {name!r} wants {list(shape)} (-1 = any) and was given {list(array.shape)}"
@@ -129,7 +130,7 @@ def feed_inputs(
 
 
 def _as_declared(
-    value: Any, var: VarDesc, dtype: np.dtype | None, what: Callable[[], str]
+    value: Any, var: VarDecl, dtype: np.dtype | None, what: Callable[[], str]
 ) -> tuple[Any, Levels]:
     """A value as an array of the declared dtype, and the offsets of the sequences in it.
 
@@ -154,7 +155,7 @@ def _as_declared(
     return value, levels
 
 
-def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:
+def rows_and_offsets(value: Any, var: VarDecl, what: str) -> tuple[Any, Levels]:
     """The packed rows and the offsets of what is fed to a variable that holds sequences.
 
     Args:
@@ -181,12 +182,12 @@ def rows_and_offsets(value: Any, var: VarDesc, what: str) -> tuple[Any, Levels]:
         )
     if wanted and len(value.levels) != wanted:
         raise ShapeError(f"{what} {var.name!r} wants {of} and was given {len(value.levels)}")
-    rows, shape = value.data, var_shape(var)
+    rows, shape = value.data, var.shape
     if not len(rows) and rows.ndim == 1 and shape and all(dim >= 0 for dim in shape[1:]):
         rows = rows.reshape(0, *shape[1:])  # lists without a row do not say how wide one is
     return rows, value.levels
 
 
-def _can_cast(given: np.dtype, wanted: np.dtype) -> bool:
-    both_integers = given.kind in "iu" and wanted.kind in "iu"
-    return both_integers or np.can_cast(given, wanted, "same_kind")
+def _can_cast(dtype: np.dtype, wanted: np.dtype) -> bool:
+    both_integers = dtype.kind in "iu" and wanted.kind in "iu"
+    return both_integers or np.can_cast(dtype, wanted, "same_kind")

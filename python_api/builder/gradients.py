@@ -10,7 +10,7 @@ from ...framework.base.errors import GradientError
 from ...framework.passes.optimizer import OptimizerAttrs
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
-from .op_arguments import where
+from .operator_methods import where
 
 
 @builder_method

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, nearest
-from ...framework.ir.desc import OpDesc, make_op
+from ...framework.ir.desc import make_op
+from ...framework.ir.op_list import OpNode
 
 # name -> operator type and attributes
 INITIALIZERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -21,7 +22,7 @@ INITIALIZERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> OpDesc:
+def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> OpNode:
     """The operator that fills variable `name`.
 
     Args:

@@ -61,8 +61,8 @@ def fc(
             w.append(builder.parameter(name + suffix, [width, size], init, lr_factor=lr_factor))
         if b is None and bias:
             b = builder.parameter(f"{name}.b", [size], bias_init, lr_factor=lr_factor)
-    given = {"activation": activation.lower()} if activation else {}
-    return builder.append(lookup("fc"), (inputs, w, b), given, name=name)
+    attrs = {"activation": activation.lower()} if activation else {}
+    return builder.append(lookup("fc"), (inputs, w, b), attrs, name=name)
 
 
 def known_size(builder: NetBuilder, x: Any, axis: int, name: str, kind: str) -> int:
@@ -237,8 +237,8 @@ def sequence_conv(
         w = builder.parameter(f"{name}.w", [rows, size], init, lr_factor=lr_factor)
         if b is None and bias:
             b = builder.parameter(f"{name}.b", [size], bias_init, lr_factor=lr_factor)
-    given = {"left": left, "right": right, **attrs}
-    return builder.append(lookup("sequence_conv"), (x, w, b), given, name=name)
+    attributes = {"left": left, "right": right, **attrs}
+    return builder.append(lookup("sequence_conv"), (x, w, b), attributes, name=name)
 
 
 @layer("w")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...framework.base.errors import VariableError
-from ...framework.ir.desc import NetDesc, OpDesc, caller_location, slot_map
+from ...framework.ir.desc import NetDesc, caller_location
 from ...framework.ir.names import steps_name
+from ...framework.ir.op_list import OpList, OpNode, SourceLocation
 from ...framework.loops.recurrent.net import recurrent_op
 from ...framework.loops.trees.net import recursive_op
-from ...proto.net_pb2 import SourceLocation
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
 
 
 @builder_method
-def recurrent_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
+def recurrent_net(builder: NetBuilder, desc: OpList | NetDesc) -> tuple[Var, ...]:
     """Append a recurrent net over the outer names of its links.
 
     Args:
@@ -34,7 +34,7 @@ def recurrent_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
 
 
 @builder_method
-def recursive_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
+def recursive_net(builder: NetBuilder, desc: OpList | NetDesc) -> tuple[Var, ...]:
     """Append a recursive net over the outer names of its links.
 
     Args:
@@ -53,7 +53,7 @@ def recursive_net(builder: NetBuilder, desc: NetDesc) -> tuple[Var, ...]:
 
 
 def append_loop(
-    builder: NetBuilder, op: OpDesc, title: str, slots: Sequence[str], source: SourceLocation
+    builder: NetBuilder, op: OpNode, title: str, slots: Sequence[str], source: SourceLocation
 ) -> tuple[Var, ...]:
     """Append the operator of a recurrent or recursive net.
 
@@ -68,14 +68,13 @@ def append_loop(
     Raises:
         VariableError: the operator reads a variable that is not there, or writes one that is.
     """
-    for names in slot_map(op.inputs).values():
+    for names in op.inputs.values():
         for name in names:
             builder.declared(name)
-    outputs = slot_map(op.outputs)
+    outputs = op.outputs
     for names in outputs.values():
         for name in names:
             if name in builder.forward_net.vars:
                 raise VariableError(f"{title}: variable {name!r} is defined already")
-    op.source.CopyFrom(source)
-    builder.append_desc(op)
+    builder.append_desc(op.changed(source=source))
     return tuple(Var(builder, name) for slot in slots for name in outputs.get(slot, ()))

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
+from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
@@ -234,12 +235,12 @@ class BuilderMethods:
         """Root-mean-square normalisation over the last dimension, with scale."""
     def recurrent_net(
         self,
-        desc: NetDesc,
+        desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recurrent net over the outer names of its links."""
     def recursive_net(
         self,
-        desc: NetDesc,
+        desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recursive net over the outer names of its links."""
     def recurrent(

@@ -39,22 +39,22 @@ from ...framework.ir.desc import (
     PARAMETER,
     STATE,
     NetDesc,
-    OpDesc,
-    VarDesc,
     caller_location,
-    clone,
+    input_names,
     make_op,
     make_var,
-    var_dtype,
-    var_shape,
 )
+from ...framework.ir.desc import (
+    output_names as written_names,
+)
+from ...framework.ir.messages import as_op_list
+from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.registry import OperatorDef, lookup
 from ...framework.runtime.plain_net import PlainNet
+from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .objective import Objective
-from .op_arguments import encoded_attrs, output_names, pop_count, split_arguments, where
-from .run_cache import RunCache
+from .operator_methods import encoded_attrs, output_names, pop_count, split_arguments, where
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
@@ -160,27 +160,20 @@ class NetBuilder(BuilderMethods):
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
         self._counters: dict[str, itertools.count[int]] = {}
-        self.switch_to(PlainNet(NetDesc(name=name)))
+        self.switch_to(PlainNet(OpList(name)))
 
     @classmethod
-    def from_desc(cls, desc: NetDesc) -> NetBuilder:
+    def from_desc(cls, desc: OpList | NetDesc) -> NetBuilder:
         """A builder that goes on from the forward operators of a saved net.
 
         Gradient and update operators are left out: call `backward_from` and `add_optimization`
         again. Their states in the scope are taken up by name.
         """
-        builder = cls(desc.name)
-        forward = clone(desc)
-        del forward.ops[:], forward.vars[:]
-        forward.ops.extend(op for op in desc.ops if op.role == FORWARD)
-        used = {
-            name
-            for op in forward.ops
-            for slots in (op.inputs, op.outputs)
-            for slot in slots
-            for name in slot.vars
-        }
-        forward.vars.extend(var for var in desc.vars if var.name in used)
+        forward = as_op_list(desc).copy()
+        builder = cls(forward.name)
+        forward.ops = [op for op in forward.ops if op.role == FORWARD]
+        used = {name for op in forward.ops for name in (*input_names(op), *written_names(op))}
+        forward.vars = [var for var in forward.vars if var.name in used]
         builder.switch_to(PlainNet(forward))
         return builder
 
@@ -237,8 +230,13 @@ class NetBuilder(BuilderMethods):
         return self.net.desc
 
     @property
+    def op_list(self) -> OpList:
+        """Operators and variables of `net`."""
+        return self.net.op_list
+
+    @property
     def name(self) -> str:
-        return self._forward.desc.name
+        return self._forward.name
 
     # -- variables -----------------------------------------------------------------------------
 
@@ -313,7 +311,7 @@ class NetBuilder(BuilderMethods):
         self.declared(name)
         return Var(self, name)
 
-    def declared(self, name: str) -> VarDesc:
+    def declared(self, name: str) -> VarDecl:
         """The declaration of a variable.
 
         Raises:
@@ -328,10 +326,10 @@ class NetBuilder(BuilderMethods):
 
     def shape_of(self, name: str) -> tuple[int, ...] | None:
         """Shape as far as it is known: -1 for unknown dimensions, None for an unknown rank."""
-        return var_shape(self.declared(name))
+        return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
-        return var_dtype(self.declared(name))
+        return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:
         """`stem_0`, `stem_1`, ...: the first that is free."""
@@ -400,7 +398,7 @@ class NetBuilder(BuilderMethods):
         ]
         return handles[0] if len(handles) == 1 else tuple(handles)
 
-    def append_desc(self, op: OpDesc) -> None:
+    def append_desc(self, op: OpNode) -> None:
         """Append an operator that reads and writes the variables its description names."""
         self._forward.add_op(op)
         self._changed()

@@ -1,4 +1,4 @@
-"""Recurrent nets in NetBuilder: what a step does is written inside a `with` block.
+"""Recurrent nets in NetBuilder: the operators of one step are written inside a `with` block.
 
     with b.recurrent("rnn") as step:
         x = step.input(words)                     # words: sequences [rows, K]; x: one row of each
@@ -9,9 +9,9 @@
         last = step.final(h)                      # [sequences, 100], likewise
 
 Inside the block the builder's operators and layers go to the step net. Variables of the outer net
-may be read there: each step sees the same value; of one that holds as many sequences as the inputs
-do, such as the memory of an attention, each sequence sees its own. Parameters made inside belong to
-the outer net. Blocks may stand inside blocks.
+may be read there: each step sees the same value. Where an outer variable holds as many sequences as
+the inputs do, such as the memory of an attention, each sequence sees its own. Parameters made
+inside belong to the outer net. Blocks may be nested.
 """
 
 from __future__ import annotations
@@ -25,17 +25,14 @@ from ...framework.ir.desc import (
     PARAMETER,
     RECURRENT,
     STATE,
-    NetDesc,
-    VarDesc,
     caller_location,
-    clone,
     input_names,
+    make_op,
     make_var,
     output_names,
-    var_dtype,
-    var_shape,
 )
 from ...framework.ir.names import steps_name
+from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl, VarDecl
 from ...framework.ir.registry import lookup
 from ...framework.loops.recurrent.net import recurrent_op
 from ...framework.runtime.plain_net import PlainNet
@@ -50,8 +47,8 @@ class StepBlock:
     def __init__(self, builder: NetBuilder, name: str, reverse: bool) -> None:
         self.name = name
         self._builder = builder
-        self._desc = NetDesc(name=name, type=RECURRENT)
-        self._step = self._desc.steps.add(reverse=reverse)
+        self._step = StepDecl(reverse=reverse)
+        self._desc = OpList(name, RECURRENT, steps=[self._step])
         self._made: list[str] = []  # outer variables, in the order in which they were asked for
         self._source: Any = None
         self._net: Any = None  # the step net, while it is built
@@ -72,12 +69,12 @@ class StepBlock:
         """
         outer = self._outer(x)
         inner = self._inner_name(f"{outer.name}.row")
-        shape, dtype = var_shape(outer), var_dtype(outer)
+        shape, dtype = outer.shape, outer.dtype
         if shape == ():
             raise ShapeError(f"{self._title}: {outer.name!r} is a single number and has no rows")
         shape = None if shape is None else (-1, *shape[1:])
         self._net.add_var(make_var(inner, shape, dtype, INPUT))
-        self._step.in_links.add(outer=outer.name, inner=inner)
+        self._step.in_links.append(Link(outer.name, inner))
         return Var(self._builder, inner)
 
     def memory(
@@ -90,7 +87,7 @@ class StepBlock:
         dtype: object = None,
         name: str = "",
     ) -> Var:
-        """A state of the step before; say with `update` what it becomes.
+        """A state of the step before; `update` sets its value for the next step.
 
         Args:
             shape: of one row; needed where no `boot` tells it.
@@ -114,7 +111,7 @@ class StepBlock:
                 f" variable, not delay={delay}, shape={shape}, boot={boot}"
             )
         outer = None if boot is None else self._outer(boot)
-        told = None if outer is None else var_shape(outer)
+        told = None if outer is None else outer.shape
         if told is not None:
             if not told or (row is not None and told[1:] != row):
                 wanted = format_shape((-1, *(row or ())))
@@ -124,15 +121,15 @@ class StepBlock:
                 )
             row = told[1:]
         if dtype is None:
-            dtype = self._builder.dtype if outer is None else var_dtype(outer)
+            dtype = self._builder.dtype if outer is None else outer.dtype
         inner = self._inner_name(name or "memory", exact=bool(name))
         self._net.add_var(make_var(inner, None if row is None else (-1, *row), dtype, INPUT))
         first = "" if outer is None else outer.name
-        self._step.memories.add(previous=inner, boot=first, boot_value=value, delay=delay)
+        self._step.memories.append(MemoryDecl("", inner, first, value, delay))
         return Var(self._builder, inner)
 
     def update(self, memory: Var | str, state: Var | str) -> None:
-        """`state` is what `memory` holds in the next step.
+        """Let `memory` hold the value of `state` in the next step.
 
         Raises:
             VariableError: no memory of this step, or one that is updated already.
@@ -153,7 +150,7 @@ class StepBlock:
         """
         inner = self._own(x)
         outer = self._outer_name(name or (self.name if not self._step.out_links else ""), inner)
-        self._step.out_links.add(outer=outer, inner=inner)
+        self._step.out_links.append(Link(outer, inner))
         return Var(self._builder, outer)
 
     def final(self, memory: Var | str, name: str = "") -> Var:
@@ -167,7 +164,7 @@ class StepBlock:
         """The sum of `x` over all steps, for use after the block; `x` has no rows."""
         inner = self._own(x)
         outer = self._outer_name(name, f"{inner}.total")
-        self._step.sum_links.add(outer=outer, inner=inner)
+        self._step.sum_links.append(Link(outer, inner))
         return Var(self._builder, outer)
 
     # -- names ---------------------------------------------------------------------------------
@@ -177,7 +174,7 @@ class StepBlock:
         where = caller_location()
         return f"{where.file}:{where.line}: recurrent net {self.name!r}"
 
-    def _outer(self, x: Var | str) -> VarDesc:
+    def _outer(self, x: Var | str) -> VarDecl:
         """The outer net's declaration of a variable."""
         self._own(x)
         found = self._before.vars.get(str(x))
@@ -226,9 +223,9 @@ class StepBlock:
         self._source = caller_location()
         self._before = builder.forward_net
         self._objective = builder.objective
-        net = NetDesc(name=self.name)
-        for var in self._before.vars.values():  # what may be read: the same at each step
-            net.vars.append(make_var(var.name, var_shape(var), var_dtype(var), INPUT))
+        net = OpList(self.name)
+        for var in self._before.vars.values():  # inputs of the step net, if it reads them
+            net.vars.append(make_var(var.name, var.shape, var.dtype, INPUT))
             net.vars[-1].sequence_levels = var.sequence_levels
         self._net = PlainNet(net)
         builder.switch_to(self._net)
@@ -241,7 +238,7 @@ class StepBlock:
             self._finish(inner)
 
     def _finish(self, inner: PlainNet) -> None:
-        """Check what the block has said and append the operator to the outer net."""
+        """Check the links and memories of the block and append its operator to the outer net."""
         builder, step, outer = self._builder, self._step, self._before
         if builder.objective is not self._objective:
             builder.objective = self._objective
@@ -250,29 +247,30 @@ class StepBlock:
             )
         if not step.in_links:
             raise VariableError(f"{self._title}: wants an input: step.input(sequences)")
-        idle = [entry.previous for entry in step.memories if not entry.state]
-        if idle:
+        not_updated = [entry.previous for entry in step.memories if not entry.state]
+        if not_updated:
             raise VariableError(
-                f"{self._title}: the memory {idle[0]!r} is not updated: step.update({idle[0]}, ...)"
+                f"{self._title}: the memory {not_updated[0]!r} is not updated:"
+                f" step.update({not_updated[0]}, ...)"
             )
         linked = {link.inner for link in step.in_links}
         linked |= {entry.previous for entry in step.memories}
         step.net.name = self.name
-        step.net.ops.extend(inner.desc.ops)
+        step.net.ops += [op.node for op in inner.operators]
         self._copy_linked_inputs(step, linked)
         used = {name for op in step.net.ops for name in (*input_names(op), *output_names(op))}
         made = [
             var
-            for var in inner.desc.vars
+            for var in inner.vars.values()
             if var.name not in outer.vars
             and var.name not in linked
             and (var.kind in (PARAMETER, STATE, INPUT))
         ]
         hoisted = {var.name for var in made}
-        for var in inner.desc.vars:
+        for var in inner.vars.values():
             if var.name in used | linked:
                 if var.name in hoisted:
-                    var = make_var(var.name, var_shape(var), var_dtype(var), INPUT)
+                    var = make_var(var.name, var.shape, var.dtype, INPUT)
                 step.net.vars.append(var)
         op = recurrent_op(self._desc, builder.unique_name(steps_name(self.name)))
         for var in made:
@@ -284,7 +282,7 @@ class StepBlock:
             raise
 
     def _copy_linked_inputs(self, step: Any, linked: set[str]) -> None:
-        """A link or memory may take an input as it is; the step net then copies it."""
+        """Copy inputs that links or memories take as they are: these need outputs of operators."""
         written = {name for op in step.net.ops for name in output_names(op)}
         wanted = [*step.out_links, *step.sum_links]
         copies: dict[str, str] = {}
@@ -296,18 +294,14 @@ class StepBlock:
             if name not in written:
                 if name not in copies:
                     copies[name] = f"{name}.copy"
-                    op = step.net.ops.add(type="assign")
-                    op.inputs.add(name="x").vars.append(name)
-                    op.outputs.add(name="out").vars.append(copies[name])
+                    op = make_op("assign", {"x": name}, {"out": copies[name]})
+                    step.net.ops.append(op)
                 setattr(holder, field, copies[name])
 
 
 def _remove(net: PlainNet, names: set[str]) -> None:
-    """Take declarations back, of variables that no operator uses yet."""
-    kept = [clone(var) for var in net.desc.vars if var.name not in names]
-    del net.desc.vars[:]
-    net.desc.vars.extend(kept)
-    net.vars = {var.name: var for var in net.desc.vars}
+    """Remove the declarations of variables that no operator uses yet."""
+    net.remove_vars(names)
 
 
 @builder_method

@@ -29,7 +29,7 @@ class _Options:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What cells are told about their parameters."""
+        """The arguments of a cell that concern its parameters."""
         return {"init": self.init, "lr_factor": self.lr_factor}
 
 

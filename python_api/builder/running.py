@@ -26,7 +26,7 @@ def initialize(
 ) -> None:
     """Fill parameters and states that hold no value (or all of them) by their initialisers."""
     scope = scope or default_scope()
-    fill_variables(builder.desc, scope, context or builder.run_context, overwrite=overwrite)
+    fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
     builder.run_cache.initialized.add(scope)
 
 
@@ -54,13 +54,14 @@ def run(
         sequences, `scope.sequences(name)` gives them with their offsets.)
     """
     scope = scope or default_scope()
-    if scope not in builder.run_cache.initialized:
+    cache = builder.run_cache
+    if scope not in cache.initialized:
         builder.initialize(scope, context)
     if feed:
         builder.feed(scope, feed)
     wanted = [str(var) for var in fetch]
     names = frozenset(wanted)
-    own = builder.run_cache.context(context or builder.run_context, need_backward, names)
+    own = cache.context(context or builder.run_context, need_backward, names)
     builder.bound_net(names, need_backward).run(scope, own)
     return {name: scope.get(name).numpy() for name in wanted}
 

@@ -1,4 +1,4 @@
-"""Writes the stubs that tell type checkers and editors what is only known at run time.
+"""Writes stubs for type checkers and editors, of names that exist at run time only.
 
 They are the methods of NetBuilder (methods.pyi beside this module) and the public names of the
 package, which are looked up on first use (__init__.pyi of the root).

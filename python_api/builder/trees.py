@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...framework.base.errors import AttributeTypeError
-from ...framework.ir.desc import INPUT, RECURSIVE, NetDesc, make_op, make_var
+from ...framework.ir.desc import INPUT, RECURSIVE, make_op, make_var
+from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
 
@@ -69,16 +70,15 @@ def tree_lstm(
     step.parents = str(parents)
     if positions is not None:
         step.positions = str(positions)
-    step.in_links.add(outer=str(gates), inner="x_iou")
-    step.in_links.add(outer=str(forget), inner="x_f")
+    step.in_links.append(Link(str(gates), "x_iou"))
+    step.in_links.append(Link(str(forget), "x_f"))
     for inner, shape in widths.items():
         weight = builder.parameter(f"{name}.{inner}", shape, init, lr_factor=lr_factor)
-        step.static_links.add(outer=str(weight), inner=inner)
-    step.out_links.add(outer=name, inner="h")
+        step.static_links.append(Link(str(weight), inner))
+    step.out_links.append(Link(name, "h"))
     step.memories[0].final = f"{name}.root"
-    for net in (step.net, step.child_net):
-        for var in net.vars:
-            var.dtype = make_var("", None, builder.dtype).dtype
+    for net in (step.net, step.child_net or OpList()):
+        net.vars = [var.changed(dtype=builder.dtype) for var in net.vars]
     states, roots = builder.recursive_net(desc)
     return states, roots
 
@@ -94,10 +94,10 @@ _GATES = [
 ]
 
 
-def _child_sum_cell(size: int, arity: int) -> tuple[NetDesc, dict[str, list[int]]]:
+def _child_sum_cell(size: int, arity: int) -> tuple[OpList, dict[str, list[int]]]:
     """The child-sum cell, and the shapes of its weights."""
-    desc = NetDesc(type=RECURSIVE)
-    step = desc.steps.add()
+    step = StepDecl()
+    desc = OpList(type=RECURSIVE, steps=[step])
     parts = {"out": ["i_in", "o_in", "u_in"]}
     _extend(
         step.net,
@@ -108,6 +108,7 @@ def _child_sum_cell(size: int, arity: int) -> tuple[NetDesc, dict[str, list[int]
             *_GATES,
         ],
     )
+    step.child_net = OpList()
     _extend(
         step.child_net,
         [
@@ -117,18 +118,18 @@ def _child_sum_cell(size: int, arity: int) -> tuple[NetDesc, dict[str, list[int]
             ("mul", {"x": "f", "y": "c_child"}, {"out": "kept_part"}),
         ],
     )
-    step.child_links.add(outer="h", inner="h_child")
-    step.child_links.add(outer="c", inner="c_child")
-    step.memories.add(state="h", previous="h_sum")
-    step.memories.add(state="kept_part", previous="kept")
+    step.child_links.append(Link("h", "h_child"))
+    step.child_links.append(Link("c", "c_child"))
+    step.memories.append(MemoryDecl("h", "h_sum"))
+    step.memories.append(MemoryDecl("kept_part", "kept"))
     _declare(step.net, ["h_sum", "kept"], size)
     return desc, {"u_iou": [size, 3 * size], "u_f": [size, size]}
 
 
-def _nary_cell(size: int, arity: int) -> tuple[NetDesc, dict[str, list[int]]]:
+def _nary_cell(size: int, arity: int) -> tuple[OpList, dict[str, list[int]]]:
     """The N-ary cell: one product gives all gates from the states of all children."""
-    desc = NetDesc(type=RECURSIVE)
-    step = desc.steps.add(arity=arity)
+    step = StepDecl(arity=arity)
+    desc = OpList(type=RECURSIVE, steps=[step])
     children = range(arity)
     forget = [f"hf_{k}" for k in children]
     parts = {"out": ["h_iou", *forget]}
@@ -154,15 +155,15 @@ def _nary_cell(size: int, arity: int) -> tuple[NetDesc, dict[str, list[int]]]:
     ops.append(("sum", {"x": [f"kept_{k}" for k in children]}, {"out": "kept"}))
     _extend(step.net, [*ops, *_GATES])
     for k in children:
-        step.memories.add(state="h", previous=f"h_{k}", child=k)
-        step.memories.add(state="c", previous=f"c_{k}", child=k)
+        step.memories.append(MemoryDecl("h", f"h_{k}", child=k))
+        step.memories.append(MemoryDecl("c", f"c_{k}", child=k))
     _declare(step.net, [f"{state}_{k}" for state in "hc" for k in children], size)
     return desc, {"u_all": [arity * size, (3 + arity) * size]}
 
 
-def _extend(net: NetDesc, ops: Sequence[tuple[Any, ...]]) -> None:
+def _extend(net: OpList, ops: Sequence[tuple[Any, ...]]) -> None:
     net.ops.extend(make_op(*op) for op in ops)
 
 
-def _declare(net: NetDesc, names: Sequence[str], size: int) -> None:
+def _declare(net: OpList, names: Sequence[str], size: int) -> None:
     net.vars.extend(make_var(name, [-1, size], None, INPUT) for name in names)

@@ -1,4 +1,4 @@
-"""What several commands share: reading nets and arrays from files, NAME=VALUE options."""
+"""Shared by several commands: reading nets and arrays from files, NAME=VALUE options."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
-from ...proto import net_pb2 as pb
+from ...framework.ir.op_list import OpList
+from ...nnet3.files.kaldi_io import is_nnet3
 from ..train.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 
 
-def read_desc(path: str) -> pb.NetDesc:
+def read_desc(path: str) -> OpList:
     """The description in a saved net or a checkpoint; that of a model of Kaldi's or of CNTK's is in
     a dialect of its own."""
     if path.endswith(SUFFIX):
-        return read_checkpoint(path).desc
+        return read_checkpoint(path).op_list
     if is_nnet3(path):
         from ...nnet3.network.nnet import Nnet
 
@@ -34,18 +35,8 @@ def read_desc(path: str) -> pb.NetDesc:
     return load_desc(net_path)
 
 
-def is_nnet3(path: str) -> bool:
-    """Whether a file begins as Kaldi's nnet3 models do, raw or acoustic, binary or text."""
-    try:
-        with open(path, "rb") as file:
-            start = file.read(64)
-    except OSError:
-        return False
-    return start.removeprefix(b"\0B").lstrip().startswith((b"<Nnet3> ", b"<TransitionModel> "))
-
-
 def cntk_kind(path: str) -> str:
-    """What file of CNTK's this is (see `cli_cntk_files`); empty for none."""
+    """The kind of a CNTK file (see `cntk/programs/files.py`); empty if it is none."""
     if path.endswith((NET_SUFFIX, SUFFIX)):
         return ""
     from ...cntk.programs.files import kind_of_file
@@ -54,7 +45,7 @@ def cntk_kind(path: str) -> str:
 
 
 def kaldi_kind(path: str) -> str:
-    """What file of Kaldi's, other than a model, this is (see `cli_nnet3_files`); empty for none."""
+    """The kind of a Kaldi file that is no model (see `nnet3/programs/listing.py`), or ""."""
     if path.endswith((NET_SUFFIX, SUFFIX)) or is_nnet3(path):
         return ""
     from ...nnet3.programs.listing import kind_of_file
@@ -117,7 +108,7 @@ def _numpy_load(path: str, **options: Any) -> Any:
 
 
 def _guarded(path: str, read: Any, *args: Any, **options: Any) -> Any:
-    """`read`, with the many errors of NumPy and of zip files as one of ours."""
+    """Call `read`; errors of NumPy and of zip files become a FormatError."""
     try:
         return read(*args, **options)
     except FileNotFoundError:
@@ -155,11 +146,11 @@ def number_or_text(text: str) -> Any:
     return text
 
 
-def variable(desc: pb.NetDesc, name: str) -> str:
+def variable(desc: OpList, name: str) -> str:
     """`name`, if the net has such a variable.
 
     Raises:
-        OpscopeError: it has none; the nearest names are told.
+        OpscopeError: it has none; the message names the nearest.
     """
     names = [var.name for var in desc.vars]
     if name not in names:

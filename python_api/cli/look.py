@@ -123,7 +123,7 @@ def verify(file: str) -> None:
 
 
 def _verify_nnet3(file: str) -> None:
-    """Reading a model checks all of it; what is left to tell is what nothing uses."""
+    """Print what no output uses; reading a model has checked the rest."""
     from ...nnet3.programs.models import read_checked, unused_parts
 
     nnet = read_checked(file)
@@ -162,11 +162,8 @@ def ops(name: str | None, every: bool) -> None:
 
 def _family(entry: Any) -> str:
     """The module an operator is written in: short for those of this package."""
-    kernels = [kernel.bind for kernel in entry.kernels]
-    makers = (*kernels, entry.expand, entry.gradient, entry.shape)
-    module = next((m.__module__ for m in makers if getattr(m, "__module__", "")), "other")
     here = __name__.partition(".")[0] + ".operators."
-    return module.removeprefix(here)
+    return entry.module.removeprefix(here) or "other"
 
 
 def _proto_lines(proto: Any, family: str) -> Iterator[str]:
@@ -200,7 +197,7 @@ def _slot_flags(slot: Any) -> str:
 
 
 def _attr_type(attr: Any) -> str:
-    from ...framework.ir.desc import decode_attr
+    from ...framework.ir.messages import decode_attr
 
     parts = [attr.type]
     if attr.choices:
@@ -244,7 +241,7 @@ def version() -> None:
 
     from ... import __version__
     from ...framework.base.backend import gpu_present
-    from ...framework.ir.desc import FORMAT_VERSION
+    from ...framework.ir.messages import FORMAT_VERSION
 
     rows = [
         ("opscope", f"{__version__} (net format {FORMAT_VERSION})"),

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ...nnet3.programs.options import chosen_place
-from ..recipe.nnet3 import Nnet3Recipe, RecipeOptions
+from ..recipe.nnet3 import Nnet3Recipe
+from ..recipe.nnet3_options import RecipeOptions
 
 _HELP = {
     "feats": "Rspecifier of features, e.g. ark:feats.ark.",

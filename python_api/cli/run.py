@@ -38,6 +38,7 @@ def run(
     Without --range the forward operators that the fetched variables depend on are run.
     """
     from ...framework.base.context import OpContext
+    from ...framework.ir.desc import PLAIN
     from ...framework.passes.prune import prune
     from ...framework.runtime.net import Net
     from ..builder.feeding import Feeder
@@ -47,12 +48,12 @@ def run(
     arrays = {name: read_array(path) for name, path in pairs(feed, "--feed").items()}
     net, scope = read_net(file, device)
     for name in (*arrays, *fetch):
-        variable(net.desc, name)
-    if span is None and net.desc.type == net.desc.PLAIN:
-        net = Net.create(prune(net.desc, fetch))
-    known = {var.name for var in net.desc.vars}
+        variable(net.op_list, name)
+    if span is None and net.op_list.type == PLAIN:
+        net = Net.create(prune(net.op_list, fetch))
+    known = {var.name for var in net.op_list.vars}
     used = {name: array for name, array in arrays.items() if name in known}
-    Feeder(net.desc, scope)(used, lambda: "--feed")
+    Feeder(net.op_list, scope)(used, lambda: "--feed")
     net.run(scope, OpContext(train=train_phase, seed=seed, keep=fetch), begin, end)
     values = {name: scope.numpy(name) for name in fetch}
     if out is None:

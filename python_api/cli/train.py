@@ -67,8 +67,8 @@ def train(file: str, **options: Any) -> None:
     _check(options)
     net, scope = read_net(file, options["device"])
     if options["optimizer"]:
-        net = _with_optimizer(net.desc, scope, options)
-    data, held_out = _data(net.desc, options)
+        net = _with_optimizer(net.op_list, scope, options)
+    data, held_out = _data(net.op_list, options)
     history = train_net(
         net,
         data,
@@ -115,7 +115,7 @@ def _with_optimizer(desc: Any, scope: Any, options: dict[str, Any]) -> Any:
     variable(desc, options["loss"])
     attrs = pairs(options["settings"], "--set")
     builder = NetBuilder.from_desc(desc)
-    kept = {var.name for var in builder.desc.vars}
+    kept = {var.name for var in builder.op_list.vars}
     builder.backward_from(options["loss"])
     builder.add_optimization(
         0.001 if options["lr"] is None else options["lr"],
@@ -154,9 +154,10 @@ def _data(desc: Any, options: dict[str, Any]) -> tuple[Any, Any]:
 def _named(desc: Any, arrays: Any, path: str, feed: tuple[str, ...]) -> dict[str, Any]:
     """Arrays by the names of the inputs they feed."""
     from ...framework.base.errors import FormatError, nearest
+    from ...framework.ir.desc import INPUT
     from .files import pairs, variable
 
-    inputs = {var.name for var in desc.vars if var.kind == var.INPUT}
+    inputs = {var.name for var in desc.vars if var.kind == INPUT}
     keys = pairs(feed, "--feed") or {name: name for name in arrays if name in inputs}
     if not keys:
         raise FormatError(

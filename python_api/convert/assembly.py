@@ -166,8 +166,10 @@ class Assembly:
         return self.component(name, "copy", value, make, shared=False)
 
     def permute(self, name: str, value: Value, order: Sequence[int]) -> Value:
-        """Columns in another order: column i of the result is column `order[i]`. Of a permutation
-        and another one in a row one is made."""
+        """Columns in another order: column i of the result is column `order[i]`.
+
+        A permutation of a permutation becomes a single one.
+        """
         first = value[0].terms[0]
         single = len(value) == len(value[0].terms) == first.scale == 1
         if single and first.node in self._permuted:

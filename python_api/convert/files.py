@@ -12,11 +12,10 @@ from ...cntk.models.v1 import write_model
 from ...cntk.network.network import Network
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, VariableError
-from ...nnet3.files.kaldi_io import Reader
+from ...nnet3.files.kaldi_io import Reader, is_nnet3
 from ...nnet3.files.transition_model import TransitionModel
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
-from ..cli.files import is_nnet3
 from .from_cntk import to_acoustic_model, to_nnet3
 from .from_nnet3 import to_cntk
 
@@ -61,11 +60,11 @@ def convert_file(
         raise FormatError(f"{target}: the name must tell the format, one of {known}")
     if (suffix == ACOUSTIC) != (transition_model is not None):
         raise FormatError(f"{target}: a transition model goes with {ACOUSTIC}, and only with that")
-    given = bool(outputs or context)
+    has_options = bool(outputs or context)
     kind = _kind(source)
     if suffix in NNET3 and kind == "nnet3":
         raise FormatError(f"{source}: nnet3 already; nnet3-copy and nnet3-am-copy copy it")
-    if suffix in CNTK and given:
+    if suffix in CNTK and has_options:
         raise FormatError(f"{target}: outputs and context are for networks that become nnet3")
     if kind == "nnet3":
         nnet, priors = _read_nnet3(source)

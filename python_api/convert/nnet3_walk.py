@@ -274,14 +274,16 @@ class Unrolling:
 
     # What rules are made of
 
-    def add(self, operation: str, name: str, inputs: Sequence[Node] = (), **given: Any) -> Node:
+    def add(
+        self, operation: str, name: str, inputs: Sequence[Node] = (), **attributes: Any
+    ) -> Node:
         """A node; its name gets a number where CNTK, without regard to case, knows it already."""
         unique, number = name, 1
         while unique in self.network:
             number += 1
             unique = f"{name}_{number}"
-        keywords = {key: given.pop(key) for key in ("shape", "tags") if key in given}
-        return self.network.add(operation, unique, inputs, given, **keywords)
+        keywords = {key: attributes.pop(key) for key in ("shape", "tags") if key in attributes}
+        return self.network.add(operation, unique, inputs, attributes, **keywords)
 
     def parameter(self, name: str, value: Any, rate: float = 0.0) -> Node:
         """A parameter, made once: of CNTK's shape, learned at `rate` times the learning rate."""

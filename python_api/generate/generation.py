@@ -44,7 +44,7 @@ class Hypothesis:
 
 
 class Generator:
-    """Generates with a net; see `Stepper` for the arguments and for what the net must be like.
+    """Generates with a net; see `Stepper` for the arguments and the nets that it accepts.
 
     A net may read other inputs, such as the source of a translation: the methods take them as
     `feed`, with one row or one sequence for each prompt.
@@ -128,19 +128,19 @@ class Generator:
         feed: Mapping[str, Any] | None,
         choose: Chooser,
     ) -> list[np.ndarray]:
-        given = _check_prompts(prompts, steps)
-        stepper, count = self.stepper, len(given)
+        checked = _check_prompts(prompts, steps)
+        stepper, count = self.stepper, len(checked)
         stepper.start(count, feed=feed)
-        lengths = np.array([len(prompt) for prompt in given])
-        made: list[list[int]] = [[] for _ in given]
+        lengths = np.array([len(prompt) for prompt in checked])
+        made: list[list[int]] = [[] for _ in checked]
         running = np.ones(count, bool)
-        tokens = np.array([prompt[0] for prompt in given])
+        tokens = np.array([prompt[0] for prompt in checked])
         for time in range(int(lengths.max()) + steps - 1):
             scores = stepper.run(tokens)
             chosen = choose(scores)
             for row in np.flatnonzero(running):
                 if time + 1 < lengths[row]:
-                    tokens[row] = given[row][time + 1]
+                    tokens[row] = checked[row][time + 1]
                     continue
                 token = int(chosen[row])
                 if token == end:
@@ -164,7 +164,7 @@ class Generator:
         length_penalty: float = 0.0,
         feed: Mapping[str, Any] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Beam search: the best of what `width` hypotheses at a time lead to.
+        """Beam search with `width` hypotheses at a time.
 
         A sequence is searched until nothing better than its `width` best ended hypotheses can
         come, or for `steps` tokens; hypotheses that have not ended then count as well.
@@ -186,11 +186,11 @@ class Generator:
             raise AttributeTypeError(
                 f"beam: wants width >= 1 and length_penalty >= 0, not {width} and {length_penalty}"
             )
-        given = _check_prompts(prompts, steps)
+        checked = _check_prompts(prompts, steps)
         stepper = self.stepper
-        stepper.start(len(given), width, feed)
-        beams = [_Beam(prompt, width, steps, end, length_penalty) for prompt in given]
-        for _ in range(max(len(prompt) for prompt in given) + steps - 1):
+        stepper.start(len(checked), width, feed)
+        beams = [_Beam(prompt, width, steps, end, length_penalty) for prompt in checked]
+        for _ in range(max(len(prompt) for prompt in checked) + steps - 1):
             scores = stepper.run(np.concatenate([beam.tokens for beam in beams]))
             log_probs = log_softmax(scores.astype(np.float64)).reshape(len(beams), width, -1)
             parents = [
@@ -303,13 +303,13 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 def _check_prompts(prompts: Prompts, steps: int) -> list[np.ndarray]:
     if steps < 1:
         raise AttributeTypeError(f"generation of {steps} tokens: want at least 1")
-    given = [np.asarray(prompt) for prompt in prompts]
-    if not given:
+    checked = [np.asarray(prompt) for prompt in prompts]
+    if not checked:
         raise ShapeError("generation wants prompts, one for each sequence")
-    for number, prompt in enumerate(given):
+    for number, prompt in enumerate(checked):
         if prompt.ndim != 1 or not len(prompt) or prompt.dtype.kind not in "iu":
             raise ShapeError(
                 f"prompt {number} must be a list of at least one token number, not"
                 f" {prompt.dtype}{list(prompt.shape)}"
             )
-    return [prompt.astype(np.int64) for prompt in given]
+    return [prompt.astype(np.int64) for prompt in checked]

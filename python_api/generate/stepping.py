@@ -24,23 +24,20 @@ from ...framework.base.errors import (
 )
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import offsets_of
-from ...framework.files.saved import desc_of
+from ...framework.files.saved import op_list_of
 from ...framework.fusion.row_copies import take_rows
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
     PLAIN,
     STATE,
-    NetDesc,
-    OpDesc,
-    clone,
     input_names,
     make_op,
     make_var,
     output_names,
-    rename_vars,
 )
 from ...framework.ir.infer import declared_meta
+from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.rows import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
@@ -81,12 +78,12 @@ class OneStep:
         context: variables that the step reads and other operators of the whole net write.
     """
 
-    net: NetDesc
+    net: OpList
     memories: list[StepMemory] = field(default_factory=list)
     context: list[str] = field(default_factory=list)
 
 
-def one_step(desc: NetDesc, ids: str, scores: str) -> OneStep:
+def one_step(net: OpList, ids: str, scores: str) -> OneStep:
     """Cut the part of a net that leads from `ids` to `scores` down to one step.
 
     Memories that are carried from minibatch to minibatch start from zeros here.
@@ -95,20 +92,20 @@ def one_step(desc: NetDesc, ids: str, scores: str) -> OneStep:
         VariableError: no such variables, or `scores` do not depend on `ids`.
         OpscopeError: an operator in between needs more than the present step.
     """
-    return _Cut(desc, ids, scores).result()
+    return _Cut(net, ids, scores).result()
 
 
 class _Cut:
-    def __init__(self, desc: NetDesc, ids: str, scores: str) -> None:
-        self.title = f"one step of net {desc.name!r}"
-        self.vars = {var.name: var for var in desc.vars}
+    def __init__(self, net: OpList, ids: str, scores: str) -> None:
+        self.title = f"one step of net {net.name!r}"
+        self.vars = {var.name: var for var in net.vars}
         for name in (ids, scores):
             if name not in self.vars:
                 raise VariableError(
                     f"{self.title}: there is no variable {name!r}{nearest(name, self.vars)}"
                 )
         self.ids, self.scores = ids, scores
-        pruned = prune(desc, [scores])
+        pruned = prune(net, [scores])
         self.moving = {ids}  # what depends on the tokens
         for op in pruned.ops:
             if self.moving & set(input_names(op)):
@@ -116,7 +113,7 @@ class _Cut:
         if scores not in self.moving:
             raise VariableError(f"{self.title}: {scores!r} does not depend on {ids!r}")
         self.ops = [op for op in pruned.ops if self.moving & set(output_names(op))]
-        self.forward = [op for op in desc.ops if op.role == FORWARD]
+        self.forward = [op for op in net.ops if op.role == FORWARD]
         self.left_behind = {  # states of sequences, for the next minibatch
             name
             for op in self.forward
@@ -124,7 +121,7 @@ class _Cut:
             for name in output_names(op)
             if self.vars[name].kind == STATE
         }
-        self.made = OneStep(NetDesc(name=f"{desc.name} step", type=PLAIN))
+        self.made = OneStep(OpList(f"{net.name} step", PLAIN))
         self.inner: dict[str, Any] = {}  # declarations of opened step nets
 
     def result(self) -> OneStep:
@@ -140,14 +137,14 @@ class _Cut:
         for name in dict.fromkeys((*read, *written)):
             var = self.vars.get(name) if name not in self.inner else self.inner[name]
             if var is not None:
-                added = self.made.net.vars.add()
-                added.CopyFrom(var)
-                added.sequence_levels = 0 if name in self.moving else var.sequence_levels
+                if name in self.moving:
+                    var = var.changed(sequence_levels=0)
+                self.made.net.vars.append(var)
         steady = read - written - self.inner.keys() - {self.ids}
         self.made.context = sorted(steady | {m.boot for m in self.made.memories if m.boot})
         return self.made
 
-    def _check_rows(self, desc: OpDesc) -> None:
+    def _check_rows(self, desc: OpNode) -> None:
         op = Operator(desc)
         names = (*op.input_vars(), *op.output_vars())
         declared = {name: declared_meta(self.vars[name]) for name in names if name in self.vars}
@@ -165,13 +162,13 @@ class _Cut:
 
     # -- recurrent operators -------------------------------------------------------------------
 
-    def _open(self, desc: OpDesc, needed: set[str], prefix: str) -> None:
+    def _open(self, desc: OpNode, needed: set[str], prefix: str) -> None:
         op = Operator(desc)
         step = step_net(op.attrs["net"])
         self._check_open(op, step, needed)
         names = self._names(op, step, prefix)
         for inner in step.net.ops:
-            self.made.net.ops.append(rename_vars(inner, names))
+            self.made.net.ops.append(inner.renamed(names))
         for outer, inner_name in zip(op.outputs.get("out", ()), step.outputs, strict=True):
             if names[inner_name] != outer:
                 copy = make_op("assign", {"x": names[inner_name]}, {"out": outer})
@@ -231,13 +228,11 @@ class _Cut:
             for name in output_names(inner):
                 names.setdefault(name, prefix + name)
                 if name in step.vars and names[name] not in self.vars:
-                    var = clone(step.vars[name])
-                    var.name = names[name]
-                    self.inner[var.name] = var
+                    self.inner[names[name]] = step.vars[name].changed(name=names[name])
         return names
 
     def _is_carried(self, boot: str) -> bool:
-        """Whether first values come from states that the minibatch before has left."""
+        """Whether initial states come from variables that carry states between minibatches."""
         wanted = {boot}
         for op in reversed(self.forward):
             if wanted & set(output_names(op)) and not self.left_behind & set(output_names(op)):
@@ -272,9 +267,9 @@ class Stepper:
         scope = scope if scope is not None else getattr(net, "scope", None)
         if not isinstance(scope, Scope):
             raise VariableError("want the scope that holds the net's parameters")
-        self.desc = desc_of(net)
+        self.op_list = op_list_of(net)
         self.ids, self.scores = str(ids), str(scores)
-        self.step = one_step(self.desc, self.ids, self.scores)
+        self.step = one_step(self.op_list, self.ids, self.scores)
         self.scope = scope
         kept = [self.scores, *(memory.state for memory in self.step.memories)]
         self._context = OpContext(device, train=False, keep=kept)
@@ -284,7 +279,7 @@ class Stepper:
         (var,) = (var for var in self.step.net.vars if var.name == self.ids)
         meta = declared_meta(var)
         if meta is None or len(meta[0]) != 1 or meta[1].kind not in "iu":
-            raise ShapeError(f"{self.desc.name!r}: {self.ids!r} does not hold one integer a row")
+            raise ShapeError(f"{self.op_list.name!r}: {self.ids!r} does not hold one integer a row")
         self._dtype = meta[1]
         self._work = Scope(parent=scope)
 
@@ -305,7 +300,7 @@ class Stepper:
             self._begin(first, sequences, copies)
 
     def _begin(self, first: dict[str, tuple[Any, Any]], sequences: int, copies: int) -> None:
-        """Give the steps what they read: `first`, and memories as they are at the beginning."""
+        """Set the inputs of the steps to `first`, and memories to their initial states."""
         xp = self._place.xp
         for name, (rows, levels) in first.items():
             if levels and len(levels[-1]) - 1 == sequences:
@@ -326,21 +321,21 @@ class Stepper:
             self._work.var(memory.previous).bind(value)
 
     def _run_context(self, feed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Values and offsets of what the steps read and do not compute, parameters aside."""
-        persistent = {var.name for var in self.desc.vars if var.kind in PERSISTENT}
+        """Values and offsets of the inputs of the steps, parameters aside."""
+        persistent = {var.name for var in self.op_list.vars if var.kind in PERSISTENT}
         names = [name for name in self.step.context if name not in persistent]
         scope = Scope(parent=self.scope)
-        declared = {var.name: var for var in self.desc.vars}
+        declared = {var.name: var for var in self.op_list.vars}
         for key in feed:
             if str(key) in declared:
                 scope.var(str(key))  # the scope of the parameters stays as it is
         if feed:
-            Feeder(self.desc, scope)(feed, lambda: self.step.net.name)
+            Feeder(self.op_list, scope)(feed, lambda: self.step.net.name)
         if names:
             wanted = [name for name in names if declared[name].kind != INPUT]
             if wanted:
                 context = OpContext(self._device, train=False, keep=wanted)
-                Net.create(prune(self.desc, wanted)).run(scope, context)
+                Net.create(prune(self.op_list, wanted)).run(scope, context)
         first = {}
         for name in names:
             variable = scope.find(name)

@@ -1,11 +1,11 @@
-"""What a training starts from: the network of an xconfig, and examples in three parts."""
+"""The start of a training: the network of an xconfig, and examples in three parts."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,7 @@ from ...nnet3.tables.tables import (
 from ...nnet3.training.lda import LdaAccumulator, TransformOptions, feature_transform
 from ...nnet3.training.progress import Log
 from ...nnet3.xconfig import xconfig_to_configs
-
-if TYPE_CHECKING:
-    from .nnet3 import RecipeOptions
+from .nnet3_options import RecipeOptions
 
 _FILE = re.compile(r"\b(matrix|vector|scales|bias)=(\S+)")
 _LDA_EXAMPLES = 4000
@@ -100,7 +98,7 @@ def _files(text: str) -> list[str]:
 
 
 def _with_files(text: str, *folders: str) -> str:
-    """The config with the paths of files that stand in one of the folders."""
+    """The config with the paths of files that are in one of the folders."""
 
     def found(match: re.Match[str]) -> str:
         places = [os.path.join(folder, match[2]) for folder in folders if folder]
@@ -269,7 +267,7 @@ class _Source:
         return names
 
     def _not_finite(self, key: str, features: Any) -> str:
-        """What of an utterance holds NaN or infinity, in a word; empty where nothing does."""
+        """Which part of an utterance holds NaN or infinity; empty if none does."""
         if not is_finite(features):
             return "features"
         if self.kind == "array" and not is_finite(self.targets[key]):

@@ -22,10 +22,10 @@ from ...cntk.network.nodes.initial_values import kind_of_values
 from ...cntk.network.nodes.node import Node
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.files.tensor_file import write_tensors
-from ...framework.ir.desc import NetDesc, clone, input_names, make_op, output_names, var_shape
+from ...framework.ir.desc import OpList, input_names, make_op, output_names
 from ...framework.ir.names import COPY_OP
+from ...framework.ir.op_list import VarDecl
 from ...framework.passes.prune import prune
-from ...proto import net_pb2 as pb
 from .net_to_python import Style, Writer
 from .python_text import call, prose, string, wrapped
 from .trim_columns import trim_columns
@@ -87,15 +87,15 @@ def write_values(code: PythonCode, path: PathLike) -> None:
         write_tensors(file, code.values, {})
 
 
-def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[NetDesc, dict[str, str]]:
+def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[OpList, dict[str, str]]:
     """The net with each root as a variable of its name."""
-    desc, outputs = clone(lowered.desc), {}
+    desc, outputs = lowered.op_list.copy(), {}
     made = {name for op in desc.ops for name in output_names(op)}
     for node in roots:
         name = lowered.values[node]
         if name not in made:  # an input or a statistic as it is
             desc.ops.append(make_op(COPY_OP, {"x": name}, {"out": node.name}))
-            desc.vars.append(pb.VarDesc(name=node.name))
+            desc.vars.append(VarDecl(node.name))
             name = node.name
         outputs[node.name] = name
     return desc, outputs
@@ -105,10 +105,10 @@ def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[NetDesc, dict[st
 
 
 def _style(
-    network: Network, lowered: Lowered, desc: NetDesc, given: set[str], in_file: bool
+    network: Network, lowered: Lowered, desc: OpList, given: set[str], in_file: bool
 ) -> Style:
-    multiplied = {list(input_names(op))[1] for op in _all_ops(desc) if op.type == "matmul"}
-    shapes = {var.name: var_shape(var) for var in desc.vars}
+    multiplied = {input_names(op)[1] for op in _all_ops(desc) if op.type == "matmul"}
+    shapes = {var.name: var.shape for var in desc.vars}
     levels, notes = {}, {}
     for node, sparse in lowered.inputs.items():
         if node.axis in lowered.sequences:
@@ -152,15 +152,15 @@ def _unread_file(node: Node) -> str:
     return ""
 
 
-def _all_ops(desc: NetDesc) -> Iterator[Any]:
+def _all_ops(desc: OpList) -> Iterator[Any]:
     for op in desc.ops:
         yield op
         if op.type == "recurrent":
-            yield from _all_ops(op.attrs["net"].net.steps[0].net)
+            yield from _all_ops(op.attrs["net"].steps[0].net)
 
 
 def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> Any:
-    """How a parameter is filled at first, as NetBuilder takes it; `given`: by a model."""
+    """A parameter's `init` for NetBuilder; `given`: a model holds its value."""
     if node.is_parameter and not given and is_random(node):
         uniform, width = spread(node, np.dtype(np.float32))
         width = float(f"{width:.7g}")  # it was rounded to single precision: 0.3, not 0.30000001192
@@ -179,14 +179,14 @@ def _initial(node: Node, shape: tuple[int, ...], given: bool, in_file: bool) -> 
     return 0.0 if in_file or len(shape) < 2 else "xavier"
 
 
-def _values(network: Network, desc: NetDesc) -> dict[str, np.ndarray]:
+def _values(network: Network, desc: OpList) -> dict[str, np.ndarray]:
     """The values of the parameters and statistics of a net, in its shapes."""
     values = {}
     for var in desc.vars:
         node = network.nodes.get(var.name)
         if node is not None and node.value is not None and node.value.size:
             array = np.ascontiguousarray(np.asarray(node.value).transpose())
-            values[var.name] = array.reshape(var_shape(var))
+            values[var.name] = array.reshape(var.shape)
     return values
 
 
@@ -215,7 +215,7 @@ def _module(
     lines.append(f"from opscope import {taken}")
     if "lookup" in functions:
         lines.append("from opscope.framework.ir.registry import lookup")
-    lines += ["", "", "def build() -> NetBuilder:", *_told(named)]
+    lines += ["", "", "def build() -> NetBuilder:", *_docstring(named)]
     precision = {"dtype": string("float64")} if network.precision == "double" else {}
     made = call("NetBuilder", *([string(network.name)] if network.name else []), **precision)
     lines += wrapped("b = ", made, "    ")
@@ -234,7 +234,7 @@ def _module(
     return "\n".join(lines) + "\n"
 
 
-def _told(names: list[str]) -> list[str]:
+def _docstring(names: list[str]) -> list[str]:
     """The docstring that names the results."""
     line = f'    """Results: {", ".join(names)}."""'
     if len(line) <= 100:

@@ -13,20 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.ir.desc import (
-    INPUT,
-    PARAMETER,
-    STATE,
-    NetDesc,
-    OpDesc,
-    decode_attr,
-    input_names,
-    output_names,
-    slot_map,
-    var_dtype,
-    var_shape,
-)
+from ...framework.ir.desc import INPUT, PARAMETER, STATE, input_names, output_names
 from ...framework.ir.names import COPY_OP
+from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.registry import REQUIRED, OperatorDef, lookup
 from ..builder import NetBuilder
 from ..builder.methods import BUILDER_METHODS
@@ -54,7 +43,7 @@ _RESERVED = ("b", "np", "step", "l", "I", "O", "lookup", "build", "load", "load_
 
 @dataclass(frozen=True)
 class Style:
-    """What a net does not tell of its code.
+    """Choices for the code that the net itself does not determine.
 
     Attributes:
         stem: of a variable's name -> what its Python name is made from, and whether it was given by
@@ -90,11 +79,11 @@ class Writer:
         style: see there.
     """
 
-    def __init__(self, desc: NetDesc, keep: Iterable[str], style: Style | None = None) -> None:
+    def __init__(self, desc: OpList, keep: Iterable[str], style: Style | None = None) -> None:
         self.desc, self.keep, self.style = desc, frozenset(keep), style or Style()
         self.lines: list[str] = []
         self.functions: set[str] = set()  # names that have to be imported
-        kinds = {var_dtype(var) for var in desc.vars if var.kind == PARAMETER}
+        kinds = {var.dtype for var in desc.vars if var.kind == PARAMETER}
         self._single = np.dtype(np.float64) not in kinds
         self._vars = {var.name: var for var in desc.vars}
         self._names = Names((*_RESERVED, "NetBuilder", "Scope"))
@@ -119,7 +108,7 @@ class Writer:
         note = self.style.notes.get(var.name)
         if note:
             self.lines.append(f"{indent}# {prose(note)}")
-        dtype, kind = var_dtype(var), var.kind
+        dtype, kind = var.dtype, var.kind
         own = {}
         if kind == INPUT:
             if dtype is not None and dtype.kind != "f":
@@ -130,10 +119,10 @@ class Writer:
             own = dict(self.style.init(var.name))
             if kind == PARAMETER and var.stop_gradient:
                 own["trainable"] = False
-            if kind == PARAMETER and var.HasField("lr_factor") and var.lr_factor != 1:
+            if kind == PARAMETER and var.lr_factor is not None and var.lr_factor != 1:
                 own["lr_factor"] = var.lr_factor
         function = {INPUT: "input", PARAMETER: "parameter"}.get(kind, "state")
-        items = [string(var.name), literal(list(var_shape(var) or ()))]
+        items = [string(var.name), literal(list(var.shape or ()))]
         first = own.pop("init", None)
         if first is not None:
             items.append(self._literal(first))
@@ -153,7 +142,7 @@ class Writer:
         return self._python[var]
 
     def _read(self, var: str) -> Expr:
-        """A variable as it stands in an expression."""
+        """The expression that reads a variable."""
         found = self._pending.pop(var, None)
         return found if found is not None else Text(self._name(var))
 
@@ -162,8 +151,8 @@ class Writer:
 
     # -- operators -----------------------------------------------------------------------------
 
-    def _block(self, ops: Sequence[OpDesc], indent: str, read: Counter[str] | None = None) -> None:
-        """Write operators; `read` counts what reads their variables besides them."""
+    def _block(self, ops: Sequence[OpNode], indent: str, read: Counter[str] | None = None) -> None:
+        """Write operators; `read` counts further uses of their variables."""
         uses: Counter[str] = Counter(read or ())
         for op in ops:
             for name in input_names(op):
@@ -176,7 +165,7 @@ class Writer:
             if op.type == "recurrent":
                 self._recurrent(op, indent)
                 continue
-            outputs = slot_map(op.outputs)
+            outputs = op.outputs
             entry = lookup(op.type)
             made = [name for slot in entry.outputs for name in outputs.get(slot.name, ())]
             writes = {
@@ -203,7 +192,7 @@ class Writer:
             targets = [name if name == "_" else self._name_of_result(name, op) for name in shown]
             self._assign(", ".join(targets), expr, indent)
 
-    def _name_of_result(self, name: str, op: OpDesc) -> str:
+    def _name_of_result(self, name: str, op: OpNode) -> str:
         _, given = self.style.stem(name)
         return self._name(name, "" if given else f"_{op.type.rpartition('.')[2]}")
 
@@ -212,14 +201,14 @@ class Writer:
         return not given and layer is None and len(flat(expr)) <= _INLINE
 
     def _layers(
-        self, ops: Sequence[OpDesc], uses: Counter[str]
+        self, ops: Sequence[OpNode], uses: Counter[str]
     ) -> tuple[dict[int, _Layer], set[int]]:
         """Operators that end a fully connected layer, and those that are part of one."""
         writer = {name: number for number, op in enumerate(ops) for name in output_names(op)}
         found: dict[int, _Layer] = {}
         absorbed: set[int] = set()
         for number, op in enumerate(ops):
-            reads = list(input_names(op))
+            reads = input_names(op)
             if op.type == "add":
                 for linear, bias in (reads, reads[::-1]):
                     at = writer.get(linear, number)
@@ -227,7 +216,7 @@ class Writer:
                         continue
                     if uses[linear] == 1 and linear not in self.keep:
                         x, w = input_names(ops[at])
-                        if self._vars[w].dims[1] == self._vars[bias].dims[0]:
+                        if self._width(w) == self._width(bias):
                             found[number] = _Layer(x, w, bias, "")
                             absorbed.add(at)
                             break
@@ -240,15 +229,19 @@ class Writer:
                         absorbed.add(at)
         return found, absorbed
 
-    def _is_product(self, op: OpDesc) -> bool:
+    def _is_product(self, op: OpNode) -> bool:
         """Whether an operator multiplies something by a parameter, a matrix."""
         if op.type != "matmul" or any(_given(lookup(op.type), op)):
             return False
-        return self._is(list(input_names(op))[1], 2)
+        return self._is(input_names(op)[1], 2)
 
     def _is(self, name: str, rank: int) -> bool:
         var = self._vars.get(name)
-        return var is not None and var.kind == PARAMETER and len(var.dims) == rank
+        return var is not None and var.kind == PARAMETER and len(var.shape or ()) == rank
+
+    def _width(self, name: str) -> int:
+        """The last dimension of a parameter."""
+        return (self._vars[name].shape or (0,))[-1]
 
     def _layer(self, layer: _Layer, name: str) -> Expr:
         own = {"w": self._read(layer.w), "b": self._read(layer.bias)}
@@ -258,8 +251,8 @@ class Writer:
             own["name"] = string(name)
         return call("b.fc", self._read(layer.x), **own)
 
-    def _expr(self, entry: OperatorDef, op: OpDesc, name: str, writes: Mapping[str, str]) -> Expr:
-        reads = slot_map(op.inputs)
+    def _expr(self, entry: OperatorDef, op: OpNode, name: str, writes: Mapping[str, str]) -> Expr:
+        reads = op.inputs
         attrs = {key: self._literal(value) for key, value in _given(entry, op)}
         items: dict[str, Expr] = {}
         for slot in entry.inputs:
@@ -312,8 +305,8 @@ class Writer:
 
     # -- loops ---------------------------------------------------------------------------------
 
-    def _recurrent(self, op: OpDesc, indent: str) -> None:
-        desc = op.attrs["net"].net
+    def _recurrent(self, op: OpNode, indent: str) -> None:
+        desc = op.attrs["net"]
         step, inner = desc.steps[0], indent + INDENT
         options = {"reverse": Text("True")} if step.reverse else {}
         opened = flat(call("b.recurrent", string(desc.name), **options))
@@ -328,7 +321,7 @@ class Writer:
             outer = outside.get(link.outer) or self._name(link.outer)
             self._python[link.inner] = self._names.new(f"{outer}_t")
             self._assign(self._python[link.inner], call("step.input", Text(outer)), inner)
-        shapes = {var.name: var_shape(var) for var in step.net.vars}
+        shapes = {var.name: var.shape for var in step.net.vars}
         for memory in step.memories:
             shape = (shapes.get(memory.previous) or ())[1:]
             first = shape[0] if len(shape) == 1 else list(shape)
@@ -349,7 +342,7 @@ class Writer:
         ops = []
         for each in step.net.ops:  # copies are made by the block itself
             if each.type == COPY_OP:
-                source, copy = next(input_names(each)), next(output_names(each))
+                (source,), (copy,) = input_names(each), output_names(each)
                 self._python[copy] = self._name(source)
             else:
                 ops.append(each)
@@ -382,20 +375,20 @@ class Writer:
         return self._names.new(self.style.stem(outer)[0]) if taken else inner
 
 
-def _reads(ops: Iterable[OpDesc]) -> Iterator[str]:
-    """What operators read, in their order; of a loop in the order of its step."""
+def _reads(ops: Iterable[OpNode]) -> Iterator[str]:
+    """The variables that operators read, in order; those of a loop in its step's order."""
     for op in ops:
         if op.type == "recurrent":
-            yield from _reads(op.attrs["net"].net.steps[0].net.ops)
+            yield from _reads(op.attrs["net"].steps[0].net.ops)
         yield from input_names(op)
 
 
-def _given(entry: OperatorDef, op: OpDesc) -> list[tuple[str, Any]]:
+def _given(entry: OperatorDef, op: OpNode) -> list[tuple[str, Any]]:
     """The attributes of an operator that differ from their defaults, in the order of its class."""
     found = []
     for spec in entry.attrs:
         if spec.name in op.attrs:
-            value = decode_attr(op.attrs[spec.name])
+            value = op.attrs[spec.name]
             default = spec.default
             if isinstance(value, tuple) and isinstance(default, (list, tuple)):
                 default = tuple(default)
@@ -409,7 +402,7 @@ def _is_taken(name: str) -> bool:
     return name in vars(NetBuilder) or name in BUILDER_METHODS
 
 
-def _scaled(entry: OperatorDef, op: OpDesc, x: Expr, single: bool) -> Expr | None:
+def _scaled(entry: OperatorDef, op: OpNode, x: Expr, single: bool) -> Expr | None:
     """scale * x + bias as one infix operator with a number, where it is no more than that."""
     values = {spec.name: spec.default for spec in entry.attrs} | dict(_given(entry, op))
     scale, bias = float(values["scale"]), float(values["bias"])

@@ -11,17 +11,13 @@ from ...framework.ir.desc import (
     OUTPUT,
     PARAMETER,
     STATE,
-    NetDesc,
-    OpDesc,
-    clone,
-    decode_attr,
+    OpList,
     input_names,
     make_op,
     output_names,
-    rename_vars,
-    var_shape,
 )
 from ...framework.ir.names import inner_name
+from ...framework.ir.op_list import OpNode
 from ...framework.runtime.plain_net import PlainNet
 
 _ELEMENTWISE = frozenset(
@@ -29,7 +25,7 @@ _ELEMENTWISE = frozenset(
 )
 
 
-def trim_columns(desc: NetDesc) -> NetDesc:
+def trim_columns(desc: OpList) -> OpList:
     """The net without the ones of column vectors; results that are columns lose theirs, too."""
     whole: set[str] = set()
     while True:
@@ -40,38 +36,39 @@ def trim_columns(desc: NetDesc) -> NetDesc:
 
 
 class _Trim:
-    """One try: all parameters and memories that are columns are trimmed, but for those of `whole`;
-    `needed_whole` are those that must be among them in the next try."""
+    """One attempt: trims all parameters and memories that are columns, except those in `whole`.
 
-    def __init__(self, desc: NetDesc, whole: set[str]) -> None:
+    Afterwards `needed_whole` names those that the next attempt must not trim either."""
+
+    def __init__(self, desc: OpList, whole: set[str]) -> None:
         self.needed_whole: set[str] = set()
-        self.net = clone(desc)
+        self.net = desc.copy()
         self._blocked = whole
         self._shapes = _shapes(desc)
         self._kept = {var.name for var in desc.vars if var.kind == OUTPUT}
         self._columns: set[str] = set()  # parameters [1, d] that are [d] now
         self._short: dict[str, str] = {}  # [rows, 1, d] -> the variable [rows, d] of its elements
         self._same: dict[str, str] = {}  # a variable that is gone -> what stands for it
-        self._ops: list[OpDesc] = []
-        for var in self.net.vars:
-            if var.kind in (PARAMETER, STATE) and len(var.dims) == 2 and var.dims[0] == 1:
+        self._ops: list[OpNode] = []
+        for number, var in enumerate(self.net.vars):
+            shape = var.shape or ()
+            if var.kind in (PARAMETER, STATE) and len(shape) == 2 and shape[0] == 1:
                 if var.name not in whole:
                     self._columns.add(var.name)
-                    del var.dims[0]
+                    self.net.vars[number] = var.changed(shape=shape[1:])
         for op in desc.ops:
             self._take(op)
-        del self.net.ops[:]
-        self.net.ops.extend(self._ops)
+        self.net.ops = self._ops
 
-    def _take(self, op: OpDesc) -> None:
+    def _take(self, op: OpNode) -> None:
         if op.type == "recurrent":
             self._take_loop(op)
             return
-        reads = list(input_names(op))
-        out = next(output_names(op), "")
+        reads = input_names(op)
+        out = next(iter(output_names(op)), "")
         column = self._is_column(out)
         if op.type == "reshape":
-            if self._drop_reshape(reads[0], out, tuple(decode_attr(op.attrs["shape"]))):
+            if self._drop_reshape(reads[0], out, op.attrs["shape"]):
                 return
         elif op.type in _ELEMENTWISE and column and any(name in self._short for name in reads):
             if all(name in self._short or self._is_row(name) for name in reads):
@@ -81,10 +78,10 @@ class _Trim:
         self.needed_whole |= self._columns & set(reads)
         self._append(op, {name: self._now(name) for name in reads})
 
-    def _take_loop(self, op: OpDesc) -> None:
+    def _take_loop(self, op: OpNode) -> None:
         """A loop: what is a column outside is one inside, and the other way round."""
-        made, outside = clone(op), self._ops
-        step = made.attrs["net"].net.steps[0]
+        net, outside = op.attrs["net"].copy(), self._ops
+        step = net.steps[0]
         short, same = self._short, self._same
         inner_short, inner_same = dict(short), dict(same)
         for link in step.in_links:
@@ -119,27 +116,22 @@ class _Trim:
                 results[link.outer] = link.outer
             else:
                 link.inner = self._now(link.inner)
-        del step.net.ops[:]
-        step.net.ops.extend(self._ops)
-        for var in step.net.vars:
-            if var.name in trimmed_memories:
-                del var.dims[1]
+        step.net.ops = self._ops
+        for number, var in enumerate(step.net.vars):
+            if var.name in trimmed_memories and var.shape is not None:
+                step.net.vars[number] = var.changed(shape=(var.shape[0], *var.shape[2:]))
         self._ops, self._short, self._same = outside, {**short, **results}, same
         links = {
             "x": [link.outer for link in step.in_links],
             "static": [link.outer for link in step.static_links],
             "boot": [memory.boot for memory in step.memories if memory.boot],
         }
-        for slot in made.inputs:
-            slot.vars[:] = links[slot.name]
-        self._ops.append(made)
+        inputs = {slot: tuple(links[slot]) for slot in op.inputs}
+        self._ops.append(op.changed(inputs=inputs, attrs={**op.attrs, "net": net}))
 
-    def _append(self, op: OpDesc, reads: dict[str, str]) -> None:
+    def _append(self, op: OpNode, reads: dict[str, str]) -> None:
         """Append an operator that reads other variables than before."""
-        made = rename_vars(op, reads)
-        del made.outputs[:]
-        made.outputs.extend(op.outputs)
-        self._ops.append(made)
+        self._ops.append(op.changed(inputs=op.renamed(reads).inputs))
 
     def _dims(self, name: str) -> tuple[int, ...]:
         """The shape of a variable; () where it is unknown."""
@@ -148,6 +140,11 @@ class _Trim:
     def _is_column(self, name: str) -> bool:
         shape = self._dims(name)
         return len(shape) == 3 and shape[:2] == (-1, 1)
+
+    def _width(self, name: str) -> int:
+        """The last dimension of a column."""
+        shape = self._shapes.get(name)
+        return shape[-1] if shape else 0
 
     def _is_row(self, name: str) -> bool:
         """Whether a value broadcasts with rows [rows, d] as it does with [rows, 1, d]."""
@@ -158,9 +155,9 @@ class _Trim:
         """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
         shape, short = self._dims(x), self._short.get(x)
         column, source = False, self._same.get(x, x)
-        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._dims(out)[2]):
+        if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._width(out)):
             column = True
-        elif short is not None and wanted == (0, shape[2]):
+        elif short is not None and wanted == (0, self._width(x)):
             source = short
         elif short is not None and self._shapes[out] == shape:
             column, source = True, short
@@ -179,13 +176,13 @@ class _Trim:
 
     def _rename(self, name: str, out: str) -> None:
         for number, op in enumerate(self._ops):
-            self._ops[number] = rename_vars(op, {name: out})
+            self._ops[number] = op.renamed({name: out})
         self._same = {key: out if held == name else held for key, held in self._same.items()}
         self._same[name] = out
         self._short = {key: out if held == name else held for key, held in self._short.items()}
 
     def _now(self, name: str) -> str:
-        """What an operator reads that looks at a variable's dimensions."""
+        """The variable to read for an operator that depends on a variable's dimensions."""
         if name in self._same:
             return self._same[name]
         short = self._short.get(name)
@@ -193,31 +190,30 @@ class _Trim:
             return name
         whole = inner_name(name, "0")
         if not any(whole in output_names(op) for op in self._ops):
-            shape = (0, 1, self._dims(name)[2])
+            shape = (0, 1, self._width(name))
             self._ops.append(make_op("reshape", {"x": short}, {"out": whole}, {"shape": shape}))
         return whole
 
 
-def _shapes(desc: NetDesc) -> dict[str, tuple[int, ...] | None]:
+def _shapes(desc: OpList) -> dict[str, tuple[int, ...] | None]:
     """The shapes of all variables, as far as they are known; also of those inside loops, whose
     names are no others' in nets from CNTK."""
-    net, inside = PlainNet(NetDesc(name=desc.name)), {}
+    net, inside = PlainNet(OpList(desc.name)), {}
     for var in desc.vars:
         if var.kind in (INPUT, PARAMETER, STATE):
-            net.add_var(clone(var))
+            net.add_var(var)
     for op in desc.ops:
-        net.add_op(clone(op))
+        net.add_op(op)
         if op.type == "recurrent":
-            step = op.attrs["net"].net.steps[0]
-            inner = clone(step.net)
+            step = op.attrs["net"].steps[0]
+            inner = step.net.copy()
             known = {var.name for var in inner.vars}
             for link in (*step.in_links, *step.static_links):
                 if link.inner not in known:
-                    outer = clone(net.vars[link.outer])
-                    outer.name, outer.kind = link.inner, INPUT
-                    inner.vars.append(outer)
+                    outer = net.vars[link.outer]
+                    inner.vars.append(outer.changed(name=link.inner, kind=INPUT))
             inside |= _shapes(inner)
-    return inside | {name: var_shape(var) for name, var in net.vars.items()}
+    return inside | {name: var.shape for name, var in net.vars.items()}
 
 
 __all__ = ["trim_columns"]

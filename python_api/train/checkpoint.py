@@ -1,4 +1,4 @@
-"""Checkpoints: one file with all that a training needs to go on bit for bit.
+"""Checkpoints: one file that holds all a training needs to continue bit for bit.
 
 A checkpoint `NAME.checkpoint` is a safetensors file. Its arrays are the net's description (`net`,
 the bytes of a NetDesc), every parameter and state (`var/NAME`), and with an early stop those of
@@ -21,7 +21,9 @@ from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
 from ...framework.files.saved import Loaded, check_fits, persistent_values, put_values
 from ...framework.files.tensor_file import TensorFile, digest, write_tensors
-from ...framework.ir.desc import NetDesc, clone, inner_nets, parse_net, serialize_net
+from ...framework.ir.desc import NetDesc
+from ...framework.ir.messages import from_message, parse_net, serialize_net, to_message
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
 from ...framework.runtime.net import Net
 
@@ -35,10 +37,10 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     Attributes:
-        desc: the net. values, best: name -> array. state: what `train` keeps: plain numbers.
+        op_list: the net. values, best: name -> array. state: what `train` keeps: plain numbers.
     """
 
-    desc: NetDesc
+    op_list: OpList
     values: dict[str, np.ndarray]
     best: dict[str, np.ndarray] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
@@ -52,7 +54,7 @@ def checkpoint_path(prefix: PathLike) -> str:
 
 def write_checkpoint(
     prefix: PathLike,
-    net: NetDesc,
+    net: OpList,
     scope: Scope,
     state: Mapping[str, Any],
     best: Mapping[str, np.ndarray] | None = None,
@@ -91,14 +93,14 @@ def read_checkpoint(prefix: PathLike) -> Checkpoint:
     tensors = {name: file.read(name) for name in file}
     if digest(tensors) != file.metadata.get("opscope.digest"):
         raise FormatError(f"{path}: its contents do not match its mark: it is damaged")
-    desc = parse_net(tensors.pop(_NET).tobytes(), path)
-    for var in persistent_vars(desc):
+    net = from_message(parse_net(tensors.pop(_NET).tobytes(), path))
+    for var in persistent_vars(net):
         check_fits(file, var.name, var, _VAR + var.name)
     try:
         state = json.loads(file.metadata["opscope.state"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"{path}: its state cannot be read: {error!r}") from None
-    return Checkpoint(desc, _under(tensors, _VAR), _under(tensors, _BEST), state)
+    return Checkpoint(net, _under(tensors, _VAR), _under(tensors, _BEST), state)
 
 
 def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -116,30 +118,32 @@ def load_checkpoint(prefix: PathLike, scope: Scope | None = None) -> Loaded:
         FormatError: see `read_checkpoint`; a given scope is unchanged then.
     """
     found = read_checkpoint(prefix)
-    net = Net.create(found.desc)
+    net = Net.create(found.op_list)
     scope = scope if scope is not None else Scope()
     put_values(found.values, scope)
     return Loaded(net, scope)
 
 
-def check_same_net(found: NetDesc, wanted: NetDesc, path: str) -> None:
+def check_same_net(found: OpList, wanted: OpList, path: str) -> None:
     """Check that a checkpoint belongs to a net; source lines and free metadata may differ.
 
     Raises:
-        FormatError: it does not; the first difference is told.
+        FormatError: it does not; the message names the first difference.
     """
-    mine, theirs = _bare(wanted), _bare(found)
+    mine, theirs = _bare(to_message(wanted)), _bare(to_message(found))
     if mine == theirs:
         return
     for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
         for index, (one, other) in enumerate(zip(ours, others, strict=False)):
             if one != other:
                 label = "name" if what == "variable" else "type"
-                told = f"{what} {index} is {getattr(other, label)!r} there"
-                told += f" and {getattr(one, label)!r} here"
+                difference = f"{what} {index} is {getattr(other, label)!r} there"
+                difference += f" and {getattr(one, label)!r} here"
                 if getattr(one, label) == getattr(other, label):
-                    told = f"{what} {index} ({getattr(one, label)!r}) is another there than here"
-                raise FormatError(f"{path}: is of another net: {told}")
+                    difference = (
+                        f"{what} {index} ({getattr(one, label)!r}) is another there than here"
+                    )
+                raise FormatError(f"{path}: is of another net: {difference}")
         if len(ours) != len(others):
             counts = f"{len(others)} {what}s there and {len(ours)} here"
             raise FormatError(f"{path}: is of another net: {counts}")
@@ -147,7 +151,8 @@ def check_same_net(found: NetDesc, wanted: NetDesc, path: str) -> None:
 
 
 def _bare(desc: NetDesc) -> NetDesc:
-    bare = clone(desc)
+    bare = NetDesc()
+    bare.CopyFrom(desc)
     bare.ClearField("metadata")
     bare.ClearField("format_version")
     initializers = [var.initializer for var in bare.vars if var.HasField("initializer")]
@@ -158,6 +163,7 @@ def _bare(desc: NetDesc) -> NetDesc:
         if step.HasField("child_net"):
             step.child_net.CopyFrom(_bare(step.child_net))
     for op in bare.ops:
-        for _, net in inner_nets(op):
-            net.CopyFrom(_bare(net))
+        for attr in op.attrs.values():
+            if attr.WhichOneof("value") == "net":
+                attr.net.CopyFrom(_bare(attr.net))
     return bare

@@ -1,4 +1,4 @@
-"""What a training leaves behind: one row of numbers for each epoch, as CSV and as curves."""
+"""The history of a training: one row of numbers for each epoch, as CSV and as curves."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class History:
         """Draw the curves as a PNG; see `plot.plot_history`."""
         from .plot import plot_history
 
-        plot_history(self, path)
+        columns = {name: self[name] for name in self.columns}
+        plot_history(columns, self.best_epoch, EVAL_PREFIX, path)
 
 
 class Averages:
@@ -90,7 +91,7 @@ class Averages:
         return {name: total / max(self.rows, 1) for name, total in self.sums.items()}
 
     def state(self) -> dict[str, Any]:
-        """What is needed to go on from here, as plain numbers."""
+        """The sums and weights as plain numbers, for checkpoints."""
         return {"sums": self.sums, "rows": self.rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:

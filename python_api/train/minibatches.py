@@ -12,7 +12,7 @@ from ...framework.base.sequence import Sequences
 
 
 class Minibatches:
-    """Cuts arrays of equal length into minibatches; what `train` takes as `data` and `evaluate`.
+    """Cuts arrays of equal length into minibatches, which `train` takes as `data` and `evaluate`.
 
     Called with an epoch's number it goes through the rows in the order of that epoch, which
     depends on `seed` and the number only: a resumed training sees the same minibatches. Iterated

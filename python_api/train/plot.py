@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import OpscopeError
-from .history import EVAL_PREFIX, History
 
 _NOT_CURVES = ("epoch", "seconds")
 
@@ -23,11 +23,17 @@ def require_matplotlib() -> None:
         ) from None
 
 
-def plot_history(history: History, path: PathLike) -> None:
+def plot_history(
+    columns: Mapping[str, Sequence[float]], best_epoch: int, held_out: str, path: PathLike
+) -> None:
     """Draw a history as a PNG: the loss in one panel, the metrics in another.
 
-    Values of the training are solid lines, those on held-out data dashed. A mark shows the epoch
-    whose parameters an early stop has restored.
+    Values of the training are solid lines, those on held-out data dashed.
+
+    Args:
+        columns: numbers by epoch, `epoch` among them.
+        best_epoch: the epoch whose parameters an early stop has restored, which is marked; 0: none.
+        held_out: prefix of the names of columns with values on held-out data.
 
     Raises:
         OpscopeError: matplotlib is not installed.
@@ -36,14 +42,22 @@ def plot_history(history: History, path: PathLike) -> None:
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    names = [name for name in history.columns if name not in _NOT_CURVES]
-    base = list(dict.fromkeys(name.removeprefix(EVAL_PREFIX) for name in names))
+    names = [name for name in columns if name not in _NOT_CURVES]
+    base = list(dict.fromkeys(name.removeprefix(held_out) for name in names))
     panels = [panel for panel in (base[:1], base[1:]) if panel]
     figure = Figure(figsize=(4.8 * max(len(panels), 1), 3.6), dpi=120, layout="constrained")
     for number, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), number + 1)
         for color, name in enumerate(panel):
-            _draw(axes, history, name, f"C{color}")
+            for curve, style, data in (
+                (name, "-", "training"),
+                (held_out + name, "--", "held-out"),
+            ):
+                if curve in columns:
+                    label = f"{name}, {data}"
+                    _draw(axes, columns["epoch"], columns[curve], style, f"C{color}", label)
+            if best_epoch:
+                axes.axvline(best_epoch, color="0.6", linewidth=0.8)
         axes.set_xlabel("epoch")
         axes.set_title(", ".join(panel))
         axes.grid(alpha=0.3)
@@ -53,16 +67,13 @@ def plot_history(history: History, path: PathLike) -> None:
         figure.savefig(file, format="png", metadata={"Software": None})
 
 
-def _draw(axes: Any, history: History, name: str, color: str) -> None:
-    epochs = history["epoch"]
+def _draw(
+    axes: Any,
+    epochs: Sequence[float],
+    values: Sequence[float],
+    style: str,
+    color: str,
+    label: str,
+) -> None:
     marker = "o" if len(epochs) < 2 else ""
-    for column, style, what in (
-        (name, "-", "training"),
-        (EVAL_PREFIX + name, "--", "held-out"),
-    ):
-        if column in history.columns:
-            axes.plot(
-                epochs, history[column], style, marker=marker, color=color, label=f"{name}, {what}"
-            )
-    if history.best_epoch:
-        axes.axvline(history.best_epoch, color="0.6", linewidth=0.8)
+    axes.plot(epochs, values, style, marker=marker, color=color, label=label)

@@ -1,4 +1,4 @@
-"""What a training shows while it runs, and Ctrl-C."""
+"""The progress of a training on the terminal, and Ctrl-C."""
 
 from __future__ import annotations
 

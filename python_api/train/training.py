@@ -20,8 +20,8 @@ from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
-from ...framework.files.saved import desc_of, persistent_values
-from ...framework.ir.desc import OPTIMIZE, NetDesc
+from ...framework.files.saved import op_list_of, persistent_values
+from ...framework.ir.desc import OPTIMIZE
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
@@ -171,25 +171,25 @@ class _Interrupted(Exception):
 
 
 class _Trainer:
-    """One call of `train`: where it stands and what it has measured."""
+    """The state of one call of `train`: its position in the data and what it has measured."""
 
     def __init__(
         self, net: Any, scope: Scope, loss: str, metrics: list[str], base: OpContext
     ) -> None:
-        self.desc: NetDesc = desc_of(net)
+        self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
-        runs = built if isinstance(built, Net) else Net.create(self.desc)
+        runs = built if isinstance(built, Net) else Net.create(self.op_list)
         self.scope = scope
         self.loss = loss
         self.names = list(dict.fromkeys([loss, *metrics]))
-        known = {var.name for var in self.desc.vars}
+        known = {var.name for var in self.op_list.vars}
         for name in self.names:
             if name not in known:
                 raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
-        updates = any(op.role == OPTIMIZE for op in self.desc.ops)
+        updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
         if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
-                f"net {self.desc.name!r} holds no optimizer: add_optimization(...) before train"
+                f"net {self.op_list.name!r} holds no optimizer: add_optimization(...) before train"
             )
         self.net = runs
         self.base = base
@@ -230,8 +230,8 @@ class _Trainer:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
                 self._resume(path)
-        initialize(self.desc, self.scope, self.base)
-        feeder = Feeder(self.net.desc, self.scope)
+        initialize(self.op_list, self.scope, self.base)
+        feeder = Feeder(self.net.op_list, self.scope)
         _check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
@@ -313,7 +313,7 @@ class _Trainer:
         return averages.means()
 
     def _train_context(self) -> OpContext:
-        """For one epoch."""
+        """The context of training runs."""
         context = self.base.derive(train=True, keep=self.names)
         context.hooks = self.hooks
         return context
@@ -330,7 +330,7 @@ class _Trainer:
         return f"epoch {self.epoch + 1}, minibatch {self.batch + 1}"
 
     def _why_not_finite(self, value: float) -> str:
-        held = persistent_values(self.desc, self.scope)
+        held = persistent_values(self.op_list, self.scope)
         bad = [
             name for name, array in held.items() if array.dtype.kind == "f" and not_finite(array)
         ]
@@ -351,7 +351,7 @@ class _Trainer:
         if stop.is_better(row[stop.metric], self.best_value):
             self.best_value = row[stop.metric]
             self.history.best_epoch = self.epoch
-            values = persistent_values(self.desc, self.scope)
+            values = persistent_values(self.op_list, self.scope)
             self.best = {name: np.array(array) for name, array in values.items()}
         elif self.epoch - self.history.best_epoch >= stop.patience:
             self.finished = self.history.stopped_early = True
@@ -376,11 +376,11 @@ class _Trainer:
             "best_epoch": self.history.best_epoch,
             "best_value": self.best_value,
         }
-        write_checkpoint(self.options.checkpoint, self.desc, self.scope, state, self.best)
+        write_checkpoint(self.options.checkpoint, self.op_list, self.scope, state, self.best)
 
     def _resume(self, path: str) -> None:
         found = read_checkpoint(path)
-        check_same_net(found.desc, self.desc, path)
+        check_same_net(found.op_list, self.op_list, path)
         try:
             state = found.state
             averages = Averages(self.names)

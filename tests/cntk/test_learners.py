@@ -7,6 +7,8 @@ import pytest
 
 import opscope.cntk.operators  # noqa: F401  registers them
 from op_test import Case, OpTest
+from opscope.framework.ir.desc import INPUT, PARAMETER
+from opscope.framework.ir.op_list import OpList
 
 RATE, MOMENTUM, COLUMNS = 0.02, 0.8, 6.0
 CONTROL = np.array([RATE, MOMENTUM, COLUMNS])
@@ -197,11 +199,10 @@ def test_noise_has_the_deviation_asked_for():
     from opscope.framework.base.scope import Scope
     from opscope.framework.ir.desc import make_op, make_var
     from opscope.framework.runtime.plain_net import PlainNet
-    from opscope.proto import net_pb2 as pb
 
-    net = pb.NetDesc()
-    net.vars.append(make_var("w", (200, 50), np.float32, pb.VarDesc.PARAMETER))
-    net.vars.append(make_var("c", (3,), np.float64, pb.VarDesc.INPUT))
+    net = OpList()
+    net.vars.append(make_var("w", (200, 50), np.float32, PARAMETER))
+    net.vars.append(make_var("c", (3,), np.float64, INPUT))
     reads = {"param": "w", "control": "c"}
     net.ops.append(make_op("cntk.weight_noise", reads, {"param_out": "w"}, {"deviation": 0.3}))
     scope = Scope()

@@ -19,7 +19,7 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.network.standard.settings import SimpleNetworkSettings
 from opscope.cntk.network.standard.simple_builder import build_simple_network
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net
 
 MODELS = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/*.model"))
 CASES = sorted({name.split("/")[0] for name in MODELS})

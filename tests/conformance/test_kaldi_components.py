@@ -10,12 +10,12 @@ import pytest
 from component_runs import arrays, backprop, backprop_reads, propagate
 from kaldi_data import FOLDER, difference, need, read_archive
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, make_var
 from opscope.framework.ir.names import grad_name
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, ComponentOps, Properties
 from opscope.nnet3.files.kaldi_io import Reader
-from opscope.proto import net_pb2 as pb
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("components/*/component.bin"))
 TOLERANCE = 1e-4
@@ -28,13 +28,13 @@ def run_component(component, x, out_deriv):
     trained = ops.parameters()
     made = propagate(ops, "x", "y")
     made += backprop(ops, "x", "y", "y_deriv", "x_deriv", trained=bool(trained))
-    net = pb.NetDesc(name="component", ops=made)
+    net = OpList(name="component", ops=made)
     feeds = arrays(ops) | {"x": x, "y_deriv": out_deriv}
     for name, array in feeds.items():
-        net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
+        net.vars.append(make_var(name, array.shape, array.dtype, INPUT))
     results = ["y", "x_deriv", *map(grad_name, trained)]
     for name in results:
-        net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
+        net.vars.append(make_var(name, None, "float32", OUTPUT))
     scope = Scope()
     scope.feed(feeds)
     PlainNet(net).run(scope)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower.command_dialect import from_desc, to_desc

@@ -17,7 +17,8 @@ from opscope.nnet3.network import adjust
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training.compute_prob import NnetComputeProb
-from opscope.python_api.recipe.nnet3 import Nnet3Recipe, RecipeOptions
+from opscope.python_api.recipe.nnet3 import Nnet3Recipe
+from opscope.python_api.recipe.nnet3_options import RecipeOptions
 
 SPEECH = FOLDER.parent / "speech"
 NETWORKS = {  # Kaldi's accuracy, chunk length, left context besides the network's

@@ -10,15 +10,9 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import (
-    INPUT,
-    OUTPUT,
-    PARAMETER,
-    STATE,
-    NetDesc,
-    make_op,
-    make_var,
-)
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.messages import serialize_net, to_message
+from opscope.framework.ir.op_list import OpList, SourceLocation, View
 from opscope.framework.ir.printer import op_text
 from opscope.framework.passes.cleanup import (
     CLEANUP,
@@ -32,7 +26,7 @@ from opscope.framework.runtime.net import Net
 
 
 def net(*ops, variables=()):
-    desc = NetDesc(name="n")
+    desc = OpList(name="n")
     desc.vars.append(make_var("x", (2, 3), kind=INPUT))
     desc.vars.extend(variables)
     desc.ops.extend(ops)
@@ -54,9 +48,9 @@ def text(desc):
 
 def apply(one, desc):
     """The rewritten net as text; the net given stays as it was."""
-    before = desc.SerializeToString(deterministic=True)
+    before = serialize_net(desc)
     made = run_passes(desc, [one])
-    assert desc.SerializeToString(deterministic=True) == before
+    assert serialize_net(desc) == before
     return text(made)
 
 
@@ -192,7 +186,7 @@ def test_results_are_not_merged_away():
 
 
 def test_operators_that_hold_nets_stay():
-    body = NetDesc(name="body")
+    body = OpList(name="body")
     attrs = {"body": body}
     desc = net(
         make_op("toy_holder", {"x": "x"}, {"out": "a"}, attrs),
@@ -252,14 +246,13 @@ def test_updates_of_parameters_and_state_stay():
 
 
 def test_a_view_of_a_needed_matrix_is_needed():
-    view = make_var("v")
-    view.view.base, view.view.row_end, view.view.col_end = "m", -1, 2
+    view = make_var("v", view=View("m", 0, -1, 0, 2))
     desc = net(op("toy_relu", "x", "v"), op("toy_relu", "x", "lost"), variables=[output("m"), view])
     assert apply(RemoveDead(), desc) == ["toy_relu(x=x) -> out=v"]
 
 
 def test_names_that_nested_nets_use_stay():
-    body = NetDesc(name="body", ops=[op("toy_relu", "inside", "q")])
+    body = OpList(name="body", ops=[op("toy_relu", "inside", "q")])
     desc = net(
         op("toy_relu", "x", "inside"),
         make_op("toy_holder", {"x": "x"}, {"out": "y"}, {"body": body}),
@@ -335,8 +328,7 @@ class Breaker:
     name: str = "breaker"
 
     def apply(self, desc):
-        made = NetDesc()
-        made.CopyFrom(desc)
+        made = desc.copy()
         del made.ops[0]
         return made
 
@@ -359,7 +351,7 @@ def test_wrong_operators_are_refused_by_every_pass():
 
 def test_cleaning_twice_changes_nothing_more():
     once = clean_up(busy_net())
-    assert clean_up(once) == once
+    assert to_message(clean_up(once)) == to_message(once)
 
 
 def test_a_cleaned_net_computes_the_same():
@@ -375,7 +367,7 @@ def test_a_cleaned_net_computes_the_same():
 
 def test_lowering_expands_composites_and_keeps_role_and_source():
     pair = make_op("toy_pair", {"x": "x", "y": "x"}, {"out": "y"}, role=1)
-    pair.source.file, pair.source.line = "model.py", 5
+    pair.source = SourceLocation("model.py", 5)
     made = lower(net(pair))
     assert [op_text(one, locations=True) for one in made.ops] == [
         "toy_mul(x=x, y=x) -> out=y@PRODUCT  #backward @model.py:5",

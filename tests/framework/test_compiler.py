@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 _WORK = """
 import numpy as np
-from opscope.framework import compiler, openmp
+from opscope.framework.fusion import compiler, openmp
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))

@@ -1,4 +1,4 @@
-"""The messages of net.proto: attributes, variables, locations, and the wire form."""
+"""Nets in memory and the messages of net.proto: attributes, variables, locations, files."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from opscope.framework.base.errors import (
     nearest,
 )
 from opscope.framework.ir.desc import (
-    ATTR_FIELDS,
-    FORMAT_VERSION,
     PARAMETER,
-    NetDesc,
-    attr_type,
     caller_location,
-    clone,
-    decode_attr,
-    encode_attr,
     format_location,
     input_names,
     make_op,
     make_var,
     output_names,
-    parse_net,
-    rename_vars,
-    serialize_net,
-    slot_map,
-    var_dtype,
-    var_shape,
 )
+from opscope.framework.ir.messages import (
+    ATTR_FIELDS,
+    FORMAT_VERSION,
+    attr_type,
+    attr_value,
+    decode_attr,
+    encode_attr,
+    from_message,
+    parse_net,
+    serialize_net,
+    to_message,
+)
+from opscope.framework.ir.op_list import Link, OpList, SourceLocation, StepDecl
 from opscope.proto import net_pb2 as pb
 
 
@@ -59,6 +59,9 @@ def test_values_come_back_with_their_type(value, kind):
     attr = encode_attr(value)
     assert attr_type(attr) == kind
     assert decode_attr(attr) == value
+    held = attr_value(value)
+    assert attr_type(held) == kind and held == value
+    assert type(held) in (bool, int, float, str, tuple) or isinstance(held, np.dtype)
 
 
 def test_every_declared_type_has_a_field():
@@ -95,41 +98,59 @@ def test_an_unset_attribute():
 
 def test_operators_from_python_values():
     op = make_op("t", {"x": "a", "y": ["b", "c"], "z": []}, {"out": "d"}, {"n": 1, "none": None})
-    assert slot_map(op.inputs) == {"x": ["a"], "y": ["b", "c"]}
+    assert op.inputs == {"x": ("a",), "y": ("b", "c")}
     assert list(input_names(op)) == ["a", "b", "c"] and list(output_names(op)) == ["d"]
     assert list(op.attrs) == ["n"], "None leaves an attribute to its default"
-    renamed = rename_vars(op, {"a": "A", "d": "D"})
+    renamed = op.renamed({"a": "A", "d": "D"})
     assert list(input_names(renamed)) == ["A", "b", "c"] and list(output_names(op)) == ["d"]
 
 
 def test_variables_of_unknown_shape_and_dtype():
     known = make_var("v", (-1, 3), "float16", PARAMETER)
-    assert var_shape(known) == (-1, 3) and var_dtype(known) == np.float16
+    assert known.shape == (-1, 3) and known.dtype == np.float16
     unknown = make_var("v", None, None)
-    assert var_shape(unknown) is None and var_dtype(unknown) is None
-    assert var_shape(make_var("v", ())) == ()
+    assert unknown.shape is None and unknown.dtype is None
+    assert make_var("v", ()).shape == ()
 
 
-def test_clone_is_deep():
-    desc = NetDesc(ops=[make_op("t", {"x": "a"}, {})])
-    copy = clone(desc)
-    copy.ops[0].inputs[0].vars[0] = "b"
-    assert desc.ops[0].inputs[0].vars[0] == "a"
+def test_copies_have_lists_of_their_own():
+    desc = OpList(ops=[make_op("t", {"x": "a"}, {})], steps=[StepDecl(in_links=[Link("a", "b")])])
+    copy = desc.copy()
+    copy.ops[0] = copy.ops[0].renamed({"a": "b"})
+    copy.steps[0].in_links[0].inner = "c"
+    copy.metadata["k"] = "v"
+    assert desc.ops[0].inputs == {"x": ("a",)} and desc.metadata == {}
+    assert desc.steps[0].in_links == [Link("a", "b")]
+
+
+def test_what_nothing_renames_stays_the_same_object():
+    op = make_op("t", {"x": "a"}, {"out": "b"})
+    assert op.renamed({"c": "d"}) is op
+    assert op.renamed({"b": "d"}).outputs == {"out": ("d",)}
+
+
+def test_arrays_in_attributes_cannot_be_changed():
+    given = np.arange(3.0)
+    held = attr_value(given)
+    given[0] = 7
+    assert held.tolist() == [0, 1, 2] and attr_value(held) is held
+    with pytest.raises(ValueError, match="read-only"):
+        held[0] = 1
 
 
 def test_locations():
     here = caller_location()
     assert here.file == __file__ and here.line > 0
-    assert format_location(pb.SourceLocation(file="f", line=3, column=4)) == "f:3:4"
-    assert format_location(pb.SourceLocation(file="f")) == "f"
-    assert format_location(pb.SourceLocation(line=3)) == ""
+    assert format_location(SourceLocation("f", 3, 4)) == "f:3:4"
+    assert format_location(SourceLocation("f")) == "f"
+    assert format_location(SourceLocation(line=3)) == ""
 
 
 # -- the wire form -----------------------------------------------------------------------------
 
 
 def net():
-    desc = NetDesc(name="n", metadata={"b": "2", "a": "1"})
+    desc = OpList("n", metadata={"b": "2", "a": "1"})
     desc.vars.append(make_var("x", (-1, 3)))
     desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "y"}, {"bias": 0.5}))
     return desc
@@ -146,21 +167,21 @@ def test_a_net_comes_back():
     found = parse_net(serialize_net(net()))
     assert found.format_version == FORMAT_VERSION
     found.format_version = 0
-    assert found == net()
+    assert found == to_message(net())
 
 
 def test_a_newer_format_is_refused_by_name():
     desc = net()
     desc.format_version = FORMAT_VERSION + 1
     with pytest.raises(FormatError, match=f"x.pb: format version {FORMAT_VERSION + 1} is newer"):
-        parse_net(desc.SerializeToString(), "x.pb")
+        parse_net(to_message(desc).SerializeToString(), "x.pb")
 
 
 def test_older_formats_load():
     for version in range(1, FORMAT_VERSION + 1):
         desc = net()
         desc.format_version = version
-        assert parse_net(desc.SerializeToString()).name == "n"
+        assert parse_net(to_message(desc).SerializeToString()).name == "n"
 
 
 def test_bytes_that_are_no_net():
@@ -191,6 +212,37 @@ def test_random_bytes_raise_nothing_else():
             parse_net(bytes(damaged))
         except OpscopeError:
             pass
+
+
+def test_messages_come_back_as_they_were():
+    """Whatever a file says, right or wrong, is written again as it was read."""
+    desc = to_message(net())
+    op = desc.ops[0]
+    op.inputs.add(name="x", vars=["again"])
+    op.outputs.add(name="none")
+    op.source.SetInParent()
+    op.attrs["unset"].SetInParent()
+    op.attrs["dtype"].dtype = 99
+    op.attrs["hurt"].tensor.dims.append(5)
+    for kind in ("ints", "floats", "strings", "bools"):
+        getattr(op.attrs[kind], kind).SetInParent()
+    op.attrs["net"].net.CopyFrom(to_message(net()))
+    var = desc.vars[0]
+    var.dtype, var.kind, var.lr_factor, var.sequence_levels = 99, 77, 0.0, 2
+    var.view.SetInParent()
+    var.initializer.SetInParent()
+    desc.vars.add(name="rank 0", has_dims=True)
+    step = desc.steps.add(reverse=True, arity=3, parents="p", positions="q")
+    step.net.ops.append(op)
+    step.child_net.SetInParent()
+    for links in (step.in_links, step.out_links, step.static_links, step.sum_links):
+        links.add(outer="o", inner="i")
+    step.child_links.add(outer="c")
+    step.memories.add(state="s", previous="p", boot_value=-0.0, delay=3, final="f", child=1)
+    desc.type, desc.format_version = 7, 1
+    found = to_message(from_message(desc))
+    assert found == desc
+    assert found.SerializeToString(deterministic=True) == desc.SerializeToString(deterministic=True)
 
 
 # -- dtypes and texts --------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from opscope.framework.ir.desc import (
     PARAMETER,
     RECURRENT,
     RECURSIVE,
-    NetDesc,
     make_op,
     make_var,
 )
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import PlainNet
@@ -28,7 +28,7 @@ from opscope.framework.runtime.plain_net import PlainNet
 
 def tiny(name="tiny"):
     """h = relu(x * w), y = h + w."""
-    desc = NetDesc(name=name)
+    desc = OpList(name=name)
     desc.vars.extend([make_var("x", (-1, 2), kind=INPUT), make_var("w", (-1, 2), kind=PARAMETER)])
     desc.ops.append(make_op("toy_mul", {"x": "x", "y": "w"}, {"out": "m"}))
     desc.ops.append(make_op("toy_relu", {"x": "m"}, {"out": "h"}))
@@ -56,17 +56,17 @@ def test_variables_live_in_scopes_and_the_net_owns_no_data():
 
 
 def test_create_is_a_factory_by_type():
-    """`Net::Create(const NetDesc &def = NetDesc())` dispatches on the net's type."""
+    """`Net::Create(const OpList &def = OpList())` dispatches on the net's type."""
     assert isinstance(Net.create(), PlainNet)
     assert isinstance(Net.create(tiny()), PlainNet)
     for net_type in (RECURRENT, RECURSIVE):
         try:
-            made = Net.create(NetDesc(type=net_type))
+            made = Net.create(OpList(type=net_type))
         except OpscopeError:
             continue  # without a step net, or not registered: refused, not taken for a plain net
         assert not isinstance(made, PlainNet)
     with pytest.raises((FormatError, ValueError)):
-        Net.create(NetDesc(type=7))
+        Net.create(OpList(type=7))
 
 
 def test_run_takes_scope_context_begin_and_end():
@@ -130,8 +130,7 @@ def test_add_op_by_type_inputs_outputs_attrs():
 def test_add_backward_and_optimizer_ops_go_into_the_same_list():
     """`AddBackwardOps()` and `AddOptimizerOps(attrs)`."""
     desc = tiny()
-    for var in desc.vars:
-        var.dims[:] = [1, 2]
+    desc.vars = [var.changed(shape=(1, 2)) for var in desc.vars]
     net = Net.create(desc)
     forward = net.last_forward_op
     assert net.add_backward_ops() == {"w": "w@GRAD"}

@@ -10,7 +10,16 @@ import pytest
 from opscope import NetBuilder
 from opscope.framework.draw.pictures import ROLE_COLOURS, to_dot, to_svg
 from opscope.framework.draw.sugiyama import Box, place
-from opscope.framework.ir.desc import INPUT, PARAMETER, RECURRENT, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import (
+    INPUT,
+    PARAMETER,
+    RECURRENT,
+    input_names,
+    make_op,
+    make_var,
+    output_names,
+)
+from opscope.framework.ir.op_list import Link, OpList, StepDecl
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
 
@@ -19,7 +28,7 @@ WIDEST_CHARACTER = 0.61  # of a monospace font, in em
 
 
 def training_net(layers=6):
-    desc = NetDesc(name="mlp")
+    desc = OpList(name="mlp")
     desc.vars.append(make_var("x", (2, 3), kind=INPUT))
     net = Net.create(desc)
     before = "x"
@@ -31,7 +40,7 @@ def training_net(layers=6):
     net.add_op("toy_add", {"x": before, "y": "h0"}, {"out": "y"})
     net.add_backward_ops()
     net.add_optimizer_ops(OptimizerAttrs("toy_sgd"))
-    return net.desc
+    return net.op_list
 
 
 def boxes_of(svg):
@@ -80,7 +89,7 @@ def test_dot_names_all_operators_and_edges():
     dot = to_dot(desc)
     assert dot.count("shape=box") == len(desc.ops)
     assert 'label="net mlp: backward"' in dot and dot.count("{") == dot.count("}")
-    reads = sum(len(slot.vars) for op in desc.ops for slot in (*op.inputs, *op.outputs))
+    reads = sum(len(input_names(op)) + len(output_names(op)) for op in desc.ops)
     assert dot.count(" -> ") == reads
 
 
@@ -90,30 +99,31 @@ def test_drawings_are_stable():
 
 
 def test_overwritten_variables_have_a_box_for_each_value():
-    desc = NetDesc()
+    desc = OpList()
     desc.ops.append(make_op("toy_relu", {"x": "h"}, {"out": "h"}))
     desc.ops.append(make_op("toy_relu", {"x": "h"}, {"out": "h"}))
     assert sum(texts == ["h"] for *_, texts, _ in boxes_of(to_svg(desc))) == 3
 
 
 def test_nets_inside_nets_are_drawn():
-    inner = NetDesc(name="inner", ops=[make_op("toy_square", {"x": "p"}, {"out": "q"})])
-    desc = NetDesc(name="outer", type=RECURRENT)
+    inner = OpList(name="inner", ops=[make_op("toy_square", {"x": "p"}, {"out": "q"})])
+    desc = OpList(name="outer", type=RECURRENT)
     desc.ops.append(make_op("toy_holder", {"x": "a"}, {"out": "b"}, {"body": inner}))
-    step = desc.steps.add()
+    step = StepDecl()
+    desc.steps.append(step)
     step.net.ops.append(make_op("toy_relu", {"x": "r"}, {"out": "s"}))
-    step.in_links.add(outer="a", inner="r")
+    step.in_links.append(Link("a", "r"))
     svg, dot = to_svg(desc), to_dot(desc)
     for text in ("toy_square", "toy_relu", "in a -&gt; r", "body of op 0 (toy_holder)"):
         assert text in svg
     assert "in a -> r" in dot
 
 
-@pytest.mark.parametrize("desc", [NetDesc(), NetDesc(name="<&\"'>\n")])
+@pytest.mark.parametrize("desc", [OpList(), OpList(name="<&\"'>\n")])
 def test_empty_and_odd_nets_are_well_formed(desc):
     desc.ops.append(make_op("t<&>", {"x": '"', "y": "\x00"}, {"out": "]]>"}))
     ElementTree.fromstring(to_svg(desc))
-    ElementTree.fromstring(to_svg(NetDesc()))
+    ElementTree.fromstring(to_svg(OpList()))
     assert to_dot(desc).startswith("digraph")
 
 

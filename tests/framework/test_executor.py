@@ -18,14 +18,15 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.op_list import OpList, SourceLocation, VarDecl, View
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import current_options
 
 
 def chain(length=6, kind=INPUT, dtype="float32"):
     """x -> h0 -> h1 ... : squares without bias, then y = last + x."""
-    desc = NetDesc(name="chain")
+    desc = OpList(name="chain")
     desc.vars.append(make_var("x", (-1, 3), dtype, kind))
     desc.vars.append(make_var("y", None, None, OUTPUT))
     before = "x"
@@ -158,12 +159,10 @@ def test_a_net_that_grows_after_a_run():
 
 
 def test_what_a_later_range_reads_through_a_view_is_kept():
-    desc = NetDesc(name="views")
+    desc = OpList(name="views")
     desc.vars.append(make_var("x", (2, 4), "float32", INPUT))
     desc.vars.append(make_var("m", (2, 4), "float32"))
-    view = make_var("v", (2, 2), "float32")
-    view.view.base, view.view.row_end = "m", -1
-    view.view.col_begin, view.view.col_end = 1, 3
+    view = make_var("v", (2, 2), "float32", view=View("m", 0, -1, 1, 3))
     desc.vars.extend([view, make_var("y", None, None, OUTPUT)])
     desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "m"}))
     desc.ops.append(make_op("toy_square", {"x": "m"}, {"out": "z"}))
@@ -176,12 +175,10 @@ def test_what_a_later_range_reads_through_a_view_is_kept():
 
 
 def test_views_write_into_their_base():
-    desc = NetDesc(name="views")
+    desc = OpList(name="views")
     desc.vars.extend([make_var("x", (-1, 2), kind=INPUT), make_var("m", (3, 4), kind=OUTPUT)])
     for name, cols in (("left", (0, 2)), ("right", (2, 4))):
-        var = desc.vars.add(name=name)
-        var.view.base, var.view.row_end = "m", -1
-        var.view.col_begin, var.view.col_end = cols
+        desc.vars.append(VarDecl(name, view=View("m", 0, -1, *cols)))
     desc.ops.append(make_op("toy_relu", {"x": "x"}, {"out": "left"}))
     desc.ops.append(make_op("toy_square", {"x": "left"}, {"out": "right"}))
     scope = fed(np.arange(-2, 4, dtype=np.float32).reshape(3, 2))
@@ -191,12 +188,10 @@ def test_views_write_into_their_base():
 
 
 def test_a_range_that_writes_one_view_keeps_what_another_range_wrote_through_others():
-    desc = NetDesc(name="views")
+    desc = OpList(name="views")
     desc.vars.extend([make_var("x", (3, 2), kind=INPUT), make_var("m", (3, 4), "float32")])
     for name, cols in (("left", (0, 2)), ("right", (2, 4))):
-        var = desc.vars.add(name=name)
-        var.view.base, var.view.row_end = "m", -1
-        var.view.col_begin, var.view.col_end = cols
+        desc.vars.append(VarDecl(name, view=View("m", 0, -1, *cols)))
     desc.vars.append(make_var("y", None, None, OUTPUT))
     desc.ops.append(make_op("toy_relu", {"x": "x"}, {"out": "left"}))
     desc.ops.append(make_op("toy_square", {"x": "x"}, {"out": "right"}))
@@ -210,7 +205,7 @@ def test_a_range_that_writes_one_view_keeps_what_another_range_wrote_through_oth
 
 
 def test_state_is_updated_in_place_in_the_callers_array():
-    desc = NetDesc(name="count")
+    desc = OpList(name="count")
     desc.vars.append(make_var("n", (1,), kind=STATE))
     desc.vars.append(make_var("one", (1,), kind=INPUT))
     desc.ops.append(make_op("toy_add", {"x": "n", "y": "one"}, {"out": "n"}))
@@ -298,7 +293,7 @@ def test_a_kernel_that_fails_is_named_with_its_operands(when, hooked, tmp_path):
     net = Net.create()
     net.add_op("toy_square", {"x": "a"}, {"out": "b"})
     op = make_op("toy_fail", {"x": "b"}, {"out": "c"}, {"when": when})
-    op.source.file, op.source.line = "model.py", 3
+    op.source = SourceLocation("model.py", 3)
     net.add_op(op)
     scope = Scope()
     scope.feed({"a": X})
@@ -348,7 +343,7 @@ def test_a_variable_declared_twice(monkeypatch):
     net.add_var(make_var("a", (2,), kind=INPUT))
     with pytest.raises(VariableError, match="'a' is defined twice"):
         net.add_var(make_var("a", (2,)))
-    twice = NetDesc(name="n", vars=[make_var("a", (2,)), make_var("a", (2,))])
+    twice = OpList(name="n", vars=[make_var("a", (2,)), make_var("a", (2,))])
     with pytest.raises(VariableError, match="'a' is (defined|declared) twice"):
         Net.create(twice)
     monkeypatch.setenv("OPSCOPE_VERIFY", "0")

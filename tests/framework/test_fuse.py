@@ -16,11 +16,11 @@ from opscope.framework.fusion import codegen, compiler
 from opscope.framework.fusion.expression import ExpressionError, cost, parse
 from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
+from opscope.framework.ir.op_list import OpList, View
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime import fuse
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.proto import net_pb2 as pb
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
 
@@ -192,13 +192,11 @@ def test_in_place_on_temporaries(monkeypatch: Any) -> None:
 
 
 def _viewed() -> PlainNet:
-    net = PlainNet(pb.NetDesc(type=pb.NetDesc.PLAIN))
+    net = PlainNet(OpList())
     net.add_var(make_var("m", (4, 10), "float32", STATE))
     for name, first, last in (("left", 0, 6), ("right", 4, 10), ("end", 6, 10)):
-        var = make_var(name, (4, last - first), "float32")
-        var.view.base, var.view.row_end = "m", -1
-        var.view.col_begin, var.view.col_end = first, last
-        net.add_var(var)
+        view = View("m", 0, -1, first, last)
+        net.add_var(make_var(name, (4, last - first), "float32", view=view))
     return net
 
 
@@ -272,19 +270,18 @@ def test_long_chains_are_cut(monkeypatch: Any) -> None:
 
 def test_updates_of_the_same_variable_stay_in_order(monkeypatch: Any) -> None:
     net, feed, names = _adams(1, np.float32)
-    net.add_op(net.desc.ops[0])
+    net.add_op(net.op_list.ops[0])
     both(net, feed, names, monkeypatch)
 
 
 def test_sparse_rows_are_left_to_the_kernel() -> None:
     net, feed, _ = _adams(1, np.float32)
-    desc = pb.OpDesc()
-    desc.CopyFrom(net.desc.ops[0])
-    desc.inputs.add(name="rows", vars=["ids"])
+    dense = net.op_list.ops[0]
+    sparse = dense.changed(inputs={**dense.inputs, "rows": ("ids",)})
     metas = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
     metas["ids"] = ((2,), np.dtype(np.int64))
-    assert fuse.pointwise(Operator(net.desc.ops[0]), metas, "cpu") is not None
-    assert fuse.pointwise(Operator(desc), metas, "cpu") is None
+    assert fuse.pointwise(Operator(dense), metas, "cpu") is not None
+    assert fuse.pointwise(Operator(sparse), metas, "cpu") is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

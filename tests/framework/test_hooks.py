@@ -11,7 +11,8 @@ import pytest
 from opscope.framework.base.context import Hook, OpContext
 from opscope.framework.base.errors import NotFiniteError, SaveError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.hooks import Dump, FiniteCheck, Profiler
 from opscope.framework.runtime.net import Net
 
@@ -28,7 +29,7 @@ def toy_net():
 
 def fusable_net():
     """log(x) -> tanh -> y: real operators that run as one step where a compiler is there."""
-    desc = NetDesc(name="fusable")
+    desc = OpList(name="fusable")
     desc.vars.extend([make_var("x", (2, 2), kind=INPUT), make_var("y", None, None, OUTPUT)])
     desc.ops.append(make_op("log", {"x": "x"}, {"out": "a"}))
     desc.ops.append(make_op("tanh", {"x": "a"}, {"out": "b"}))

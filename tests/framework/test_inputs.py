@@ -8,14 +8,15 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 
 SMALL, LARGE = (4, 3), (256, 256)
 
 
 def doubler() -> PlainNet:
-    net = NetDesc(name="doubler")
+    net = OpList(name="doubler")
     net.vars.append(make_var("x", (-1, -1), "float32", INPUT))
     net.ops.append(make_op("scale", {"x": "x"}, {"out": "y"}, {"scale": 2.0}))
     net.ops.append(make_op("square", {"x": "y"}, {"out": "z"}))

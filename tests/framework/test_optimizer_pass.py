@@ -10,14 +10,15 @@ from opscope.framework.base.errors import (
     ShapeError,
     VariableError,
 )
-from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, OPTIMIZE, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import op_text, var_text
 from opscope.framework.passes.optimizer import OptimizerAttrs, build_optimizer, optimizer_types
 
 
 def net(*parameters, factors=None):
     """Parameters of shape [3] that have gradients, as the backward pass leaves them."""
-    desc = NetDesc(name="n")
+    desc = OpList(name="n")
     desc.vars.append(make_var("x", (3,), kind=INPUT))
     for name in parameters:
         given = {"lr_factor": factors[name]} if factors and name in factors else {}
@@ -28,7 +29,7 @@ def net(*parameters, factors=None):
 
 def built(desc, **options):
     result = build_optimizer(desc, OptimizerAttrs(**options))
-    assert all(op.role == op.OPTIMIZE for op in result.ops)
+    assert all(op.role == OPTIMIZE for op in result.ops)
     return [op_text(op).removesuffix("  #optimize") for op in result.ops], result.vars
 
 
@@ -52,7 +53,7 @@ def test_state_follows_from_the_slots_of_the_operator():
         "toy_heavy(param=w, grad=w@GRAD, lr=optimizer@LEARNING_RATE, step=optimizer@STEP,"
         " speed=w@TOY_HEAVY_SPEED) -> param_out=w, speed_out=w@TOY_HEAVY_SPEED  {drag=0.25}",
     ]
-    assert [(var.name, tuple(var.dims)) for var in variables] == [
+    assert [(var.name, var.shape) for var in variables] == [
         ("optimizer@STEP", ()),
         ("optimizer@LEARNING_RATE", ()),
         ("w@TOY_HEAVY_SPEED", (3,)),

@@ -18,16 +18,27 @@ from opscope.framework.ir.desc import (
     PARAMETER,
     RECURRENT,
     STATE,
-    NetDesc,
-    OpDesc,
     make_op,
     make_var,
+)
+from opscope.framework.ir.messages import (
+    op_from_message,
     parse_net,
     serialize_net,
+    var_from_message,
+)
+from opscope.framework.ir.op_list import (
+    Link,
+    MemoryDecl,
+    OpList,
+    SourceLocation,
+    StepDecl,
+    View,
 )
 from opscope.framework.ir.printer import net_text, op_text, var_text
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
+from opscope.proto import net_pb2 as pb
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -41,7 +52,7 @@ def check_golden(name, text):
 
 def training_net():
     """Forward, backward and update operators of a product with a bias."""
-    desc = NetDesc(name="training", metadata={"units": "metres", "author": "a test"})
+    desc = OpList(name="training", metadata={"units": "metres", "author": "a test"})
     fill = make_op("uniform_random", {}, {"out": "w"}, {"shape": [2, 3], "low": -0.5, "high": 0.5})
     desc.vars.extend(
         [
@@ -57,24 +68,22 @@ def training_net():
     net.add_op("toy_relu", {"x": "s"}, {"out": "y"})
     net.add_backward_ops()
     net.add_optimizer_ops(OptimizerAttrs("toy_sgd", 0.5))
-    return net.desc
+    return net.op_list
 
 
 def rich_net():
     """Everything that a message can say."""
-    desc = NetDesc(name='rich "one"', type=RECURRENT)
+    desc = OpList(name='rich "one"', type=RECURRENT)
     desc.vars.extend(
         [
             make_var("frames", (-1, 4), kind=INPUT, sequence_levels=2),
-            make_var("half", (-1, 2)),
+            make_var("half", (-1, 2), view=View("frames", 0, -1, 2, 4)),
             make_var("all", None, None, OUTPUT),
             make_var("count", (), "int64", STATE, stop_gradient=True),
             make_var("a name, with = signs", (0,), "bool"),
         ]
     )
-    view = desc.vars[1].view
-    view.base, view.row_end, view.col_begin, view.col_end = "frames", -1, 2, 4
-    inner = NetDesc(name="inner")
+    inner = OpList(name="inner")
     inner.ops.append(make_op("toy_relu", {"x": "p"}, {"out": "q"}))
     attrs = {
         "body": inner,
@@ -90,14 +99,15 @@ def rich_net():
     desc.ops.append(make_op("toy_holder", {"x": ["frames", "half"]}, {"out": "all"}, attrs))
     desc.ops[0].device = "gpu:1"
     desc.ops.append(make_op("unknown type", {}, {}, role=BACKWARD))
-    step = desc.steps.add(reverse=True, arity=2)
+    step = StepDecl(reverse=True, arity=2)
+    desc.steps.append(step)
     step.net.name = "cell"
     step.net.ops.append(make_op("toy_add", {"x": "row", "y": "before"}, {"out": "now"}))
-    step.in_links.add(outer="frames", inner="row")
-    step.static_links.add(outer="count", inner="n")
-    step.out_links.add(outer="all", inner="now")
-    step.memories.add(state="now", previous="before", delay=2, boot="half")
-    step.memories.add(state="now", previous="other", boot_value=0.5)
+    step.in_links.append(Link("frames", "row"))
+    step.static_links.append(Link("count", "n"))
+    step.out_links.append(Link("all", "now"))
+    step.memories.append(MemoryDecl(state="now", previous="before", delay=2, boot="half"))
+    step.memories.append(MemoryDecl(state="now", previous="other", boot_value=0.5))
     return desc
 
 
@@ -114,20 +124,17 @@ def test_the_text_is_stable():
     text = net_text(desc)
     assert net_text(parse_net(serialize_net(desc))) == text
     assert net_text(training_net()) == text
-    shuffled = NetDesc()
-    shuffled.CopyFrom(desc)
+    shuffled = desc.copy()
     op = shuffled.ops[-1]
-    held = dict(op.attrs)
-    op.attrs.clear()
-    for name in sorted(held, reverse=True):
-        op.attrs[name].CopyFrom(held[name])
+    attrs = {name: op.attrs[name] for name in sorted(op.attrs, reverse=True)}
+    shuffled.ops[-1] = op.changed(attrs=attrs)
     assert net_text(shuffled) == text
 
 
 def test_locations_are_an_option():
     op = make_op("toy_relu", {"x": "a"}, {"out": "b"})
-    op.source.file, op.source.line, op.source.column = "net.ndl", 3, 7
-    desc = NetDesc(ops=[op])
+    op.source = SourceLocation("net.ndl", 3, 7)
+    desc = OpList(ops=[op])
     assert "net.ndl" not in net_text(desc)
     line = "  %0 toy_relu(x=a) -> out=b  #forward @net.ndl:3:7\n"
     assert net_text(desc, locations=True).endswith(line)
@@ -139,7 +146,7 @@ def test_variables_can_be_left_out():
 
 
 def test_an_empty_net():
-    assert net_text(NetDesc()) == 'net "" PLAIN version 1\n'
+    assert net_text(OpList()) == 'net "" PLAIN version 1\n'
 
 
 def test_one_line_an_operator_whatever_its_names():
@@ -151,15 +158,14 @@ def test_one_line_an_operator_whatever_its_names():
 
 
 def test_messages_of_other_versions_still_print():
-    var = make_var("v", (2,))
-    var.dtype = 99  # proto3 keeps numbers without a name
-    var.kind = 77
-    assert var_text(var) == "#77  v  dtype#99[2]"
-    op = OpDesc(type="t", role=5)
+    # proto3 keeps numbers without a name
+    var = pb.VarDesc(name="v", dims=[2], has_dims=True, dtype=99, kind=77)
+    assert var_text(var_from_message(var)) == "#77  v  dtype#99[2]"
+    op = pb.OpDesc(type="t", role=5)
     op.attrs["unset"].SetInParent()
     op.attrs["kind"].dtype = 99
     op.attrs["hurt"].tensor.dims.append(5)
-    assert op_text(op) == (
+    assert op_text(op_from_message(op)) == (
         "t() -> ()  {hurt=<damaged tensor dtype_unknown[5]>, kind=<dtype#99>, unset=<nothing>}  #5"
     )
 

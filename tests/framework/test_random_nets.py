@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import NetDesc
+from opscope.framework.ir.desc import output_names
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
 from opscope.framework.passes.cleanup import CLEANUP
 from opscope.framework.passes.pipeline import run_passes
@@ -131,12 +132,11 @@ class Guilty:
 
     name: str = "guilty"
 
-    def apply(self, desc: NetDesc) -> NetDesc:
-        made = NetDesc()
-        made.CopyFrom(desc)
-        for op in made.ops:
-            if op.outputs[0].vars[0] == "kept":
-                op.type = "add"
+    def apply(self, desc: OpList) -> OpList:
+        made = desc.copy()
+        made.ops = [
+            op.changed(type="add") if output_names(op)[0] == "kept" else op for op in desc.ops
+        ]
         return made
 
 

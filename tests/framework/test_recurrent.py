@@ -8,7 +8,8 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences, offsets_of
-from opscope.framework.ir.desc import NetDesc, make_var
+from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.loops.recurrent import chunks as recurrent_chunks
 from opscope.framework.loops.recurrent.net import recurrent_op
 from opscope.framework.runtime.net import Net
@@ -194,8 +195,8 @@ def test_forward_runs_in_pieces(rows, reverse, lengths, monkeypatch):
         given, desc = values(lengths), simple(reverse=reverse, memory=memory)
         scope = Scope()
         fill(scope, given)
-        plain = NetDesc(ops=[recurrent_op(desc)])
-        del plain.ops[0].outputs[-1]  # no steps are kept
+        plain = OpList(ops=[recurrent_op(desc)])
+        del plain.ops[0].outputs["steps"]  # no steps are kept
         plain.vars.extend(make_var(name, None, None, 1) for name in given)
         Net.create(plain).run(scope, OpContext(keep=["ys", "last"]))
         boot, delay = memory.get("boot_value"), memory.get("delay", 1)

@@ -24,7 +24,7 @@ from opscope.framework.loops.recurrent.chunks import ChunkedProgram
 from opscope.framework.loops.recurrent.fast import bind_recurrent
 from opscope.framework.loops.recurrent.frame import LoopContext, loop_context
 from opscope.framework.loops.recurrent.links import RecurrentBinding
-from opscope.framework.loops.recurrent.loop import StepSums, bind_loop, holds_nets
+from opscope.framework.loops.recurrent.loop import StepSums, bind_loop
 from opscope.framework.loops.recurrent.once import bind_once, bring_into_slots
 from opscope.framework.loops.recurrent.sharing import Sharing, shared_values
 from opscope.framework.loops.recurrent.store import (
@@ -352,7 +352,7 @@ def test_the_loop_computes_states_step_by_step(bind: Bind, inplace: bool) -> Non
     for step, wanted in enumerate(steps):
         np.testing.assert_allclose(loop.values["h"].at(step), wanted, rtol=1e-12)
     np.testing.assert_allclose(states.final[0], last, rtol=1e-12)
-    assert loop.scopes == [] and loop.offsets == [] and not holds_nets(context)
+    assert loop.scopes == [] and loop.offsets == [] and not context.analysis.nested
     shares = np.shares_memory(loop.values["a"].at(0), loop.values["s"].at(0)) if inplace else False
     assert shares == inplace  # the product is added to what was computed before the loop
     outputs = bind_outputs(context, loop.values)

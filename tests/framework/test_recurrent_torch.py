@@ -7,7 +7,8 @@ import pytest
 
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import NetDesc, make_op, make_var
+from opscope.framework.ir.desc import STATE, make_op, make_var
+from opscope.framework.ir.op_list import OpList, VarDecl
 from opscope.framework.loops.recurrent.net import recurrent_op
 from opscope.framework.runtime.net import Net
 from rnn_nets import fill, packed, rnn
@@ -78,7 +79,7 @@ def gru(reverse=False):
 
 def ours(desc, values, finals):
     """Outputs, final states, and the gradients of a weighted sum of them."""
-    net, scope = NetDesc(name="outer"), Scope()
+    net, scope = OpList(name="outer"), Scope()
     fill(scope, values)
     net.vars.extend(make_var(name, None, None, 1) for name in values)
     net.ops.append(recurrent_op(desc))
@@ -164,9 +165,9 @@ def test_truncated_back_propagation():
     whole = packed(rng, [6, 6], IN)
     halves = [whole.data.reshape(2, 2, 3, IN)[:, half].reshape(6, IN) for half in range(2)]
     desc = gru()
-    desc.vars.add(name="h0", kind=NetDesc().vars.add().STATE, stop_gradient=True)
+    desc.vars.append(VarDecl("h0", kind=STATE, stop_gradient=True))
     start = np.zeros((2, HIDDEN))
-    net, scope = NetDesc(name="outer"), Scope()
+    net, scope = OpList(name="outer"), Scope()
     fill(scope, weights | {"h0": start})
     net.vars.extend(make_var(name, None, None, 1) for name in (*weights, "xs"))
     net.vars.extend(desc.vars)

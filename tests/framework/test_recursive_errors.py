@@ -16,6 +16,7 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.base.scope import Scope
+from opscope.framework.ir.op_list import StepDecl
 from opscope.framework.ir.printer import net_text
 from opscope.framework.ir.registry import load_operators
 from opscope.framework.loops.trees.forest import Trees, batches, make_forest_schedule
@@ -205,7 +206,7 @@ def test_descriptions_that_mean_nothing(changes, error, text, monkeypatch):
 
 def test_a_recursive_net_wants_one_step_net():
     desc = sums()
-    desc.steps.add()
+    desc.steps.append(StepDecl())
     with pytest.raises(OpscopeError, match="wants a RECURSIVE net with 1 step net"):
         recursive_op(desc)
 
@@ -299,9 +300,7 @@ def test_no_nodes_give_no_rows():
 def test_a_gradient_wants_steps():
     net = PlainNet()
     op = recursive_op(sums())
-    kept = [slot for slot in op.outputs if slot.name != "steps"]
-    del op.outputs[:]
-    op.outputs.extend(kept)
+    del op.outputs["steps"]
     net.add_op(op)
     with pytest.raises(GradientError, match="no variable in the slot 'steps'"):
         net.add_backward_ops(["OUT"], ["X"])

@@ -10,14 +10,9 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import RunError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import (
-    RECURRENT,
-    NetDesc,
-    make_op,
-    make_var,
-    parse_net,
-    serialize_net,
-)
+from opscope.framework.ir.desc import RECURRENT, make_op, make_var
+from opscope.framework.ir.messages import parse_net, serialize_net
+from opscope.framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from opscope.framework.ir.registry import load_operators
 from opscope.framework.loops.recurrent.net import recurrent_op
 from opscope.framework.loops.trees.bank import Bank
@@ -119,11 +114,7 @@ def test_two_trees_with_one_net_do_not_mix():
     net = PlainNet()
     net.add_op(recursive_op(weighed_desc(), "kept_1"))
     again = recursive_op(weighed_desc(), "kept_2")
-    renames = {"X": "OUT", "OUT": "OUT_2", "ROOT": "ROOT_2"}
-    for slots in (again.inputs, again.outputs):
-        for slot in slots:
-            slot.vars[:] = [renames.get(name, name) for name in slot.vars]
-    net.add_op(again)
+    net.add_op(again.renamed({"X": "OUT", "OUT": "OUT_2", "ROOT": "ROOT_2"}))
     grads = net.add_backward_ops({"OUT_2": "seed"}, ["X", "V"])
     rng = np.random.default_rng(6)
     parents, offsets = random_trees(rng, [8, 3])
@@ -281,13 +272,14 @@ def test_a_tree_at_each_step_of_a_sequence(way, monkeypatch):
         shapes={"below": [-1, H]},
         parents="up",
     )
-    desc = NetDesc(name="sequence", type=RECURRENT)
-    step = desc.steps.add()
-    step.in_links.add(outer="X", inner="row")
-    step.in_links.add(outer="UP", inner="up")
-    step.static_links.add(outer="U", inner="u")
-    step.out_links.add(outer="OUT", inner="state")
-    step.memories.add(state="state", previous="before")
+    desc = OpList(name="sequence", type=RECURRENT)
+    step = StepDecl()
+    desc.steps.append(step)
+    step.in_links.append(Link("X", "row"))
+    step.in_links.append(Link("UP", "up"))
+    step.static_links.append(Link("U", "u"))
+    step.out_links.append(Link("OUT", "state"))
+    step.memories.append(MemoryDecl(state="state", previous="before"))
     step.net.vars.append(make_var("before", [-1, H], "float64"))
     step.net.ops.extend(
         [

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError
-from opscope.framework.ir.desc import encode_attr, make_op
+from opscope.framework.ir.desc import make_op
+from opscope.framework.ir.messages import encode_attr
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import (
     AttrSpec,

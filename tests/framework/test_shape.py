@@ -11,6 +11,7 @@ from opscope.framework.base.errors import ShapeError, VariableError
 from opscope.framework.base.shape import ShapeArgs, count
 from opscope.framework.ir.desc import PARAMETER, make_op, make_var
 from opscope.framework.ir.infer import fits, infer_metas, view_shape, view_slices
+from opscope.framework.ir.op_list import View
 from opscope.framework.ir.operation import Operator
 
 F32 = np.dtype("float32")
@@ -126,11 +127,7 @@ def test_a_parameter_keeps_its_declared_shape():
 
 
 def view(rows, cols):
-    var = make_var("v")
-    var.view.base = "m"
-    var.view.row_begin, var.view.row_end = rows
-    var.view.col_begin, var.view.col_end = cols
-    return var
+    return make_var("v", view=View("m", *rows, *cols))
 
 
 @pytest.mark.parametrize(
@@ -145,10 +142,10 @@ def view(rows, cols):
 )
 def test_shapes_of_views(rows, cols, base, shape):
     var = view(rows, cols)
-    assert view_shape(var, base) == shape
+    assert view_shape("v", var.view, base) == shape
     assert infer_metas([relu("v", "y")], {"m": (base, F32)}, {"v": var})["y"] == (shape, F32)
     if min(base) >= 0:
-        assert np.empty(base)[view_slices(var, base)].shape == shape
+        assert np.empty(base)[view_slices("v", var.view, base)].shape == shape
 
 
 @pytest.mark.parametrize(
@@ -164,4 +161,4 @@ def test_shapes_of_views(rows, cols, base, shape):
 )
 def test_views_outside_their_base(rows, cols, base):
     with pytest.raises(ShapeError, match="view 'v': "):
-        view_shape(view(rows, cols), base)
+        view_shape("v", view(rows, cols).view, base)

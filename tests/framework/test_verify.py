@@ -25,21 +25,29 @@ from opscope.framework.ir.desc import (
     PARAMETER,
     RECURRENT,
     STATE,
-    NetDesc,
-    OpDesc,
     make_op,
     make_var,
+)
+from opscope.framework.ir.messages import to_message
+from opscope.framework.ir.op_list import (
+    Link,
+    MemoryDecl,
+    OpList,
+    SourceLocation,
+    StepDecl,
+    View,
 )
 from opscope.framework.passes.verify.net_check import KINDS
 from opscope.framework.passes.verify.verifier import problems, verify
 from opscope.framework.runtime.net import Net
+from opscope.proto import net_pb2 as pb
 
 SHAPE = (2, 3)
 
 
 def net(*ops, variables=(), name="n"):
     """A net over the input x and parameter w, both float32[2, 3]."""
-    desc = NetDesc(name=name)
+    desc = OpList(name=name)
     desc.vars.extend([make_var("x", SHAPE, kind=INPUT), make_var("w", SHAPE, kind=PARAMETER)])
     desc.vars.extend(variables)
     desc.ops.extend(ops)
@@ -104,9 +112,9 @@ def test_slots(op, parts):
 
 
 def test_a_slot_given_twice():
-    op = relu("x", "h")
-    op.inputs.add(name="x", vars=["w"])
-    refused(net(op), "slot", 0, "input slot 'x' comes twice")
+    desc = to_message(net(relu("x", "h")))
+    desc.ops[0].inputs.add(name="x", vars=["w"])
+    refused(desc, "slot", 0, "input slot 'x' comes twice")
 
 
 @pytest.mark.parametrize(
@@ -123,9 +131,9 @@ def test_attributes(attrs, part):
 
 
 def test_an_attribute_without_a_value():
-    op = square("x", "h")
-    op.attrs["bias"].SetInParent()
-    error = only_error(net(op))
+    desc = to_message(net(square("x", "h")))
+    desc.ops[0].attrs["bias"].SetInParent()
+    error = only_error(desc)
     assert error.kind == "attribute" and "holds no value" in error.message
 
 
@@ -255,11 +263,7 @@ def test_composites_are_checked_as_what_they_stand_for():
 
 
 def view(name, base, rows=(0, -1), cols=(0, -1), shape=None, dtype="float32"):
-    var = make_var(name, shape, dtype)
-    var.view.base = base
-    var.view.row_begin, var.view.row_end = rows
-    var.view.col_begin, var.view.col_end = cols
-    return var
+    return make_var(name, shape, dtype, view=View(base, *rows, *cols))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +329,7 @@ def test_an_initialiser_must_be_an_operator_that_writes_its_variable():
 
 
 def test_nested_nets_see_the_variables_around_them():
-    body = NetDesc(name="body")
+    body = OpList(name="body")
     body.ops.append(add("x", "w", "out"))
     holder = make_op("toy_holder", {"x": "x"}, {"out": "h"}, {"body": body})
     good = net(holder, variables=[make_var("h", kind=OUTPUT)])
@@ -336,14 +340,15 @@ def test_nested_nets_see_the_variables_around_them():
 
 
 def recurrent():
-    desc = NetDesc(name="n", type=RECURRENT)
+    desc = OpList(name="n", type=RECURRENT)
     desc.vars.extend([make_var("seq", (-1, 3), kind=INPUT), make_var("all", kind=OUTPUT)])
-    step = desc.steps.add()
+    step = StepDecl()
+    desc.steps.append(step)
     step.net.name = "cell"
     step.net.ops.append(add("row", "before", "now"))
-    step.in_links.add(outer="seq", inner="row")
-    step.out_links.add(outer="all", inner="now")
-    step.memories.add(state="now", previous="before")
+    step.in_links.append(Link("seq", "row"))
+    step.out_links.append(Link("all", "now"))
+    step.memories.append(MemoryDecl(state="now", previous="before"))
     return desc
 
 
@@ -354,12 +359,15 @@ def test_step_nets_get_their_variables_by_links():
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        (lambda s: s.in_links.add(outer="sq", inner="r"), "reads 'sq', which is not there (did"),
-        (lambda s: s.out_links.add(outer="all", inner="nix"), "takes 'nix', which no operator"),
-        (lambda s: s.memories.add(state="s", previous="p"), "nobody writes its memory 's'"),
-        (lambda s: s.static_links.add(outer="seq", inner="row"), "'row' is linked twice"),
+        (lambda s: s.in_links.append(Link("sq", "r")), "reads 'sq', which is not there (did"),
+        (lambda s: s.out_links.append(Link("all", "nix")), "takes 'nix', which no operator"),
         (
-            lambda s: s.memories.add(state="now", previous="p", boot="boots"),
+            lambda s: s.memories.append(MemoryDecl(state="s", previous="p")),
+            "nobody writes its memory 's'",
+        ),
+        (lambda s: s.static_links.append(Link("seq", "row")), "'row' is linked twice"),
+        (
+            lambda s: s.memories.append(MemoryDecl(state="now", previous="p", boot="boots")),
             "boots from 'boots', which is not there",
         ),
         (lambda s: s.net.ops.append(relu("lost", "y")), "op 1 (toy_relu) reads 'lost'"),
@@ -375,15 +383,15 @@ def test_faults_of_step_nets(change, part):
 
 
 def test_net_type_and_step_nets_agree():
-    refused(NetDesc(name="n", type=RECURRENT), "steps", -1, "a RECURRENT net has no step net")
+    refused(OpList(name="n", type=RECURRENT), "steps", -1, "a RECURRENT net has no step net")
     desc = net()
-    desc.steps.add()
+    desc.steps.append(StepDecl())
     refused(desc, "steps", -1, "a PLAIN net has no step net")
 
 
 def test_source_lines_are_named():
     op = relu("nix", "y")
-    op.source.file, op.source.line = "model.py", 12
+    op.source = SourceLocation("model.py", 12)
     refused(net(op), "undefined", 0, "op 0 (toy_relu) at model.py:12 reads 'nix'")
 
 
@@ -405,7 +413,7 @@ def test_random_messages_give_problems_and_nothing_else(seed):
     def word():
         return words[rng.integers(len(words))]
 
-    desc = NetDesc(name=word(), type=int(rng.integers(0, 3)))
+    desc = pb.NetDesc(name=word(), type=int(rng.integers(0, 3)))
     for _ in range(rng.integers(0, 6)):
         var = desc.vars.add(name=word(), dtype=int(rng.integers(0, 10)), kind=int(rng.integers(5)))
         var.has_dims = bool(rng.integers(2))
@@ -415,7 +423,7 @@ def test_random_messages_give_problems_and_nothing_else(seed):
             var.view.row_end, var.view.col_begin = rng.integers(-2, 5, size=2).tolist()
         var.initializer.type = word()
     for _ in range(rng.integers(0, 8)):
-        op = OpDesc(type=word(), role=int(rng.integers(3)), device=word())
+        op = pb.OpDesc(type=word(), role=int(rng.integers(3)), device=word())
         for slots in (op.inputs, op.outputs):
             for _ in range(rng.integers(0, 3)):
                 slot = ["x", "y", "out"][rng.integers(3)]

@@ -1,4 +1,4 @@
-"""Commands as a NetDesc: the way there and back, and what is refused."""
+"""Commands as a OpList: the way there and back, and what is refused."""
 
 from dataclasses import fields, replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from damage import flips
 from opscope.framework.base.errors import FormatError
-from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net, to_message
 from opscope.framework.ir.printer import net_text
 from opscope.nnet3.compile.computation import Command
 from opscope.nnet3.components.base.time_offsets import OffsetRows
@@ -54,8 +54,8 @@ def test_there_and_back(computation):
     assert back.submatrices == computation.submatrices
     assert list(map(shown, back.commands)) == list(map(shown, computation.commands))
     assert back.precomputed == computation.precomputed == [None, OffsetRows((0, 2), 1, 4)]
-    assert to_desc(back) == desc
-    assert lower_computation(back) == lower_computation(computation)
+    assert to_message(to_desc(back)) == desc
+    assert serialize_net(lower_computation(back)) == serialize_net(lower_computation(computation))
     assert len(from_desc(desc, None).commands) == len(computation.commands)
 
 
@@ -95,15 +95,15 @@ def test_refusals(computation):
     refused(lower_computation(computation), topology, "is no list of nnet3 commands")
 
     def changed(index, field, value):
-        copy = type(desc)()
-        copy.CopyFrom(desc)
+        copy = desc.copy()
         op = copy.ops[index]
         if field == "type":
-            op.type = value
+            op = op.changed(type=value)
         elif field == "node":
-            op.attrs["node"].s = value
+            op = op.changed(attrs={**op.attrs, "node": value})
         else:
-            op.inputs[0].vars[0] = value
+            op = op.changed(inputs={**op.inputs, field: (value,)})
+        copy.ops[index] = op
         return copy
 
     types = [op.type for op in desc.ops]
@@ -115,14 +115,14 @@ def test_refusals(computation):
     )
     wrong = changed(propagate, "type", "nnet3.command.propagat")
     refused(wrong, topology, "no command of that name")
-    desc.vars.add().CopyFrom(desc.vars[0])
+    desc.vars.append(desc.vars[0])
     refused(desc, topology, "two variables have the same name")
 
 
 def test_a_view_must_lie_within_its_matrix(computation):
     desc = to_desc(computation)
-    view = next(var for var in desc.vars if var.HasField("view"))
-    view.view.col_end = 99
+    at, view = next((n, var) for n, var in enumerate(desc.vars) if var.view is not None)
+    desc.vars[at] = view.changed(view=view.view._replace(col_end=99))
     refused(desc, computation.topology, rf"'{view.name}': rows .* do not lie within")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, decode_attr, var_dtype
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE
 from opscope.framework.ir.names import grad_name
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.cache.computations import CachingCompiler
@@ -43,12 +43,12 @@ class Runs:
         for var in desc.vars:
             if var.kind in (PARAMETER, STATE) and var.name not in self.shared:
                 if var.kind == STATE:
-                    value = decode_attr(var.initializer.attrs["value"])
+                    value = var.initializer.attrs["value"]
                 else:
                     path = var.name.removeprefix("c/").split(".")
                     part = self.nnet.components["c"].components[int(path[0])]
                     value = getattr(part, path[1])
-                self.shared.var(var.name).set(np.array(value), dtype=var_dtype(var))
+                self.shared.var(var.name).set(np.array(value), dtype=var.dtype)
         scope = Scope(None, parent=self.shared)
         given = {"input.input": x, "output_deriv.output": deriv}
         for var in desc.vars:

@@ -44,7 +44,7 @@ def test_values_and_gradients(nnet):
         computer.accept_input(name, matrix)
         computer.run()
     net = PlainNet(lower_forward(nnet3.compile_computation(nnet, request)))
-    assert not any(var.HasField("view") for var in net.desc.vars)
+    assert not any(var.view is not None for var in net.vars.values())
     names = ["input.input", "affine/linear_params", "affine/bias_params"]
     gradients = net.add_backward_ops({"output.output": "output_deriv.output"}, wrt=names)
     verify(net.desc)

@@ -6,7 +6,7 @@ import pytest
 from component_lines import LINES, from_config
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.framework.ir.desc import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net
 from opscope.nnet3.components import Component
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.language.config import split_lines
@@ -227,13 +227,13 @@ def test_descriptions_that_are_none():
     with pytest.raises(FormatError, match="operator 2 .nnet3.component.*'params' is missing"):
         Nnet.from_desc(nnet.to_desc(), values)
     for change, what in (
-        (lambda ops: ops[0].attrs["type"].__setattr__("s", "X"), "unknown component type"),
+        (lambda ops: ops[0].attrs.update(type="X"), "unknown component type"),
         (lambda ops: ops[0].attrs.pop("rank_in"), "rank_in"),
         (lambda ops: setattr(ops[1], "type", "relu"), "not of the nnet3 dialect"),
         (lambda ops: setattr(ops[1], "type", "nnet3.output"), "'descriptor' is missing"),
-        (lambda ops: ops[3].outputs.pop(), "'out' must hold"),
+        (lambda ops: ops[3].outputs.pop("out"), "'out' must hold"),
         (lambda ops: ops.insert(0, ops[0]), "two components"),
-        (lambda ops: ops[1].attrs["block_dim"].__setattr__("i", 5), "block-dim=5"),
+        (lambda ops: ops[1].attrs.update(block_dim=5), "block-dim=5"),
     ):
         desc = nnet.to_desc()
         change(desc.ops)

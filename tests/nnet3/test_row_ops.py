@@ -7,7 +7,8 @@ import opscope.nnet3.components  # noqa: F401  registers the operators
 from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 
 
@@ -145,7 +146,7 @@ RANGES = {"ranges": np.array([[0, 1], [3, 3]], np.int32)}
     ],
 )
 def test_refusals(type, attrs, inputs, message):
-    net = NetDesc(name="refused")
+    net = OpList(name="refused")
     for name, shape in inputs.items():
         net.vars.append(make_var(name, shape, "float32", INPUT))
     net.ops.append(make_op(type, {name: name for name in inputs}, {"out": "out"}, attrs))

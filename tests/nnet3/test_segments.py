@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError, VariableError
+from opscope.framework.ir.desc import INPUT
+from opscope.framework.ir.messages import from_message, parse_net, serialize_net
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.inference.chunks import ChunkComputer
@@ -11,7 +13,6 @@ from opscope.nnet3.inference.looped import compile_looped, looped_requests
 from opscope.nnet3.inference.pipeline import compile_segments
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.run.segment_computer import SegmentComputer
-from opscope.proto import net_pb2 as pb
 
 LSTM = """\
 input-node name=input dim=3
@@ -44,7 +45,7 @@ def requests():
 def test_segments_give_what_the_whole_gives(optimize):
     nnet = Nnet.from_config_text(LSTM, 1)
     desc = compile_segments(nnet, requests(), optimize)
-    saved = pb.NetDesc.FromString(desc.SerializeToString())
+    saved = from_message(parse_net(serialize_net(desc)))
     computer = SegmentComputer(saved, nnet)
     assert computer.num_segments == 3
     for seed in (0, 1):
@@ -65,7 +66,7 @@ def test_a_plain_run_passes_over_the_marks():
     nnet = Nnet.from_config_text(LSTM, 1)
     desc = compile_segments(nnet, requests())
     assert [op.type for op in desc.ops].count("nnet3.mark") == 2
-    names = {var.name for var in desc.vars if var.kind == var.INPUT}
+    names = {var.name for var in desc.vars if var.kind == INPUT}
     assert names == {"input.input", "input.input:1", "input.input:2"}
     computer = SegmentComputer(desc, nnet)
     scope = computer._scope
@@ -100,8 +101,6 @@ def test_what_only_a_later_segment_computes_is_not_read():
 def test_a_loop_that_is_none_is_refused(lost):
     nnet = Nnet.from_config_text(LSTM, 1)
     desc = compile_looped(nnet.topology(), looped_requests(2, *nnet.context()))
-    kept = [op for op in desc.ops if op.type != "nnet3.mark" or op.attrs["kind"].s != lost]
-    del desc.ops[:]
-    desc.ops.extend(kept)
+    desc.ops = [op for op in desc.ops if op.type != "nnet3.mark" or op.attrs["kind"] != lost]
     with pytest.raises(FormatError, match="make no loop"):
         SegmentComputer(desc, nnet)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError
+from opscope.framework.ir.messages import serialize_net
 from opscope.nnet3.cache.computations import CachingCompiler, RecentCache
 from opscope.nnet3.compile.compiler import Compiler
 from opscope.nnet3.compile.shortcut import decompose, expand
@@ -128,9 +129,7 @@ def test_equal_commands_and_numbers(optimize, by_time):
         computer.accept_input("output", dy)
         computer.run()
         numbers = output, computer.get_output("input"), computer.model_derivative()
-        results.append(
-            (computation.to_kaldi(), desc.SerializeToString(deterministic=True), numbers)
-        )
+        results.append((computation.to_kaldi(), serialize_net(desc), numbers))
     assert results[0][:2] == results[1][:2]
     for one, other in zip(results[0][2], results[1][2], strict=True):
         np.testing.assert_array_equal(one, other)

@@ -11,18 +11,28 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.desc import (
+    BACKWARD,
+    INPUT,
+    OUTPUT,
+    PARAMETER,
+    RECURRENT,
+    STATE,
+    make_op,
+    make_var,
+    output_names,
+)
 from opscope.framework.ir.infer import infer_one
+from opscope.framework.ir.op_list import OpList, View
 from opscope.framework.ir.operation import Operator
 from opscope.framework.passes.pipeline import expand_op
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.proto import net_pb2 as pb
 
 
 def text(op):
     """One line: outputs = type(inputs)."""
-    reads = ", ".join(f"{slot.name}={'+'.join(slot.vars)}" for slot in op.inputs)
-    return f"{'+'.join(v for slot in op.outputs for v in slot.vars)} = {op.type}({reads})"
+    reads = ", ".join(f"{slot}={'+'.join(names)}" for slot, names in op.inputs.items())
+    return f"{'+'.join(output_names(op))} = {op.type}({reads})"
 
 
 def expanded(*args, **kwargs):
@@ -84,7 +94,7 @@ class TestFc(OpTest):
 
 def inner_net():
     """h = x w; t = tanh(h); y = h + t, and the state `count` is counted up."""
-    desc = pb.NetDesc(name="block")
+    desc = OpList(name="block")
     desc.vars.append(make_var("x", (-1, 3), "float32", INPUT))
     desc.vars.append(make_var("w", (3, 2), "float32", PARAMETER))
     desc.vars.append(make_var("count", (), "int64", STATE))
@@ -114,17 +124,17 @@ class TestNet:
         ]
 
     def test_nests(self):
-        outer = pb.NetDesc(name="outer")
+        outer = OpList(name="outer")
         outer.vars.extend(inner_net().vars)
         outer.ops.append(net_op())
         op = net_op(outer, outputs="c", input_names=["a"], output_names=["b"])
-        names = {v for op in expand_op(op) for slot in op.outputs for v in slot.vars}
+        names = {name for made in expand_op(op) for name in output_names(made)}
         assert names == {"c@INNER@h", "c@INNER@t", "count", "c"}
 
     def test_runs_and_trains_as_its_operators_do(self):
         rng = np.random.default_rng(0)
         a, w = rng.normal(size=(4, 3)).astype("f"), rng.normal(size=(3, 2)).astype("f")
-        desc = pb.NetDesc()
+        desc = OpList()
         desc.vars.extend(inner_net().vars[1:])
         desc.vars.append(make_var("a", (-1, 3), "float32", INPUT))
         desc.ops.append(net_op())
@@ -172,13 +182,13 @@ class TestNet:
             return net_op(inner)
 
         def backward(inner):
-            inner.ops[1].role = pb.OpDesc.BACKWARD
+            inner.ops[1].role = BACKWARD
 
         def recurrent(inner):
-            inner.type = pb.NetDesc.RECURRENT
+            inner.type = RECURRENT
 
         def view(inner):
-            inner.vars.append(make_var("v", None, None, view=pb.VarDesc.View(base="h", col_end=1)))
+            inner.vars.append(make_var("v", None, None, view=View(base="h", col_end=1)))
 
         def stopped(inner):
             inner.vars.append(make_var("t", stop_gradient=True))

@@ -9,9 +9,9 @@ from op_test import Case, OpTest
 from opscope.framework.base.errors import AttributeTypeError, RunError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.proto import net_pb2 as pb
 
 CHUNK = 8
 
@@ -103,7 +103,7 @@ class OptimizerTest(OpTest):
                 )
 
     def one_update(self, attrs):
-        desc = pb.NetDesc()
+        desc = OpList()
         states = {state: f"p_{state}" for state in self.states}
         inputs = {"param": "p", "grad": "grad", "lr": "lr"} | states
         if self.step_slot:
@@ -142,7 +142,7 @@ class OptimizerTest(OpTest):
         wanted = self.output(self.case(inputs), "float64")["param_out"]
         setup = self.setup(self.case(inputs), "float64", want=False)
         net = PlainNet(setup.net(tails=False)[0])
-        net.desc.vars[list(net.vars).index("lr")].dtype = pb.FLOAT32
+        net.vars["lr"] = net.vars["lr"].changed(dtype=np.dtype("float32"))
         scope = Scope()
         scope.feed(setup.arrays | {"lr": np.float32(0.1)})
         net.run(scope)

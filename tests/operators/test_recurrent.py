@@ -14,7 +14,9 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import NetDesc, make_op, make_var, parse_net, serialize_net
+from opscope.framework.ir.desc import RECURRENT, make_op, make_var
+from opscope.framework.ir.messages import parse_net, serialize_net
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.loops.recurrent.net import RecurrentNet, recurrent_op
 from opscope.framework.runtime.net import Net
@@ -62,7 +64,7 @@ def test_links_that_do_not_fit(ops, links, words):
 
 def test_no_step_net():
     with pytest.raises(FormatError, match="1 step net.*RECURRENT with 0"):
-        Net.create(NetDesc(type=NetDesc.RECURRENT, name="empty"))
+        Net.create(OpList(type=RECURRENT, name="empty"))
 
 
 def test_no_in_link():
@@ -125,8 +127,8 @@ def test_out_link_without_rows():
 
 def test_wrong_number_of_variables_in_a_slot():
     op = recurrent_op(simple())
-    op.inputs[0].vars.append("more")
-    net = NetDesc(ops=[op])
+    op.inputs["x"] += ("more",)
+    net = OpList(ops=[op])
     with pytest.raises(ShapeError, match="1 links want as many variables in 'x', not 2"):
         scope = Scope()
         fill(scope, values() | {"more": values()["xs"]})
@@ -135,8 +137,8 @@ def test_wrong_number_of_variables_in_a_slot():
 
 def test_gradient_needs_steps():
     op = recurrent_op(simple())
-    del op.outputs[-1]
-    net = NetDesc(ops=[op])
+    del op.outputs["steps"]
+    net = OpList(ops=[op])
     net.vars.extend(make_var(name, None, None, 1) for name in ("xs", "u", "w"))
     with pytest.raises(GradientError, match="'steps'"):
         Net.create(net).add_backward_ops("ys", ["w"])
@@ -150,7 +152,7 @@ def test_saved_and_loaded():
 
 
 def test_inside_a_plain_net_that_is_saved_with_its_gradient():
-    net, scope = Net.create(NetDesc(name="outer")), Scope()
+    net, scope = Net.create(OpList(name="outer")), Scope()
     for name in ("xs", "u", "w"):
         net.add_var(make_var(name, None, None, 1))
     net.add_op(recurrent_op(simple()))

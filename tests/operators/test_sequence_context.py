@@ -8,9 +8,9 @@ from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_op, make_var
 from opscope.framework.ir.infer import infer_metas
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.operation import Operator
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.proto import net_pb2 as pb
 from sequence_cases import BATCHES, NESTED, RAGGED, parts, rows_in, values, wide_batch
 
 CONTEXTS = [(1, 1, "zero"), (2, 0, "edge"), (-1, 2, "zero"), (3, -1, "edge"), (0, 0, "zero")]
@@ -156,7 +156,7 @@ def test_context_is_a_column_range_of_shifts():
     """Two ways to the same numbers: splicing, and one shift for each column block."""
     rng = np.random.default_rng(0)
     levels, x = wide_batch(rng)
-    net = pb.NetDesc()
+    net = OpList()
     net.vars.append(make_var("x", (-1, 30), "float64", INPUT, sequence_levels=1))
     net.ops.append(
         make_op("sequence_context", {"x": "x"}, {"out": "spliced"}, {"left": 2, "right": 1})

@@ -12,7 +12,8 @@ import pytest
 import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base import errors
-from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE
+from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE, PARAMETER
+from opscope.framework.ir.registry import lookup
 from opscope.python_api.builder import Var, methods, stubs
 from opscope.python_api.builder.operator_methods import method_types
 
@@ -108,7 +109,7 @@ def test_parameters_can_be_shared() -> None:
     b.fc(x, size=3, name="first")
     again = b.fc("first", w="first.w", b="first.b")
     assert again.shape == (-1, 3)
-    assert sum(var.kind == var.PARAMETER for var in b.desc.vars) == 2
+    assert sum(var.kind == PARAMETER for var in b.desc.vars) == 2
 
 
 def test_fc_of_several_inputs() -> None:
@@ -391,20 +392,43 @@ def test_the_stub_tells_the_signatures_of_methods() -> None:
     assert {"fc", "lstm", "recurrent", "tree_lstm", "attention", "run", "softmax"} <= names
 
 
-def test_a_registered_function_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layer_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of docs/adding_a_layer.md, as it is written there."""
     monkeypatch.setattr(methods, "BUILDER_METHODS", dict(methods.BUILDER_METHODS))
+    page = pathlib.Path(__file__).parents[2] / "docs" / "adding_a_layer.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    try:
+        exec(compile(code, str(page), "exec"), {"__name__": "example"})
+        b = NetBuilder()
+        out = b.highway(b.input("x", [-1, 3]), activation="tanh", name="way")
+        assert "highway" in dir(b)
+        assert b.highway.__doc__.startswith("Highway layer")
+        scope, x = Scope(), RNG.normal(size=(4, 3)).astype(np.float32)
+        got = b.run(scope, feed={"x": x}, fetch=[out], need_backward=False)["way"]
+        new = np.tanh(x @ scope.numpy("way.new.w") + scope.numpy("way.new.b"))
+        gate = 1 / (1 + np.exp(-(x @ scope.numpy("way.gate.w") + scope.numpy("way.gate.b"))))
+        np.testing.assert_allclose(got, x + gate * (new - x), rtol=1e-5, atol=1e-6)
+    finally:
+        del methods.BuilderMethods.highway
 
-    def twice(builder: NetBuilder, x: Var | str) -> Var:
-        """x, two times."""
-        return builder.scale(x, scale=2.0)
+
+def test_a_layer_makes_the_parameters_of_its_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`add_op` calls the layer of an operator's name, but where its first parameter is given."""
+    monkeypatch.setattr(methods, "BUILDER_METHODS", dict(methods.BUILDER_METHODS))
+    monkeypatch.setattr(methods, "_PARAMETERS", dict(methods._PARAMETERS))
+
+    def matmul(builder: NetBuilder, x: Var | str, *, size: int, name: str = "") -> Var:
+        w = builder.parameter("made.w", [3, size])
+        return builder.append(lookup("matmul"), (x, w), {}, name=name)
 
     try:
-        methods.builder_method(twice)
+        methods.layer("y")(matmul)
         b = NetBuilder()
-        out = b.twice(b.input("x", [2]))
-        assert "twice" in dir(b)
-        assert b.twice.__doc__ == "x, two times."
-        got = b.run(Scope(), feed={"x": [1.0, 2.0]}, fetch=[out], need_backward=False)
-        np.testing.assert_array_equal(got[out.name], [2.0, 4.0])
+        x = b.input("x", [-1, 3])
+        assert b.add_op("matmul", x, size=5).shape == (-1, 5)
+        assert b.add_op("matmul", x, b.parameter("mine", [3, 2])).shape == (-1, 2)
+        assert b.add_op("matmul", x, y="mine").shape == (-1, 2)
+        with pytest.raises(errors.AttributeTypeError, match="layer matmul: missing .* 'size'"):
+            b.add_op("matmul", x, siz=5)
     finally:
-        del methods.BuilderMethods.twice
+        del methods.BuilderMethods.matmul

@@ -157,7 +157,8 @@ def test_ops_of_a_third_party(call):
         entry = operator("cli_test_op", doc="Does little.", outputs=[Slot("out", "anything")])
         entry.kernel(lambda k: None)
         assert "  cli_test_op " in call("ops")[1]
-        assert f"cli_test_op  ({__name__})" in call("ops", "cli_test_op")[1]
+        entry.module = "a_plugin.operators"
+        assert "cli_test_op  (a_plugin.operators)" in call("ops", "cli_test_op")[1]
     finally:
         unregister("cli_test_op")
 

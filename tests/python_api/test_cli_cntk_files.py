@@ -8,7 +8,7 @@ from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.dialect import to_desc
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.ir.desc import serialize_net
+from opscope.framework.ir.messages import serialize_net
 from opscope.python_api.cli.main import main
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from opscope import nnet3
-from opscope.framework.ir.desc import parse_net
+from opscope.framework.ir.messages import parse_net
 from opscope.nnet3.lower.command_dialect import from_desc
 from opscope.python_api.cli.main import kaldi_programs, main
 

@@ -8,7 +8,8 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import ShapeError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
+from opscope.framework.ir.op_list import Link, OpList, StepDecl
 from opscope.framework.runtime.initialize import initialize, persistent_vars
 
 
@@ -18,7 +19,7 @@ def constant(value, shape=(2,), dtype="float32", out="w"):
 
 
 def net_of(*variables):
-    net = NetDesc(name="t")
+    net = OpList(name="t")
     net.vars.extend(variables)
     return net
 
@@ -102,7 +103,7 @@ def test_one_seed_gives_one_set_of_values():
     net = net_of()
     for name in "vw":
         random = make_op("uniform_random", {}, {"out": name}, attrs)
-        net.vars.add().CopyFrom(make_var(name, [8], "float32", PARAMETER, initializer=random))
+        net.vars.append(make_var(name, [8], "float32", PARAMETER, initializer=random))
     scopes = [Scope(), Scope()]
     for scope in scopes:
         initialize(net, scope, OpContext(seed=3))
@@ -127,6 +128,7 @@ def test_persistent_vars_of_inner_nets():
         make_var("linked", [2], "float32", PARAMETER),
     )
     net = net_of(make_var("w", [2], "float32", PARAMETER))
-    step = net.steps.add(net=inner)
-    step.static_links.add(outer="w", inner="linked")
+    step = StepDecl(net=inner)
+    net.steps.append(step)
+    step.static_links.append(Link("w", "linked"))
     assert [var.name for var in persistent_vars(net)] == ["w", "u"]

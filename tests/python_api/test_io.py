@@ -16,15 +16,9 @@ from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, 
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.saved import Loaded, load, load_desc, paths_of, save
 from opscope.framework.files.tensor_file import TensorFile
-from opscope.framework.ir.desc import (
-    INPUT,
-    PARAMETER,
-    STATE,
-    NetDesc,
-    make_op,
-    make_var,
-    serialize_net,
-)
+from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, NetDesc, make_op, make_var
+from opscope.framework.ir.messages import serialize_net
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.net import Net
 
 VALUES = {
@@ -41,14 +35,14 @@ VALUES = {
 
 
 def make_net():
-    net = NetDesc(name="t")
+    net = OpList(name="t")
     net.metadata["who"] = "me"
-    net.vars.add().CopyFrom(make_var("x", [-1, 3], "float32", INPUT))
+    net.vars.append(make_var("x", [-1, 3], "float32", INPUT))
     for name, value in VALUES.items():
         kind = PARAMETER if value.dtype.kind == "f" else STATE
-        net.vars.add().CopyFrom(make_var(name, value.shape, value.dtype, kind))
-    net.vars.add().CopyFrom(make_var("y", [2, 3]))
-    net.ops.add().CopyFrom(make_op("relu", {"x": "w"}, {"out": "y"}))
+        net.vars.append(make_var(name, value.shape, value.dtype, kind))
+    net.vars.append(make_var("y", [2, 3]))
+    net.ops.append(make_op("relu", {"x": "w"}, {"out": "y"}))
     return net
 
 
@@ -118,8 +112,8 @@ def test_equal_nets_give_equal_bytes(saved, tmp_path):
 
 
 def test_save_takes_strided_values(tmp_path):
-    net = NetDesc()
-    net.vars.add().CopyFrom(make_var("w", [2, 3], "float32", PARAMETER))
+    net = OpList()
+    net.vars.append(make_var("w", [2, 3], "float32", PARAMETER))
     scope = Scope()
     scope.var("w").bind(np.arange(6, dtype=np.float32).reshape(3, 2).T)
     save(net, scope, tmp_path / "n")
@@ -127,8 +121,8 @@ def test_save_takes_strided_values(tmp_path):
 
 
 def test_a_net_without_parameters(tmp_path):
-    net = NetDesc(name="bare")
-    net.ops.add().CopyFrom(make_op("relu", {"x": "x"}, {"out": "y"}))
+    net = OpList(name="bare")
+    net.ops.append(make_op("relu", {"x": "x"}, {"out": "y"}))
     save(net, Scope(), tmp_path / "n")
     assert load(tmp_path / "n").scope.names() == []
     (tmp_path / "n.safetensors").unlink()

@@ -19,7 +19,8 @@ from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.tables.tables import TableWriter
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
-from opscope.python_api.recipe.nnet3 import Nnet3Recipe, RecipeOptions
+from opscope.python_api.recipe.nnet3 import Nnet3Recipe
+from opscope.python_api.recipe.nnet3_options import RecipeOptions
 
 XCONFIG = """input dim=4 name=input
 relu-batchnorm-dropout-layer name=tdnn1 input=Append(-1,0,1) dim=16 dropout-proportion=0.1

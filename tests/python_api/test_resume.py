@@ -122,7 +122,7 @@ def test_a_checkpoint_loads_as_a_net(tmp_path):
     run(scope, checkpoint=tmp_path / "run")
     loaded = load_checkpoint(tmp_path / "run")
     assert same(values(loaded.scope), values(scope))
-    check_same_net(loaded.net.desc, classifier().desc, "run")
+    check_same_net(loaded.net.op_list, classifier().op_list, "run")
 
 
 def test_a_checkpoint_of_another_net_is_refused(tmp_path):

@@ -9,6 +9,7 @@ import opscope
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import AttributeTypeError, ShapeError, TreeError, VariableError
 from opscope.framework.base.sequence import Sequences
+from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.loops.trees.forest import Trees
 from tree_nets import random_trees, walk
 
@@ -60,7 +61,7 @@ def build(arity, *, positions=False, dtype="float64"):
 
 
 def values_of(b, scope):
-    return {v.name: scope.numpy(v.name) for v in b.desc.vars if v.kind == v.PARAMETER}
+    return {v.name: scope.numpy(v.name) for v in b.desc.vars if v.kind == PARAMETER}
 
 
 def forest(rng, arity, sizes=(7, 1, 12)):
@@ -115,7 +116,7 @@ def test_gradients_of_all_parameters(arity):
     b.backward_from(cost)
     scope, rng = Scope(), np.random.default_rng(7)
     feed, _, _ = forest(rng, arity)
-    names = [v.name for v in b.desc.vars if v.kind == v.PARAMETER]
+    names = [v.name for v in b.desc.vars if v.kind == PARAMETER]
     assert len(names) == 2 + 4 + (1 if arity else 2) + 2
     b.run(scope, feed=feed)
     grads = b.run(scope, feed=feed, fetch=[b.gradient(name) for name in names])

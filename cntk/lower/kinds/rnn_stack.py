@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....framework.ir.desc import INPUT, RECURRENT
+from ....framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from ....framework.loops.recurrent.net import recurrent_op
-from ....proto import net_pb2 as pb
 from ...network.nodes.node import Node
 from ..emitter import Emitter, size
 from ..table import lowers
@@ -72,14 +72,14 @@ class _Cell:
     def __init__(self, e: Emitter, operation: str, hidden: int, layer: _Layer, name: str) -> None:
         self.step = Emitter(e.dtype, name=name)
         self.operation, self.hidden, self.layer = operation, hidden, layer
-        self.desc = pb.NetDesc(type=RECURRENT, name=name)
-        self.held = self.desc.steps.add()
+        self.held = StepDecl(self.step.lowered.op_list)
+        self.op_list = OpList(name, RECURRENT, steps=[self.held])
 
     def before(self) -> str:
         return self.step.var(self.step.temporary(), (-1, self.hidden), INPUT)
 
     def remember(self, state: str, previous: str) -> None:
-        self.held.memories.add(state=state, previous=previous)
+        self.held.memories.append(MemoryDecl(state, previous))
 
     def gate(self, name: str, number: int) -> str:
         return self.step.cut(name, 1, number * self.hidden, (number + 1) * self.hidden)
@@ -136,10 +136,9 @@ def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> 
     step = {"lstm": cell.lstm, "gru": cell.gru}.get(operation, cell.plain)
     state = step(rows)
     cell.held.reverse = reverse
-    cell.held.in_links.add(outer=rows, inner=rows)
-    cell.held.out_links.add(outer=out, inner=state)
-    cell.held.net.CopyFrom(cell.step.lowered.desc)
-    e.append(recurrent_op(cell.desc))
+    cell.held.in_links.append(Link(rows, rows))
+    cell.held.out_links.append(Link(out, state))
+    e.append(recurrent_op(cell.op_list))
     return out
 
 

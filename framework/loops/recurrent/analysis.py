@@ -6,6 +6,7 @@ result does not depend on the batch, and one analysis serves all of them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from ...base.errors import OpscopeError
 from ...base.shape import Levels, Meta
 from ...ir.infer import infer_metas
+from ...ir.op_list import OpList
 from ...ir.operation import Operator
 from .description import StepNet
 from .links import RecurrentBinding
@@ -57,6 +59,12 @@ class Analysis:
     ragged: bool
     sharing: Sharing
     key: Any
+
+    @functools.cached_property
+    def nested(self) -> bool:
+        """Whether an operator of the loop holds a net, which has variables in a scope."""
+        attrs = (op.attrs for op in self.phases.loop)
+        return any(isinstance(value, OpList) for one in attrs for value in one.values())
 
     def metas_at(self, size: int, names: Iterable[str]) -> dict[str, Meta]:
         """Shapes and dtypes of some variables, where those with rows have `size` of them."""

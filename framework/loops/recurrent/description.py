@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ....proto import net_pb2 as pb
 from ...base.bounded_cache import BoundedCache
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
 from ...base.shape import Levels, Meta
 from ...ir.desc import (
     INPUT,
     RECURRENT,
-    clone,
     input_names,
     make_op,
     make_var,
     output_names,
     the_step,
 )
+from ...ir.equal_nets import shared_by_equal_nets
 from ...ir.infer import infer_metas
 from ...ir.names import COPY_OP, EMPTY, delayed_name
+from ...ir.op_list import MemoryDecl, OpList
 from ...ir.operation import Operator
 from ...passes.pipeline import lower
 from ..inner_links import (
@@ -44,7 +44,7 @@ class StepNet:
     """What runs at each step, and how it is joined to the outside.
 
     Attributes:
-        net: the step net as a PLAIN NetDesc, composites expanded and delays lowered.
+        net: the step net as a PLAIN net, composites expanded and delays lowered.
         operators, vars: of `net`.
         inputs, statics, outputs, sums: inner names, in the order of the links.
         given: what comes from outside or from the step before. writes: how often each is written.
@@ -54,7 +54,7 @@ class StepNet:
         FormatError: not one step net. VariableError: a link or memory that does not fit it.
     """
 
-    def __init__(self, desc: pb.NetDesc) -> None:
+    def __init__(self, desc: OpList) -> None:
         self.name = desc.name or "recurrent"
         self.title = f"recurrent net {desc.name!r}" if desc.name else "recurrent net"
         step = the_step(desc, RECURRENT, self.title)
@@ -63,7 +63,7 @@ class StepNet:
         self.statics = [link.inner for link in step.static_links]
         self.outputs = [link.inner for link in step.out_links]
         self.sums = [link.inner for link in step.sum_links]
-        self.net = clone(step.net)
+        self.net = step.net.copy()
         self.memories = self._lower_delays(step.memories)
         self.given = [*self.inputs, *self.statics, *(memory.previous for memory in self.memories)]
         self._declare_given()
@@ -76,7 +76,7 @@ class StepNet:
         self.analyses: BoundedCache[Any, Any] = BoundedCache(256)  # of analysis.py
         self._check()
 
-    def _lower_delays(self, given: Iterable[pb.StepDesc.Memory]) -> list[Memory]:
+    def _lower_delays(self, given: Iterable[MemoryDecl]) -> list[Memory]:
         made: list[Memory] = []
         given = list(given)
         boots = slot_positions(memory.boot for memory in given)
@@ -96,17 +96,17 @@ class StepNet:
     def _declare_like(self, name: str, new: str) -> None:
         for var in list(self.net.vars):
             if var.name == name:
-                copy = clone(var)
-                copy.name = new
-                self.net.vars.append(copy)
+                self.net.vars.append(var.changed(name=new))
 
     def _declare_given(self) -> None:
         """What links and memories bring in is an INPUT of the step net."""
-        declared = {var.name: var for var in self.net.vars}
-        for name in dict.fromkeys(self.given):
-            if name in declared:
-                declared[name].kind = INPUT
-            else:
+        given = dict.fromkeys(self.given)
+        declared = {var.name for var in self.net.vars}
+        self.net.vars = [
+            var.changed(kind=INPUT) if var.name in given else var for var in self.net.vars
+        ]
+        for name in given:
+            if name not in declared:
                 self.net.vars.append(make_var(name, None, None, INPUT))
 
     # -- checks --------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class StepNet:
         check_reads(self.title, part, self.given, self.operators, self.vars)
         read = {name for op in self.operators for name in op.input_vars()}
         for memory in self.memories:
-            if memory.previous not in read and not self.vars[memory.previous].has_dims:
+            if memory.previous not in read and self.vars[memory.previous].shape is None:
                 hint = nearest(memory.previous, read)
                 raise VariableError(
                     f"{self.title}: the step net has no variable {memory.previous!r}, the previous"
@@ -140,7 +140,7 @@ class StepNet:
     @property
     def regular(self) -> bool:
         """Whether every variable is written once and none is a view of another."""
-        views = any(var.HasField("view") for var in self.net.vars)
+        views = any(var.view is not None for var in self.net.vars)
         return not views and all(times == 1 for times in self.writes.values())
 
     # -- shapes --------------------------------------------------------------------------------
@@ -198,17 +198,13 @@ class StepNet:
             )
 
 
-@functools.lru_cache(maxsize=256)
-def _parse(data: bytes) -> StepNet:
-    return StepNet(pb.NetDesc.FromString(data))
+@shared_by_equal_nets
+def step_net(net: OpList) -> StepNet:
+    """The `StepNet` of a net; equal nets share one."""
+    return StepNet(net)
 
 
-def step_net(desc: pb.NetDesc) -> StepNet:
-    """The `StepNet` of a description; equal descriptions share one."""
-    return _parse(desc.SerializeToString(deterministic=True))
-
-
-def free_names(net: pb.NetDesc, given: Iterable[str]) -> list[str]:
+def free_names(net: OpList, given: Iterable[str]) -> list[str]:
     """Variables that the operators of a net read and that are neither given nor written before."""
     known, free = {*given, EMPTY}, dict[str, None]()
     for op in net.ops:

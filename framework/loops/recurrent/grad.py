@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ....proto import net_pb2 as pb
-from ...ir.desc import BACKWARD, RECURRENT, clone, make_op, output_names
+from ...ir.desc import BACKWARD, FORWARD, RECURRENT, make_op, output_names
 from ...ir.names import (
     COPY_OP,
     EMPTY,
@@ -24,13 +23,14 @@ from ...ir.names import (
     linked_grad_name,
     rows_name,
 )
+from ...ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ...passes.backward import BackwardResult, GradientArgs, build_backward
 from ..inner_gradient import dense_gradient, require_steps
 from ..inner_links import Memory
 from .description import StepNet, free_names, step_net
 
 
-def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
+def make_gradient(g: GradientArgs) -> list[OpNode]:
     """The gradient maker of `recurrent`.
 
     Raises:
@@ -51,7 +51,7 @@ class _Arriving:
 class _Maker:
     def __init__(self, g: GradientArgs) -> None:
         self.g = g
-        self.step: StepNet = step_net(g.desc.attrs["net"].net)
+        self.step: StepNet = step_net(g.attrs["net"])
         require_steps(g, self.step.title, "the steps of the forward run")
         self.outs = self._arriving("out", self.step.outputs)
         self.sums = self._arriving("sum", self.step.sums)
@@ -81,9 +81,8 @@ class _Maker:
 
     def _build(self) -> tuple[BackwardResult, list[Memory]]:
         """The gradient operators, and the memories through which anything flows back."""
-        net = clone(self.step.net)
-        for op in net.ops:
-            op.role = pb.OpDesc.FORWARD
+        net = self.step.net.copy()
+        net.ops = [op.changed(role=FORWARD) for op in net.ops]
         inputs = self._linked("x", self.step.inputs) + self._linked("static", self.step.statics)
         carried = list(self.step.memories)
         while True:
@@ -118,10 +117,10 @@ class _Maker:
 
     # -- the operators outside -----------------------------------------------------------------
 
-    def ops(self) -> list[pb.OpDesc]:
+    def ops(self) -> list[OpNode]:
         result, carried = self._build()
-        made = pb.NetDesc(type=RECURRENT, name=f"{self.step.name}_grad")
-        step = made.steps.add(reverse=not self.step.reverse)
+        step = StepDecl(reverse=not self.step.reverse)
+        made = OpList(f"{self.step.name}_grad", RECURRENT, steps=[step])
         writes: dict[str, list[str]] = {}
         for slot, links, target in (
             ("x", self.step.inputs, step.out_links),
@@ -130,7 +129,7 @@ class _Maker:
             writes[slot] = [EMPTY] * len(links)
             for number, (inner, grad) in enumerate(zip(links, self.wanted[slot], strict=True)):
                 if grad != EMPTY and inner in result.gradients:
-                    target.add(outer=grad, inner=self._finish(result, inner))
+                    target.append(Link(grad, self._finish(result, inner)))
                     writes[slot][number] = grad
         boots, boot_grads, sums = self._memories(step, result, carried)
         self._links(step, result)
@@ -156,8 +155,8 @@ class _Maker:
         return ops + sums + self._zeros({*boot_grads, *writes["x"], *writes["static"]}, sums)
 
     def _memories(
-        self, step: pb.StepDesc, result: BackwardResult, carried: Iterable[Memory]
-    ) -> tuple[list[str], list[str], list[pb.OpDesc]]:
+        self, step: StepDecl, result: BackwardResult, carried: Iterable[Memory]
+    ) -> tuple[list[str], list[str], list[OpNode]]:
         """Adds the memories; boot variables, their gradients, and sums over chains of delays."""
         names = self.g.inputs("boot")
         boots, grads = [], []
@@ -170,7 +169,8 @@ class _Maker:
                 state = grad_name(memory.previous)
                 fill = make_op(FILL_OP, {"x": carry}, {"out": state}, {"value": 0.0}, role=BACKWARD)
                 result.ops.append(fill)
-            entry = step.memories.add(state=state, previous=carry)
+            entry = MemoryDecl(state, carry)
+            step.memories.append(entry)
             if self._final_grad(memory) != EMPTY:
                 entry.boot = self._final_grad(memory)
             wanted = self.wanted["boot"][memory.boot] if memory.boot >= 0 else EMPTY
@@ -191,28 +191,28 @@ class _Maker:
                 sums.append(make_op(SUM_OP, {"x": held}, {"out": wanted}, role=BACKWARD))
         return boots, grads, sums
 
-    def _links(self, step: pb.StepDesc, result: BackwardResult) -> None:
+    def _links(self, step: StepDecl, result: BackwardResult) -> None:
         """Adds operators, variables, in-links and static links."""
         step.net.ops.extend(result.ops)
         given = [memory.previous for memory in step.memories]
         for arriving in self.outs:
-            step.in_links.add(outer=arriving.outer, inner=arriving.inner)
+            step.in_links.append(Link(arriving.outer, arriving.inner))
             given.append(arriving.inner)
         for name, inner in zip(self.g.inputs("static"), self.step.statics, strict=True):
-            step.static_links.add(outer=name, inner=inner)
+            step.static_links.append(Link(name, inner))
             given.append(inner)
         for arriving in self.sums:
-            step.static_links.add(outer=arriving.outer, inner=arriving.inner)
+            step.static_links.append(Link(arriving.outer, arriving.inner))
             given.append(arriving.inner)
         (steps,) = self.g.outputs("steps")
         kept = free_names(step.net, given)
         for name in kept:
-            step.in_links.add(outer=steps, inner=name)
+            step.in_links.append(Link(steps, name))
         forward = {*kept, *self.step.statics}
         step.net.vars.extend(var for var in self.step.net.vars if var.name in forward)
         step.net.vars.extend(var for var in result.vars if var.name in given)
 
-    def _zeros(self, written: set[str], sums: list[pb.OpDesc]) -> list[pb.OpDesc]:
+    def _zeros(self, written: set[str], sums: list[OpNode]) -> list[OpNode]:
         """Fills the gradients that are wanted and that nothing flows to."""
         done = written | {name for op in sums for name in output_names(op)}
         return [

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ....proto import net_pb2 as pb
 from ...base.scope import Scope
 from ...base.shape import Levels, Meta
 from ...fusion.row_copies import Call, copy_call, fill_call, take_call
@@ -66,7 +65,7 @@ def bind_loop(
     sums = StepSums(binding, about.phases.sums)
     live_out = _step_live_out(context)
     found |= _reserved(context, found, live_out)
-    nested = holds_nets(context)
+    nested = about.nested
     # Frames of an earlier batch serve where they are bound to arrays of the arena alone.
     reusable = about.key is not None and live_out <= found.keys() and not nested
     scopes = _step_scopes(context, nested)
@@ -89,12 +88,6 @@ def bind_loop(
     return Loop(found, calls, scopes if nested else [], binder.offsets)
 
 
-def holds_nets(context: LoopContext) -> bool:
-    """Whether an operator of the loop holds a net, which keeps variables in a scope."""
-    attrs = (op.attrs for op in context.analysis.phases.loop)
-    return any(isinstance(value, pb.NetDesc) for one in attrs for value in one.values())
-
-
 def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:
     """The scope that each step runs in: that of the forward run, a new one, or the one outside."""
     if context.forward:
@@ -104,12 +97,11 @@ def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:
     return [Scope(parent=outer) if nested else outer for _ in steps]
 
 
-def _step_live_out(context: LoopContext) -> set[str]:
+def _step_live_out(context: LoopContext) -> frozenset[str]:
     """What the loop writes and somebody reads after its step."""
     step, sharing = context.step, context.sharing
-    written = {name for op in sharing.operators for name in op.output_vars()}
     states = {memory.state for memory in step.memories}
-    return written & (context.analysis.live_out | states | set(step.sums) | sharing.names)
+    return sharing.written & {*context.analysis.live_out, *states, *step.sums, *sharing.names}
 
 
 def _reserved(
@@ -141,13 +133,10 @@ class _StepBinder:
         self,
         context: LoopContext,
         values: dict[str, Storage],
-        live_out: set[str],
+        live_out: frozenset[str],
         scopes: list[Scope],
     ) -> None:
         self._context, self._live_out, self._scopes = context, live_out, scopes
-        operators = context.sharing.operators
-        written = {name for op in operators for name in op.output_vars()}
-        self._inputs = {name for op in operators for name in op.input_vars()} - written
         self.values = values
         self.offsets: list[Mapping[str, Levels]] = []
 
@@ -182,7 +171,7 @@ class _StepBinder:
 
     def _metas_at(self, step: int) -> dict[str, Meta]:
         size = self._context.slots.sizes[step]
-        metas = self._context.analysis.metas_at(size, self._inputs)
+        metas = self._context.analysis.metas_at(size, self._context.sharing.given)
         for name, value in self.values.items():
             if isinstance(value, PerStepArrays) and len(value.arrays) > step:
                 metas[name] = (value.arrays[step].shape, value.arrays[step].dtype)

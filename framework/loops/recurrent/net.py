@@ -25,9 +25,11 @@ from ...base import settings
 from ...base.errors import VariableError
 from ...base.scope import Scope, Variable
 from ...base.shape import Meta
-from ...ir.desc import RECURRENT, clone, make_op
+from ...ir.desc import RECURRENT, make_op
 from ...ir.kernel_args import KernelArgs
+from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
+from ...ir.op_list import Link, OpList, OpNode
 from ...runtime.executor import CannotFuseError
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
@@ -141,7 +143,7 @@ def _saved_row(saved: list[Scope], name: str) -> Meta:
     return array.shape[1:], array.dtype
 
 
-def recurrent_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
+def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
     """The operator `recurrent` that runs `desc` over the outer names of its links.
 
     Variables that the step net reads and nobody links or writes become static links to the
@@ -150,15 +152,16 @@ def recurrent_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
     Args:
         steps: variable for what the gradient needs; by default named after the net.
     """
-    desc = clone(desc)
-    if desc.type == RECURRENT and len(desc.steps) == 1:
-        step = desc.steps[0]
+    net = as_op_list(desc).copy()
+    if net.type == RECURRENT and len(net.steps) == 1:
+        step = net.steps[0]
         linked = [link.inner for link in (*step.in_links, *step.static_links)]
         linked += [memory.previous for memory in step.memories]
         for name in free_names(step.net, linked):
-            step.static_links.add(outer=name, inner=name)
-    step_net(desc)  # refuses what is wrong with it
-    step = desc.steps[0]
+            step.static_links.append(Link(name, name))
+    held = OpList(net.name, net.type, steps=net.steps)
+    step_net(held)  # refuses what is wrong with it
+    step = held.steps[0]
     inputs = {
         "x": [link.outer for link in step.in_links],
         "static": [link.outer for link in step.static_links],
@@ -168,10 +171,8 @@ def recurrent_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
         "out": [link.outer for link in step.out_links],
         "final": [memory.final for memory in step.memories if memory.final],
         "sum": [link.outer for link in step.sum_links],
-        "steps": steps or steps_name(desc.name or "recurrent"),
+        "steps": steps or steps_name(net.name or "recurrent"),
     }
-    held = pb.NetDesc(type=RECURRENT, name=desc.name)
-    held.steps.add().CopyFrom(step)
     return make_op("recurrent", inputs, outputs, {"net": held})
 
 
@@ -179,4 +180,7 @@ def recurrent_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
 class RecurrentNet(InnerNet):
     """A recurrent net as a net of its own: one operator `recurrent` over the outer names."""
 
-    make_op = staticmethod(recurrent_op)
+    @staticmethod
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
+        """See `recurrent_op`."""
+        return recurrent_op(desc, steps)

@@ -48,8 +48,7 @@ def bring_into_slots(context: LoopContext, values: Values) -> Stage:
     """Stage before the loop: what it reads and does not write itself is brought into slots."""
     slots, found = context.slots, dict(values)
     calls: list[Call] = []
-    written = {name for op in context.sharing.operators for name in op.output_vars()}
-    for name in sorted(context.analysis.step_reads - written):
+    for name in sorted(context.analysis.step_reads - context.sharing.written):
         value = found.get(name)
         if not isinstance(value, StepValues) or value.slots is not None:
             continue

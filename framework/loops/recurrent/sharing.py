@@ -6,12 +6,13 @@
                   Their rows do not lie side by side; every kernel reads such arrays, and
                   elementwise ones write them.
 
-The registry says which operators can: `accumulates`, `column_views`.
+Operators say what they are able to in the registry: `accumulates`, `column_views`.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -40,6 +41,17 @@ class Sharing:
     operators: list[Operator]
     onto: dict[str, str] = field(default_factory=dict)
     columns: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def written(self) -> frozenset[str]:
+        """What the operators write."""
+        return frozenset(name for op in self.operators for name in op.output_vars())
+
+    @functools.cached_property
+    def given(self) -> frozenset[str]:
+        """What the operators read and do not write."""
+        reads = frozenset(name for op in self.operators for name in op.input_vars())
+        return reads - self.written
 
     @property
     def names(self) -> set[str]:
@@ -126,7 +138,7 @@ class _Sharer:
     def run(self) -> Sharing:
         changed: dict[int, Operator | None] = {}
         for op in self.loop:
-            changed.update(self._as_sum(op) or self._as_views(op))
+            changed.update(self._as_sum(op) or self._as_column_views(op))
         left = (changed.get(id(op), op) for op in self.loop)
         return Sharing([op for op in left if op is not None], self.onto, self.columns)
 
@@ -158,7 +170,7 @@ class _Sharer:
     def _alike(self, *names: str) -> bool:
         return all(n in self.rows and self.metas[n] == self.metas[names[0]] for n in names)
 
-    def _as_views(self, op: Operator) -> dict[int, Operator | None]:
+    def _as_column_views(self, op: Operator) -> dict[int, Operator | None]:
         """No operator in place of one that only moves columns."""
         if op.entry.column_views is None:
             return {}

@@ -22,10 +22,10 @@ from ...ir.rows import EACH, SUM, row_kinds
 from .description import StepNet
 
 _LINEAR = (SUM_OP, COPY_OP)
-"""Operators that hand sums over rows on as such."""
+"""Operators whose result is a sum over rows where their inputs are sums over rows."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Phases:
     """The operators of a step net by phase, each in their order.
 
@@ -115,28 +115,28 @@ class _Splitter:
         self.kinds: dict[str, str] = {}  # of variables written by row-wise operators
 
     def run(self, operators: Sequence[Operator]) -> Phases:
-        phases, rest = Phases(), []
+        static: list[Operator] = []
+        pre: list[Operator] = []
+        rest: list[tuple[Operator, bool]] = []
         for op in operators:
             if self._is_static(op):
-                phases.static.append(op)
+                static.append(op)
                 self.fixed.update(op.output_vars())
                 continue
             kinds = row_kinds(op, self.metas, self.rows, self.fixed) or self._sum_kinds(op)
             self.kinds.update(kinds or {})
             if kinds is not None and self._is_early(op, kinds):
-                phases.pre.append(op)
+                pre.append(op)
                 self.early.update(op.output_vars())
             else:
                 rest.append((op, kinds is not None))
         wanted = self._wanted([op for op, _ in rest])
         rest = [(part, able) for op, able in rest for part in self._cut(op, wanted, able)]
         late = self._late(rest, wanted)
-        phases.loop = [op for op, _ in rest if id(op) not in late]
-        phases.post = [op for op, _ in rest if id(op) in late]
-        phases.sums = {
-            name for op in phases.post for name in op.output_vars() if self.kinds[name] == SUM
-        }
-        return phases
+        loop = [op for op, _ in rest if id(op) not in late]
+        post = [op for op, _ in rest if id(op) in late]
+        sums = {name for op in post for name in op.output_vars() if self.kinds[name] == SUM}
+        return Phases(static, pre, loop, post, sums)
 
     def _is_static(self, op: Operator) -> bool:
         outputs = op.output_vars()
@@ -147,7 +147,7 @@ class _Splitter:
         )
 
     def _sum_kinds(self, op: Operator) -> dict[str, str] | None:
-        """Sums over rows stay such when they are added up."""
+        """Kinds of the results of an operator that adds up or copies sums over rows."""
         summed = [self.kinds.get(name) == SUM for name in op.input_vars()]
         if op.type in _LINEAR and summed and all(summed):
             return dict.fromkeys(op.output_vars(), SUM)
@@ -168,7 +168,11 @@ class _Splitter:
         return wanted
 
     def _cut(self, op: Operator, wanted: set[str], able: bool) -> list[Operator]:
-        """An operator as two, one for what states depend on; most stay as they are."""
+        """Split an operator in two: one writes what states depend on, the other the rest.
+
+        An operator stays whole where its outputs are all of one sort, where it must write all of
+        them, or where it does not work row by row (`able`).
+        """
         outputs = op.output_vars()
         inside = [name for name in outputs if name in wanted]
         optional = all(slot.optional for slot in op.entry.outputs)
@@ -180,7 +184,11 @@ class _Splitter:
         ]
 
     def _late(self, rest: list[tuple[Operator, bool]], wanted: set[str]) -> set[int]:
-        """Operators that can run after all steps; found by taking back what turns out wrong."""
+        """Operators (their ids) that can run after all steps.
+
+        First all are taken that no state depends on; then those are dropped, again and again, whose
+        results are needed earlier or which read a sum that is not complete before the last step.
+        """
         readers: dict[str, list[Operator]] = {}
         for op, _ in rest:
             for name in op.input_vars():

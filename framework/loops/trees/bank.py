@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -72,12 +72,8 @@ class BoundBatch:
         return found
 
 
-class BatchRange(NamedTuple):
-    """Places (or edges) begin:end of a forest, and the batch that computed them."""
-
-    begin: int
-    end: int
-    batch: BoundBatch
+BatchRange = tuple[int, int, BoundBatch]
+"""Places (or edges) begin:end of a forest, and the batch that computed them."""
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....proto import net_pb2 as pb
 from ...base.errors import (
     FormatError,
     OpscopeError,
@@ -18,13 +16,15 @@ from ...base.errors import (
 from ...base.shape import Meta
 from ...ir.desc import (
     FORWARD,
+    INPUT,
     RECURSIVE,
-    clone,
     input_names,
     output_names,
     the_step,
 )
+from ...ir.equal_nets import shared_by_equal_nets
 from ...ir.infer import fits, infer_metas
+from ...ir.op_list import MemoryDecl, OpList, StepDecl, VarDecl
 from ...runtime.plain_net import PlainNet
 from ..inner_links import (
     Memory,
@@ -81,7 +81,7 @@ class TreeNet:
         VariableError: a link or memory that does not fit the nets.
     """
 
-    def __init__(self, desc: pb.NetDesc) -> None:
+    def __init__(self, desc: OpList) -> None:
         self.title = f"recursive net {desc.name!r}" if desc.name else "recursive net"
         step = the_step(desc, RECURSIVE, self.title)
         self.arity: int = step.arity
@@ -95,7 +95,7 @@ class TreeNet:
         previous = [memory.previous for memory in step.memories]
         self.node, self.node_grad = self._split(step.net, [*links, *previous], "node net")
         self.pair, self.pair_grad = None, None
-        if step.HasField("child_net"):
+        if step.child_net is not None:
             children = [inner for _, inner in self.child_links]
             given = [*links, *children]
             self.pair, self.pair_grad = self._split(step.child_net, given, "child net")
@@ -108,9 +108,7 @@ class TreeNet:
         names += [state for state, _ in self.child_links]
         self.states = list(dict.fromkeys([*names, *self.outputs]))
 
-    def _split(
-        self, desc: pb.NetDesc, given: list[str], what: str
-    ) -> tuple[PlainNet, PlainNet | None]:
+    def _split(self, desc: OpList, given: list[str], what: str) -> tuple[PlainNet, PlainNet | None]:
         try:
             return _split(desc, given)
         except OpscopeError as error:
@@ -120,20 +118,20 @@ class TreeNet:
         """An error of an inner net, told as one of this net."""
         return type(error)(f"{self.title}, in its {what}: {error}")
 
-    def _refuse_fields(self, step: pb.StepDesc) -> None:
+    def _refuse_fields(self, step: StepDecl) -> None:
         refusals = (
             (not step.parents, "names no variable of parents"),
             (step.reverse, "is reverse: children always come before parents"),
             (step.sum_links, "has sum links, which only recurrent nets have"),
             (self.positioned and not self.arity, "has positions of children, but no arity"),
-            (self.arity and step.HasField("child_net"), "has an arity and a child net"),
-            (self.child_links and not step.HasField("child_net"), "has child links, no child net"),
+            (self.arity and step.child_net is not None, "has an arity and a child net"),
+            (self.child_links and step.child_net is None, "has child links, no child net"),
         )
         for wrong, why in refusals:
             if wrong:
                 raise FormatError(f"{self.title} {why}")
 
-    def _read_memories(self, given: Iterable[pb.StepDesc.Memory]) -> list[TreeMemory]:
+    def _read_memories(self, given: Iterable[MemoryDecl]) -> list[TreeMemory]:
         made: list[TreeMemory] = []
         given = list(given)
         boots = slot_positions(memory.boot for memory in given)
@@ -261,20 +259,19 @@ class TreeNet:
         return declared_row(self.node.vars.get(memory.previous), writer.vars.get(memory.state))
 
 
-def _split(desc: pb.NetDesc, given: Iterable[str]) -> tuple[PlainNet, PlainNet | None]:
+def _split(desc: OpList, given: Iterable[str]) -> tuple[PlainNet, PlainNet | None]:
     """The forward operators as a net, and the whole net where it holds gradient operators.
 
     Variables `given` from outside are declared as inputs; what only the gradient names is left out.
     """
-    whole, forward = clone(desc), clone(desc)
-    del forward.ops[:], forward.vars[:]
-    forward.ops.extend(op for op in desc.ops if op.role == FORWARD)
+    whole, forward = desc.copy(), desc.copy()
+    forward.ops = [op for op in desc.ops if op.role == FORWARD]
     used = {name for op in forward.ops for name in (*input_names(op), *output_names(op))}
-    read = [name for name in dict.fromkeys(given) if name in used]
-    declared = {var.name: var for var in whole.vars}
-    for name in read:
-        (declared.get(name) or whole.vars.add(name=name)).kind = pb.VarDesc.INPUT
-    forward.vars.extend(var for var in whole.vars if var.name in used)
+    read = dict.fromkeys(name for name in given if name in used)
+    whole.vars = [var.changed(kind=INPUT) if var.name in read else var for var in desc.vars]
+    declared = {var.name for var in desc.vars}
+    whole.vars += [VarDecl(name, kind=INPUT) for name in read if name not in declared]
+    forward.vars = [var for var in whole.vars if var.name in used]
     return PlainNet(forward), PlainNet(whole) if len(forward.ops) < len(whole.ops) else None
 
 
@@ -282,11 +279,7 @@ def _written(net: PlainNet | None) -> set[str]:
     return {name for op in net.operators for name in op.output_vars()} if net else set()
 
 
-@functools.lru_cache(maxsize=256)
-def _parse(data: bytes) -> TreeNet:
-    return TreeNet(pb.NetDesc.FromString(data))
-
-
-def tree_net(desc: pb.NetDesc) -> TreeNet:
-    """The `TreeNet` of a description; equal descriptions share one."""
-    return _parse(desc.SerializeToString(deterministic=True))
+@shared_by_equal_nets
+def tree_net(net: OpList) -> TreeNet:
+    """The `TreeNet` of a net; equal nets share one."""
+    return TreeNet(net)

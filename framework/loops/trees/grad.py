@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ....proto import net_pb2 as pb
 from ...base.errors import RunError
 from ...fusion.row_copies import take_rows
-from ...ir.desc import clone, make_var, output_names
+from ...ir.desc import INPUT, input_names, make_var, output_names
 from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
+from ...ir.op_list import OpList, OpNode
 from ...passes.backward import GradientArgs, build_backward
 from ...runtime.plain_net import PlainNet
 from ..inner_gradient import dense_gradient, require_steps
@@ -26,32 +26,32 @@ from .forest import ForestSchedule
 from .run import TreeProgram, add_bundles
 
 
-def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
+def make_gradient(g: GradientArgs) -> list[OpNode]:
     """The gradient maker of `recursive`: one `recursive_grad` over the nets with their gradients.
 
     Raises:
         GradientError: the operator keeps no `steps`, or an operator inside has no gradient.
     """
-    desc = clone(g.desc.attrs["net"].net)
-    tree = tree_net(desc)
+    tree = tree_net(g.attrs["net"])
+    net = g.attrs["net"].copy()
     require_steps(g, tree.title, "what the forward run kept")
     wanted = {slot: g.input_grads(slot) for slot in ("x", "static", "boot")}
     links = [*zip(tree.inputs, wanted["x"], strict=True)]
     links += zip(tree.statics, wanted["static"], strict=True)
     inner = [name for name, grad in links if grad != EMPTY]
-    (step,) = desc.steps
+    (step,) = net.steps
     previous = [memory.previous for memory in tree.memories]
-    step.net.CopyFrom(_with_gradient(tree.node, tree.states, inner + previous))
+    step.net = _with_gradient(tree.node, tree.states, inner + previous)
     if tree.pair is not None:
         parts = [memory.state for memory in tree.memories if memory.by_pair]
         children = [name for _, name in tree.child_links]
-        step.child_net.CopyFrom(_with_gradient(tree.pair, parts, inner + children))
+        step.child_net = _with_gradient(tree.pair, parts, inner + children)
     reads = {slot: g.inputs(slot) for slot in ("parent", "position", "x", "static", "boot")}
     reads["steps"] = g.outputs("steps")
     reads |= {f"{slot}_grad": g.arriving_grads(slot) for slot in ("out", "final")}
     writes = {f"{slot}_grad": names for slot, names in wanted.items()}
     attrs = {
-        "net": desc,
+        "net": net,
         "outs": [name != EMPTY for name in reads["out_grad"]],
         "finals": [name != EMPTY for name in reads["final_grad"]],
     }
@@ -60,23 +60,21 @@ def make_gradient(g: GradientArgs) -> list[pb.OpDesc]:
     return [g.op("recursive_grad", reads, writes, attrs)]
 
 
-def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> pb.NetDesc:
+def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> OpList:
     """A net with the operators that lead from the gradients of `targets` to those of `wrt`."""
-    desc = clone(net.desc)
+    made = net.op_list
     known = {name for op in net.operators for name in (*op.input_vars(), *op.output_vars())}
     read = [name for name in dict.fromkeys(wrt) if name in known]
     seeds = {name: carry_name(name) for name in targets}
-    result = build_backward(desc, targets=seeds, wrt=read, required=False)
+    result = build_backward(made, targets=seeds, wrt=read, required=False)
     written = {name for op in result.ops for name in output_names(op)}
     for name, found in result.gradients.items():
         if rows_name(found) in written:
             result.ops.append(dense_gradient(name, found, linked_grad_name(name, 0)))
-    desc.ops.extend(result.ops)
-    used = {name for op in result.ops for slot in op.inputs for name in slot.vars}
-    desc.vars.extend(
-        make_var(seed, None, None, pb.VarDesc.INPUT) for seed in seeds.values() if seed in used
-    )
-    return desc
+    made.ops += result.ops
+    used = {name for op in result.ops for name in input_names(op)}
+    made.vars += [make_var(seed, None, None, INPUT) for seed in seeds.values() if seed in used]
+    return made
 
 
 class _Flow:

@@ -24,8 +24,10 @@ representations from tree-structured long short-term memory networks.
 from __future__ import annotations
 
 from ....proto import net_pb2 as pb
-from ...ir.desc import RECURSIVE, clone, input_names, make_op, output_names
+from ...ir.desc import RECURSIVE, input_names, make_op, output_names
+from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
+from ...ir.op_list import Link, OpList, OpNode, StepDecl
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .description import tree_net
@@ -33,7 +35,7 @@ from .description import tree_net
 RECURSIVE_OP = "recursive"
 
 
-def recursive_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
+def recursive_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
     """The operator `recursive` that runs `desc` over the outer names of its links.
 
     Variables that the nets read and nobody links or writes become static links to the variables of
@@ -45,11 +47,12 @@ def recursive_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
     Raises:
         OpscopeError: what the description holds is wrong.
     """
-    desc = clone(desc)
-    if desc.type == RECURSIVE and len(desc.steps) == 1:
-        _link_free_names(desc.steps[0])
-    tree_net(desc)  # refuses what is wrong with it
-    step = desc.steps[0]
+    net = as_op_list(desc).copy()
+    if net.type == RECURSIVE and len(net.steps) == 1:
+        _link_free_names(net.steps[0])
+    held = OpList(net.name, net.type, steps=net.steps)
+    tree_net(held)  # refuses what is wrong with it
+    step = held.steps[0]
     inputs = {
         "parent": step.parents,
         "position": [step.positions] if step.positions else [],
@@ -60,24 +63,22 @@ def recursive_op(desc: pb.NetDesc, steps: str = "") -> pb.OpDesc:
     outputs = {
         "out": [link.outer for link in step.out_links],
         "final": [memory.final for memory in step.memories if memory.final],
-        "steps": steps or steps_name(desc.name or "recursive"),
+        "steps": steps or steps_name(net.name or "recursive"),
     }
-    held = pb.NetDesc(type=RECURSIVE, name=desc.name)
-    held.steps.add().CopyFrom(step)
     return make_op(RECURSIVE_OP, inputs, outputs, {"net": held})
 
 
-def _link_free_names(step: pb.StepDesc) -> None:
+def _link_free_names(step: StepDecl) -> None:
     linked = [link.inner for link in (*step.in_links, *step.static_links)]
     for net, own in (
         (step.net, [memory.previous for memory in step.memories]),
         (step.child_net, [link.inner for link in step.child_links]),
     ):
         known = {*linked, *own, EMPTY}
-        for op in net.ops:
+        for op in [] if net is None else net.ops:
             for name in input_names(op):
                 if name not in known:
-                    step.static_links.add(outer=name, inner=name)
+                    step.static_links.append(Link(name, name))
                     linked.append(name)
                     known.add(name)
             known.update(output_names(op))
@@ -87,4 +88,7 @@ def _link_free_names(step: pb.StepDesc) -> None:
 class RecursiveNet(InnerNet):
     """A recursive net as a net of its own: one operator `recursive` over the outer names."""
 
-    make_op = staticmethod(recursive_op)
+    @staticmethod
+    def make_op(desc: OpList, steps: str = "") -> OpNode:
+        """See `recursive_op`."""
+        return recursive_op(desc, steps)

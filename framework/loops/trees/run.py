@@ -14,7 +14,7 @@ from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
 from ...base.shape import Levels, Meta
 from ...fusion.row_copies import take_rows
-from ...ir.registry import KernelArgs
+from ...ir.kernel_args import KernelArgs
 from ...runtime.executor import as_view
 from ...runtime.plain_net import PlainNet, current_options
 from ..inner_gradient import saving_of
@@ -38,6 +38,7 @@ class TreeProgram:
     def __init__(self, k: KernelArgs) -> None:
         self.k = k
         self.tree: TreeNet = tree_net(k.attrs["net"])
+        self.memories: list[TreeMemory] = self.tree.memories
         self.frame = k.frame
         self.xp = k.xp
         shared = (k.op.type, "scratch", str(self.frame.place))
@@ -56,10 +57,6 @@ class TreeProgram:
             name: ((-1, *shape[1:]), dtype)
             for name, (shape, dtype) in zip(self.tree.inputs, metas[0], strict=True)
         }
-
-    @property
-    def memories(self) -> list[TreeMemory]:
-        return self.tree.memories
 
     def scratch(self, rows: int, meta: Meta) -> Any:
         """Memory for `rows` rows like those of `meta`.
@@ -250,7 +247,7 @@ class TreeForwardProgram(TreeProgram):
         variable = self.frame.scope.find(steps)
         if variable is not None:
             ranges = [one for height in (*run.pairs, *run.nodes) for one in height]
-            variable.step_scopes = [one.batch.scope for one in ranges]
+            variable.step_scopes = [batch.scope for _, _, batch in ranges]
 
     def _schedule(self) -> ForestSchedule:
         """The schedule of the trees as they are now.
@@ -335,7 +332,7 @@ class TreeForwardProgram(TreeProgram):
             self._run(batch, "node net")
             for name, buffer in self.buffers.items():
                 buffer[begin:end] = arrays[name]
-            ranges.append(BatchRange(begin, end, batch))
+            ranges.append((begin, end, batch))
         return ranges
 
     def _run(self, batch: BoundBatch, what: str) -> None:
@@ -369,7 +366,7 @@ class TreeForwardProgram(TreeProgram):
                 for memory, summands in zip(self.memories, self.summands, strict=True):
                     if memory.by_pair:
                         summands[begin:end] = arrays[memory.state]
-                ranges.append(BatchRange(begin, end, batch))
+                ranges.append((begin, end, batch))
         first = int(schedule.starts[height])
         for memory, total, summands in zip(self.memories, self.sums, self.summands, strict=True):
             if not memory.by_pair:

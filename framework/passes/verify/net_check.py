@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ....proto import net_pb2 as pb
 from ...base.errors import (
     AttributeTypeError,
     CycleError,
@@ -31,6 +30,7 @@ from ...ir.desc import (
     output_names,
 )
 from ...ir.names import EMPTY
+from ...ir.op_list import OpList
 from ...ir.operation import Operator
 
 ERROR, WARNING = "error", "warning"
@@ -89,7 +89,7 @@ class NetCheck:
         unsound: views that are no rectangle of their base.
     """
 
-    desc: pb.NetDesc
+    desc: OpList
     rules: Sequence[Callable[[NetCheck], None]]
     given: frozenset[str] = frozenset()
     outer: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ class NetCheck:
         """All that the rules find."""
         self.vars = {var.name: var for var in self.desc.vars}
         self.ops = list(self.desc.ops)
-        self.root = {v.name: v.view.base for v in self.desc.vars if v.HasField("view")}
+        self.root = {v.name: v.view.base for v in self.desc.vars if v.view is not None}
         self.operators: dict[int, Operator] = {}
         self.unsound: set[str] = set()
         self._number_writers()
@@ -110,7 +110,7 @@ class NetCheck:
 
     def inside(
         self,
-        net: pb.NetDesc,
+        net: OpList,
         title: str,
         op: int,
         given: frozenset[str],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ....proto import net_pb2 as pb
 from ...base.errors import nearest
-from ...ir.desc import PLAIN, inner_nets, output_names
+from ...ir.desc import PLAIN, TYPE_NAMES, enum_name, inner_nets, output_names
+from ...ir.op_list import StepDecl
 from .net_check import NetCheck
 
 
@@ -14,17 +14,18 @@ def step_nets(net: NetCheck) -> None:
     if plain and net.desc.steps:
         net.add("steps", "a PLAIN net has no step net; say RECURRENT or RECURSIVE")
     if not plain and not net.desc.steps:
-        kind = pb.NetDesc.Type.Name(net.desc.type)
+        kind = enum_name(TYPE_NAMES, net.desc.type)
         net.add("steps", f"a {kind} net has no step net")
     for number, step in enumerate(net.desc.steps):
         _step(net, step, f"step net {step.net.name or number!r}")
 
 
-def _step(net: NetCheck, step: pb.StepDesc, title: str) -> None:
+def _step(net: NetCheck, step: StepDecl, title: str) -> None:
     known = set(net.vars) | set(net.writers) | net.given | net.outer
     made = {name for op in step.net.ops for name in output_names(op)}
     declared = {var.name for var in step.net.vars}
-    by_pair = {name for op in step.child_net.ops for name in output_names(op)}
+    pairs = [] if step.child_net is None else step.child_net.ops
+    by_pair = {name for op in pairs for name in output_names(op)}
     for kind, links in (("in", step.in_links), ("static", step.static_links)):
         for link in links:
             if link.outer not in known:
@@ -62,7 +63,7 @@ def _step(net: NetCheck, step: pb.StepDesc, title: str) -> None:
     taken = {link.inner for link in step.out_links} | {m.state for m in step.memories}
     taken |= {link.outer for link in step.child_links}
     net.inside(step.net, title, -1, frozenset(inner), frozenset(known), frozenset(taken))
-    if step.HasField("child_net"):
+    if step.child_net is not None:
         inner = [link.inner for link in (*step.in_links, *step.static_links, *step.child_links)]
         given, outer = frozenset(inner), frozenset(known)
         net.inside(step.child_net, f"{title}, child net", -1, given, outer, frozenset(taken))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....proto import net_pb2 as pb
 from ...base.errors import nearest
 from ...ir.desc import (
     FORWARD,
@@ -18,6 +17,7 @@ from ...ir.desc import (
     output_names,
 )
 from ...ir.names import EMPTY
+from ...ir.op_list import OpList
 from .net_check import WARNING, NetCheck
 
 _REWRITABLE = frozenset({PARAMETER, STATE})
@@ -132,7 +132,7 @@ def unused(net: NetCheck) -> None:
             net.add("unused", f"variable {name!r} is declared and not used", severity=WARNING)
 
 
-def _linked_names(desc: pb.NetDesc) -> Iterator[str]:
+def _linked_names(desc: OpList) -> Iterator[str]:
     """What step nets take from their outer net."""
     for step in desc.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):
@@ -142,7 +142,7 @@ def _linked_names(desc: pb.NetDesc) -> Iterator[str]:
             yield memory.boot
 
 
-def _all_names(net: pb.NetDesc) -> Iterator[str]:
+def _all_names(net: OpList) -> Iterator[str]:
     """Every variable name that the operators of a net mention."""
     for op in net.ops:
         yield from input_names(op)
@@ -154,4 +154,5 @@ def _all_names(net: pb.NetDesc) -> Iterator[str]:
             yield link.outer
         yield from (step.parents, step.positions)
         yield from _all_names(step.net)
-        yield from _all_names(step.child_net)
+        if step.child_net is not None:
+            yield from _all_names(step.child_net)

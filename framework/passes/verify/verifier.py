@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ....proto import net_pb2 as pb
 from ...base.backend import parse_place
+from ...base.dtypes import name_of
 from ...base.errors import (
     AttributeTypeError,
     DeviceError,
@@ -21,9 +22,11 @@ from ...base.errors import (
     nearest,
 )
 from ...base.shape import Meta
-from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, format_location
+from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
 from ...ir.infer import declared_meta, fits, infer_metas, view_shape
+from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
+from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator
 from ..pipeline import expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
@@ -39,7 +42,7 @@ _KIND_OF = {
 }
 
 
-def verify(desc: pb.NetDesc, stage: str = "", *, undeclared: bool = False) -> None:
+def verify(desc: OpList | pb.NetDesc, stage: str = "", *, undeclared: bool = False) -> None:
     """Check a net; warnings do not count.
 
     Args:
@@ -49,22 +52,23 @@ def verify(desc: pb.NetDesc, stage: str = "", *, undeclared: bool = False) -> No
     Raises:
         OpscopeError: the first error, as the type that `KINDS` tells; others follow in its text.
     """
+    net = as_op_list(desc)
     found = [
         problem
-        for problem in problems(desc)
+        for problem in problems(net)
         if problem.severity == ERROR and not (undeclared and problem.kind == "undefined")
     ]
     if not found:
         return
-    title = f"net {desc.name!r}" if desc.name else "net"
+    title = f"net {net.name!r}" if net.name else "net"
     prefix = f"{title} {stage}".rstrip()
     more = "".join(f"\n  also: {problem.message}" for problem in found[1:])
     raise KINDS[found[0].kind](f"{prefix}: {found[0].message}{more}")
 
 
-def problems(desc: pb.NetDesc) -> list[Problem]:
+def problems(desc: OpList | pb.NetDesc) -> list[Problem]:
     """All that is wrong or suspicious: errors first, each group in the order of operators."""
-    found = NetCheck(desc, _RULES).run()
+    found = NetCheck(as_op_list(desc), _RULES).run()
     return sorted(found, key=lambda problem: (problem.severity != ERROR, problem.op))
 
 
@@ -79,18 +83,18 @@ def _declarations(net: NetCheck) -> None:
         elif var.name in seen:
             net.add("doubly-defined", f"variable {var.name!r}{at} is declared twice")
         seen.add(var.name)
-        if var.has_dims and any(dim < -1 for dim in var.dims):
-            net.add("shape", f"variable {var.name!r}{at} has the dims {list(var.dims)}")
-        if var.initializer.type:
-            _initializer(net, var)
+        if var.shape is not None and any(dim < -1 for dim in var.shape):
+            net.add("shape", f"variable {var.name!r}{at} has the dims {list(var.shape)}")
+        if var.initializer is not None and var.initializer.type:
+            _initializer(net, var.name, var.initializer)
 
 
-def _initializer(net: NetCheck, var: pb.VarDesc) -> None:
-    prefix = f"the initialiser of {var.name!r}"
-    op = _decode(net, var.initializer, -1, f"{prefix}: ")
-    if op is not None and op.output_vars() != [var.name]:
+def _initializer(net: NetCheck, name: str, fill: OpNode) -> None:
+    prefix = f"the initialiser of {name!r}"
+    op = _decode(net, fill, -1, f"{prefix}: ")
+    if op is not None and op.output_vars() != [name]:
         written = ", ".join(op.output_vars()) or "nothing"
-        net.add("slot", f"{prefix}: {op.title()} writes {written}, not {var.name}")
+        net.add("slot", f"{prefix}: {op.title()} writes {written}, not {name}")
 
 
 def _views(net: NetCheck) -> None:
@@ -102,7 +106,7 @@ def _views(net: NetCheck) -> None:
             net.unsound.add(name)
 
 
-def _view_fault(net: NetCheck, var: pb.VarDesc, base: str) -> str:
+def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     title = f"view {var.name!r}"
     if base not in net.vars:
         return f"{title}: its base {base!r} is not declared{nearest(base, net.vars)}"
@@ -110,17 +114,17 @@ def _view_fault(net: NetCheck, var: pb.VarDesc, base: str) -> str:
         root = net.root[base]
         return f"{title}: its base {base!r} is itself a view; take a rectangle of {root!r}"
     target = net.vars[base]
-    if var.dtype and target.dtype and var.dtype != target.dtype:
-        names = (pb.DataType.Name(var.dtype), pb.DataType.Name(target.dtype))
-        return f"{title}: it is {names[0].lower()} and its base {base!r} {names[1].lower()}"
-    if not target.has_dims:
+    own, other = var.dtype, target.dtype
+    if own is not None and other is not None and own != other:
+        return f"{title}: it is {name_of(own)} and its base {base!r} {name_of(other)}"
+    if target.shape is None or var.view is None:
         return ""
     try:
-        extents = view_shape(var, tuple(target.dims))
+        extents = view_shape(var.name, var.view, target.shape)
     except ShapeError as error:
         return str(error)
-    if var.has_dims and not fits(tuple(var.dims), extents):
-        held, cut = format_shape(tuple(var.dims)), format_shape(extents)
+    if var.shape is not None and not fits(var.shape, extents):
+        held, cut = format_shape(var.shape), format_shape(extents)
         return f"view {var.name!r}: it is declared {held} and its ranges make {cut}"
     return ""
 
@@ -133,7 +137,7 @@ def _operators(net: NetCheck) -> None:
             net.operators[index] = op
 
 
-def _decode(net: NetCheck, desc: pb.OpDesc, index: int, prefix: str = "") -> Operator | None:
+def _decode(net: NetCheck, desc: OpNode, index: int, prefix: str = "") -> Operator | None:
     try:
         op = Operator(desc, index)
         if desc.device:
@@ -142,7 +146,9 @@ def _decode(net: NetCheck, desc: pb.OpDesc, index: int, prefix: str = "") -> Ope
         net.add(_KIND_OF.get(type(error), "attribute"), f"{prefix}{error}", index)
         return None
     for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
-        names = [slot.name for slot in slots]
+        if not isinstance(slots, RepeatedSlots):
+            continue
+        names = [name for name, _ in slots.listed]
         for name in {name for name in names if names.count(name) > 1}:
             net.add("slot", f"{prefix}{op.title()}: {kind} slot {name!r} comes twice", index)
     return op
@@ -155,8 +161,8 @@ def _roles(net: NetCheck) -> None:
     for index, op in enumerate(net.ops):
         rank = order.index(op.role) if op.role in order else 0
         if rank < order.index(net.ops[latest].role):
-            name = pb.OpDesc.Role.Name(op.role)
-            before = pb.OpDesc.Role.Name(net.ops[latest].role)
+            name = enum_name(ROLE_NAMES, op.role)
+            before = enum_name(ROLE_NAMES, net.ops[latest].role)
             net.add(
                 "role",
                 f"{net.title(index)} is {name} and stands behind {net.title(latest)},"
@@ -195,11 +201,11 @@ def _shapes(net: NetCheck) -> None:
         writer = net.writers.get(name, [-1])[-1]
         if shape is None or writer < 0:
             continue
-        at_fault = var.has_dims and not fits(shape, tuple(var.dims))
+        at_fault = var.shape is not None and not fits(shape, var.shape)
         declared = declared_meta(var)
         if at_fault or (declared is not None and declared[1] != dtype):
-            held = format_shape(tuple(var.dims) if var.has_dims else None)
-            wanted = f"{pb.DataType.Name(var.dtype).lower()}{held}"
+            known_dtype = "dtype_unknown" if var.dtype is None else name_of(var.dtype)
+            wanted = f"{known_dtype}{format_shape(var.shape)}"
             net.add(
                 "shape",
                 f"{net.title(writer)} writes {dtype}{format_shape(shape)} to {name!r},"

@@ -1,4 +1,4 @@
-"""What all nnet3 components share: properties, files, config lines, registration.
+"""The base of all nnet3 components: properties, files, config lines, registration.
 
 A component is a transformation with its parameters and statistics. Its class states as data what
 files contain (`fields`), what a config line may say (`keys`) and what is trained (`trained`); its
@@ -90,7 +90,7 @@ class Component:
 
     @property
     def properties(self) -> Properties:
-        """What the component can do; may depend on its configuration."""
+        """Abilities of the component, which may depend on its configuration."""
         return self.flags
 
     @property
@@ -131,8 +131,12 @@ class Component:
         Raises:
             ValueError: values that do not go together.
         """
-        for name, value in vars(o).items():
-            setattr(self, name, value)
+        self.set_attributes(o, *vars(o))
+
+    def set_attributes(self, o: SimpleNamespace, *names: str) -> None:
+        """Copy values of a config line to attributes of the same names."""
+        for name in names:
+            setattr(self, name, getattr(o, name))
 
     def check(self) -> None:
         """Raises ValueError where attributes contradict one another."""
@@ -230,7 +234,9 @@ class Component:
         return inputs, outputs
 
     def precompute(self, inputs: IndexList, outputs: IndexList) -> Any:
-        """What `lower` finds in `recipe.indexes`, from the rows in the order of `reorder`.
+        """Facts about the rows that operators need, from rows in the order of `reorder`.
+
+        `lower` finds the result in `recipe.indexes`.
 
         Raises:
             ShapeError: an input that the outputs depend on is not there.

@@ -1,9 +1,9 @@
 """Operators of components for a compiler: recipes with the names of a net's variables.
 
 made, ops = [], ComponentOps(component, "tdnn1")
-ops.propagate(made, b"m1", b"m2", prefix=b"step7")
-ops.backprop(made, b"m1", b"m2", b"m2_deriv", b"m1_deriv", prefix=b"step7", trained=True)
-net.MergeFromString(b"".join(made))
+ops.propagate(made, "m1", "m2", prefix="step7")
+ops.backprop(made, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
+net.ops += made
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.ir.desc import BACKWARD, FORWARD
+from ....framework.ir.op_list import OpNode
 from ....framework.ir.registry import lookup
 from .lowered_op import LoweredOp
 from .lowering import (
@@ -27,64 +28,64 @@ from .lowering import (
     TEMPORARY,
     Recipe,
     X,
-    backward_steps,
+    backward_ops,
     deriv_of,
     lower,
 )
 from .template import Template, own_field
 
 Templates = dict[tuple[Any, ...], Template]
-"""Operators of one recipe by how they are used: the flags of the functions that make steps."""
+"""Operators of one recipe by how they are used: the flags of the functions that make them."""
 _Use = tuple[Recipe, Templates]
 
 
 @lru_cache(maxsize=256)
-def _kept_templates(key: Hashable) -> Templates:
+def _shared_templates(key: Hashable) -> Templates:
     """What all recipes with the same operators share; see `Recipe.key`."""
     return {}
 
 
-def _apart(steps: list[LoweredOp], read: str, write: str) -> list[LoweredOp]:
-    """Steps that stay right when the variables `read` and `write` share their memory.
+def _apart(lowered: list[LoweredOp], read: str, write: str) -> list[LoweredOp]:
+    """Operators that stay right when the variables `read` and `write` share their memory.
 
     They are right already where the only operator that writes is the last that reads, and may
     write over that input. Else they read a copy.
     """
-    writer = next((i for i, step in enumerate(steps) if step.writes(write)), None)
-    readers = [i for i, step in enumerate(steps) if step.reads(read)]
+    writer = next((i for i, op in enumerate(lowered) if op.writes(write)), None)
+    readers = [i for i, op in enumerate(lowered) if op.reads(read)]
     if writer is None or not readers or max(readers) < writer:
-        return steps
-    step = steps[writer]
-    slot = next(slot for slot, names in step.outputs if write in names)
-    over = lookup(step.type).output_slots[slot].inplace
-    if max(readers) == writer and over and read in dict(step.inputs).get(over, ()):
-        slots = lookup(step.type).input_slots
-        read_by = [slot for slot, names in step.inputs if read in names]
+        return lowered
+    op = lowered[writer]
+    slot = next(slot for slot, names in op.outputs if write in names)
+    over = lookup(op.type).output_slots[slot].inplace
+    if max(readers) == writer and over and read in dict(op.inputs).get(over, ()):
+        slots = lookup(op.type).input_slots
+        read_by = [slot for slot, names in op.inputs if read in names]
         if sum(not slots[slot].shape_only for slot in read_by) == 1:
-            return steps
+            return lowered
     aside = f"{TEMPORARY}aside"
-    moved = [s.renamed({read: aside}) for s in steps]
+    moved = [s.renamed({read: aside}) for s in lowered]
     return [LoweredOp.of("assign", {"x": read}, {"out": aside}), *moved]
 
 
-def _adding(steps: list[LoweredOp], write: str) -> list[LoweredOp]:
-    """Steps that add to `write` instead of setting it."""
+def _adding(lowered: list[LoweredOp], write: str) -> list[LoweredOp]:
+    """Operators that add to `write` instead of setting it."""
     part = f"{TEMPORARY}{write.removeprefix(PARAMETER)}/part"
-    moved = [step.renamed({write: part}) for step in steps]
+    moved = [op.renamed({write: part}) for op in lowered]
     return [*moved, LoweredOp.of("add", {"x": write, "y": part}, {"out": write})]
 
 
-def _forward_steps(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[LoweredOp]:
+def _forward_ops(recipe: Recipe, same: bool, add: bool, statistics: bool) -> list[LoweredOp]:
     """See `ComponentOps.propagate`."""
-    steps = recipe.steps
+    lowered = recipe.forward
     if statistics:
-        steps = steps + recipe.stats
+        lowered = lowered + recipe.stats
     if same:
-        steps = _apart(steps, X, OUT)
-    return _adding(steps, OUT) if add else steps
+        lowered = _apart(lowered, X, OUT)
+    return _adding(lowered, OUT) if add else lowered
 
 
-def _backward_steps(
+def _backward_ops(
     recipe: Recipe,
     given: bool,
     same: bool,
@@ -96,15 +97,15 @@ def _backward_steps(
 ) -> list[LoweredOp]:
     """See `ComponentOps.backprop`."""
     derivs = list(recipe.parameters) if trained else []
-    steps = backward_steps(recipe, derivs, given, statistics, natural)
+    lowered = backward_ops(recipe, derivs, given, statistics, natural)
     if same:
-        steps = _apart(steps, OUT_DERIV, IN_DERIV)
+        lowered = _apart(lowered, OUT_DERIV, IN_DERIV)
     if add and given:
-        steps = _adding(steps, IN_DERIV)
+        lowered = _adding(lowered, IN_DERIV)
     if accumulate:
         for name in derivs:
-            steps = _adding(steps, deriv_of(PARAMETER + name))
-    return steps
+            lowered = _adding(lowered, deriv_of(PARAMETER + name))
+    return lowered
 
 
 class ComponentOps:
@@ -127,7 +128,7 @@ class ComponentOps:
     ) -> None:
         self.component = component
         self._wanted = natural_gradient, statistics
-        self._name, self._encoded = name, name.encode()
+        self._name = name
         self._uses: dict[tuple[int, int], _Use] = {}
         self._for_all: _Use | None = None  # where there is one recipe alone
 
@@ -143,7 +144,7 @@ class ComponentOps:
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
             # What was made for certain indexes is of use to nobody else, and may be large.
-            templates = _kept_templates(recipe.key()) if recipe.is_general else {}
+            templates = _shared_templates(recipe.key()) if recipe.is_general else {}
             found = self._uses[key] = recipe, templates
             if recipe.is_general:
                 self._for_all = found
@@ -151,11 +152,11 @@ class ComponentOps:
 
     def propagate(
         self,
-        ops: list[bytes],
-        x: bytes,
-        out: bytes,
+        ops: list[OpNode],
+        x: str,
+        out: str,
         *,
-        prefix: bytes,
+        prefix: str,
         indexes: Any = None,
         rows: int = -1,
         add: bool = False,
@@ -165,7 +166,7 @@ class ComponentOps:
         """Append operators that compute `out` from `x` (the same name: in place).
 
         Args:
-            ops: wire forms of operators; see `template`.
+            ops: the list.
             prefix: of the names of temporaries; those that the backward operators read again are
                 found there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
@@ -178,19 +179,19 @@ class ComponentOps:
         how = role, x == out, add, statistics
         template = templates.get(how)
         if template is None:
-            steps = _forward_steps(recipe, *how[1:])
-            template = templates[how] = Template(steps, role)
-        template.append(ops, (x, out, prefix, self._encoded), indexes)
+            lowered = _forward_ops(recipe, *how[1:])
+            template = templates[how] = Template(lowered, role)
+        template.append(ops, (x, out, prefix, self._name), indexes)
 
     def backprop(
         self,
-        ops: list[bytes],
-        x: bytes,
-        out: bytes,
-        out_deriv: bytes,
-        in_deriv: bytes | None,
+        ops: list[OpNode],
+        x: str,
+        out: str,
+        out_deriv: str,
+        in_deriv: str | None,
         *,
-        prefix: bytes,
+        prefix: str,
         trained: bool = False,
         indexes: Any = None,
         rows: int = -1,
@@ -216,9 +217,9 @@ class ComponentOps:
         how = given, same, trained, add, accumulate, statistics, natural
         template = templates.get(how)
         if template is None:
-            steps = _backward_steps(recipe, *how)
-            template = templates[how] = Template(steps, BACKWARD)
-        strings = x, out, prefix, self._encoded, out_deriv, in_deriv or b""
+            lowered = _backward_ops(recipe, *how)
+            template = templates[how] = Template(lowered, BACKWARD)
+        strings = x, out, prefix, self._name, out_deriv, in_deriv or ""
         template.append(ops, strings, indexes)
 
     def parameters(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
@@ -249,8 +250,8 @@ class ComponentOps:
         """Whether the backward operators read what the forward ones leave besides `out`."""
         recipe = self.recipe(indexes, rows)
         kept = recipe.temps()
-        steps = backward_steps(recipe, recipe.parameters, True)
-        return any(step.reads(name) for step in steps for name in kept)
+        lowered = backward_ops(recipe, recipe.parameters, True)
+        return any(op.reads(name) for op in lowered for name in kept)
 
 
 def part_of(component: Any, path: str) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""Which input rows each output row of a component depends on, for whole arrays of rows.
+"""The input rows that each output row of a component depends on, for whole arrays of rows.
 
 A simple component reads the row of the same index. The others read a fixed number of candidate
 rows, some of which may be missing; `Component.reads` says which. (Kaldi: GetInputIndexes
@@ -37,7 +37,7 @@ class Reads:
 
         Args:
             allowed: for which rows `Reads.allowed` holds.
-            every: what stands for all rows: True among arrays, -1 among integers.
+            every: the value for all rows: True among arrays, -1 among integers.
         """
         if self.required is None:
             ok: Any = every ^ every

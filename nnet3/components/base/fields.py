@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class Field:
     """A token and the values behind it.
 
     Args:
-        token: what stands before the values, `<InputDim>`.
+        token: comes before the values: `<InputDim>`.
         kind: of each value.
         attrs: the attributes of the component that hold the values, in order.
         default: what an attribute is where the token is missing; without one it must be there. A
@@ -93,7 +93,7 @@ class Field:
         when: Kaldi writes the field only if this holds of the component.
         old: Kaldi reads the field but writes it no more. Without `attrs` its values are kept only
             to be written back.
-        older: a token (with values) that once stood in this one's place.
+        older: a token (with values) that older files have in place of this one.
     """
 
     token: str
@@ -138,8 +138,15 @@ class Deviation:
     values: tuple[Any, ...]
 
 
-def read_fields(component: Any, reader: Reader, fields: Sequence[Field]) -> None:
-    """Set the attributes of `component` from what stands at the reader.
+class FieldHolder(Protocol):
+    """An object with fields in files: a component."""
+
+    deviations: dict[int, Deviation]
+    was_binary: bool | None
+
+
+def read_fields(component: FieldHolder, reader: Reader, fields: Sequence[Field]) -> None:
+    """Read the fields from the reader's place on, and set the attributes of `component`.
 
     Raises:
         FormatError: a token that is not expected, or a bad value.
@@ -179,7 +186,7 @@ def _float32(values: Any) -> np.ndarray:
         return np.asarray(values, np.float32)
 
 
-def write_fields(component: Any, writer: Writer, fields: Sequence[Field]) -> None:
+def write_fields(component: FieldHolder, writer: Writer, fields: Sequence[Field]) -> None:
     """Write the fields as Kaldi does, or, where nothing was changed, as the file had them.
 
     In the other form than that of the file, averages are what Kaldi makes of their sums.
@@ -239,19 +246,25 @@ class Averaged:
         self.to_sum = to_sum or _sum
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.kept, self.given = f"_{name}_as_read", f"_{name}_given"
+        self.as_read, self.given = f"_{name}_as_read", f"_{name}_given"
 
     def __set__(self, component: Any, value: np.ndarray) -> None:
-        component.__dict__[self.kept] = _float32(value), None, 0.0
+        component.__dict__[self.as_read] = _float32(value), None, 0.0
         component.__dict__[self.given] = np.asarray(value, np.float64)
 
-    def __get__(self, component: Any, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, component: None, owner: type) -> Averaged: ...
+
+    @overload
+    def __get__(self, component: object, owner: type) -> np.ndarray: ...
+
+    def __get__(self, component: Any, owner: type) -> Averaged | np.ndarray:
         if component is None:
             return self
         total, count = getattr(component, self.total), self.count(component)
-        kept = component.__dict__.get(self.kept)
-        if kept is not None and kept[2] == count and np.array_equal(kept[1], total):
-            return kept[0]
+        read = component.__dict__.get(self.as_read)
+        if read is not None and read[2] == count and np.array_equal(read[1], total):
+            return read[0]
         return self.compute(component)
 
     def compute(self, component: Any) -> np.ndarray:
@@ -260,10 +273,10 @@ class Averaged:
 
     def settle(self, component: Any) -> None:
         """Compute the sum from the average that was set."""
-        average, count = component.__dict__[self.kept][0], self.count(component)
+        average, count = component.__dict__[self.as_read][0], self.count(component)
         total = self.to_sum(component, component.__dict__.pop(self.given), count)
         setattr(component, self.total, total)
-        component.__dict__[self.kept] = average, total.copy(), count
+        component.__dict__[self.as_read] = average, total.copy(), count
 
 
 def settle(component: Any) -> None:

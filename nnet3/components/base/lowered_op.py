@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from ....framework.ir.desc import OpDesc, set_attrs
+import numpy as np
+
+from ....framework.ir.desc import attr_values
+from ....framework.ir.messages import attr_type
+from ....framework.ir.op_list import OpNode
 from ....framework.ir.registry import lookup
-from ....proto import net_pb2 as pb
 
 Slots = tuple[tuple[str, tuple[str, ...]], ...]
 Given = Mapping[str, "str | Sequence[str]"]
@@ -16,14 +19,69 @@ Given = Mapping[str, "str | Sequence[str]"]
 _INDEXES = "@INDEXES@"
 
 
-def of_indexes(field: str = "") -> pb.Attr:
+def of_indexes(field: str = "") -> str:
     """An attribute that stands for the precomputed indexes of each use, or for a field of them."""
-    return pb.Attr(s=_INDEXES + field)
+    return _INDEXES + field
 
 
-def field_of_indexes(attr: pb.Attr) -> str | None:
-    """The field that `of_indexes` was given; None for any other attribute."""
-    return attr.s.removeprefix(_INDEXES) if attr.s.startswith(_INDEXES) else None
+def field_of_indexes(value: Any) -> str | None:
+    """What `of_indexes` was told; None for any other attribute."""
+    if isinstance(value, str) and value.startswith(_INDEXES):
+        return value.removeprefix(_INDEXES)
+    return None
+
+
+class Attrs:
+    """The attributes of a step: hashable, and equal where the values and their types are.
+
+    Attributes:
+        values: as `OpNode.attrs` has them; not to be changed.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Attrs:
+        """Attributes from plain Python values."""
+        try:
+            return _attrs(tuple(given), *given.values())
+        except TypeError:  # lists, arrays and the like cannot be looked up
+            return cls(attr_values(given))
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return tuple([(name, *_key_of(self.values[name])) for name in sorted(self.values)])
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Attrs) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the arrays among them."""
+        return sum([v.nbytes for v in self.values.values() if isinstance(v, np.ndarray)])
+
+
+def _key_of(value: Any) -> tuple[Any, ...]:
+    """Equal for values that are the same to the bit."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    return attr_type(value), repr(value)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _attrs(names: tuple[str, ...], *values: Any) -> Attrs:
+    return Attrs(attr_values(dict(zip(names, values, strict=True))))
+
+
+_NO_ATTRS = Attrs({})
 
 
 class LoweredOp(NamedTuple):
@@ -31,19 +89,21 @@ class LoweredOp(NamedTuple):
 
     Attributes:
         inputs, outputs: variables by slot.
-        attrs: the wire form of an OpDesc that holds the attributes and nothing else.
     """
 
     type: str
     inputs: Slots
     outputs: Slots
-    attrs: bytes = b""
+    attrs: Attrs = _NO_ATTRS
 
     @classmethod
-    def of(cls, op_type: str, inputs: Given, outputs: Given, attrs: Any = None) -> LoweredOp:
+    def of(
+        cls, op_type: str, inputs: Given, outputs: Given, attrs: Attrs | Mapping | None = None
+    ) -> LoweredOp:
         """From plain Python values; `attrs` may also be those of another one."""
-        wire = attrs if isinstance(attrs, bytes) else encode_attrs(attrs) if attrs else b""
-        return cls(op_type, _slots(inputs), _slots(outputs), wire)
+        if not isinstance(attrs, Attrs):
+            attrs = Attrs.of(attrs) if attrs else _NO_ATTRS
+        return cls(op_type, _slots(inputs), _slots(outputs), attrs)
 
     def reads(self, name: str) -> bool:
         """Whether the operator reads the value of `name` (and not its shape alone)."""
@@ -56,11 +116,6 @@ class LoweredOp(NamedTuple):
     def writes(self, name: str) -> bool:
         return any(name in names for _, names in self.outputs)
 
-    @property
-    def is_indexed(self) -> bool:
-        """Whether attributes stand for something of the indexes of each use."""
-        return _INDEXES.encode() in self.attrs
-
     def variables(self) -> Iterator[str]:
         """All that it reads and writes."""
         for slots in (self.inputs, self.outputs):
@@ -68,17 +123,16 @@ class LoweredOp(NamedTuple):
                 yield from names
 
     def renamed(self, names: Mapping[str, str]) -> LoweredOp:
-        sides = (
-            tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
-            for slots in (self.inputs, self.outputs)
-        )
-        return LoweredOp(self.type, *sides, self.attrs)
+        inputs, outputs = _renamed(self.inputs, names), _renamed(self.outputs, names)
+        return LoweredOp(self.type, inputs, outputs, self.attrs)
 
-    def message(self, role: int) -> OpDesc:
+    def node(self, role: int) -> OpNode:
         """The operator, over symbolic names."""
-        op = OpDesc.FromString(_encode_names(self.type, self.inputs, self.outputs) + self.attrs)
-        op.role = role
-        return op
+        return OpNode(self.type, dict(self.inputs), dict(self.outputs), self.attrs.values, role)
+
+
+def _renamed(slots: Slots, names: Mapping[str, str]) -> Slots:
+    return tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
 
 
 def _slots(given: Given) -> Slots:
@@ -88,27 +142,3 @@ def _slots(given: Given) -> Slots:
             for slot, names in given.items()
         ]
     )
-
-
-@lru_cache(maxsize=4096)
-def _encode_names(op_type: str, inputs: Slots, outputs: Slots) -> bytes:
-    """The wire form of an operator without attributes; reading it takes a third of making it."""
-    read, written = (
-        [{"name": slot, "vars": names} for slot, names in side] for side in (inputs, outputs)
-    )
-    return OpDesc(type=op_type, inputs=read, outputs=written).SerializeToString()
-
-
-def encode_attrs(attrs: Mapping[str, Any]) -> bytes:
-    """Attributes as a lowered operator holds them."""
-    try:
-        return _encoded(tuple(attrs), *attrs.values())
-    except TypeError:  # lists, arrays and the like cannot be looked up
-        return _encoded.__wrapped__(tuple(attrs), *attrs.values())
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _encoded(names: tuple[str, ...], *values: Any) -> bytes:
-    op = OpDesc()
-    set_attrs(op, dict(zip(names, values, strict=True)))
-    return op.SerializeToString(deterministic=True)

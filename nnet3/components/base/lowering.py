@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ....framework.ir.desc import FORWARD, make_var, slot_map
+from ....framework.ir.desc import FORWARD, INPUT, make_var
 from ....framework.ir.names import EMPTY
+from ....framework.ir.op_list import OpList
 from ....framework.ir.registry import lookup
 from ....framework.passes.backward import build_backward
-from ....proto import net_pb2 as pb
-from .lowered_op import LoweredOp
+from .lowered_op import Attrs, LoweredOp
 
 X, OUT, OUT_DERIV, IN_DERIV = "x", "out", "out@D", "x@D"
 PARAMETER, TEMPORARY, STATE, MEMORY = "param/", "temp/", "state/", "memory/"
@@ -27,7 +27,7 @@ FROZEN = "natural_gradient@FROZEN"
 
 
 class Lowerable(Protocol):
-    """What a recipe is written by: a component."""
+    """A component, which writes its operators into a recipe."""
 
     def lower(self, recipe: Recipe, /) -> None: ...
 
@@ -35,29 +35,30 @@ class Lowerable(Protocol):
 
 
 class Recipe:
-    """The forward operators of one component, from `x` to `out`.
+    """The operators of one component over symbolic variables, from `X` to `OUT` and back.
 
     Attributes:
-        indexes: what the component's `precompute_indexes` returned; None for simple components.
+        indexes: the result of the component's `precompute`; None for simple components.
         rows: number of rows of the output, for components without an input; else -1.
-        natural_gradient: whether `natural`, `plain` and `memory` are wanted.
-        statistics: whether `states` and the operators that add to them are wanted.
-        is_general: neither `indexes` nor `rows` was looked at, so the recipe serves for all;
-            attributes may stand for those of each use, see `of_indexes`.
+        natural_gradient: whether the recipe needs `natural`, `plain` and `memory`.
+        statistics: whether it needs `states` and the operators that add to them.
+        is_general: whether `indexes` and `rows` were never read, so that the recipe serves for all
+            uses; attributes may stand for the indexes of each use, see `of_indexes`.
+        forward: the forward operators.
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
             `2.linear_params`), in Kaldi's order of vectorising.
         constants: other arrays that the operators read, by name.
-        states: statistics that the component keeps, by attribute, float64.
+        states: statistics that the component collects, by attribute, float64.
         stats: operators that add to them after the forward operators; they write to the states.
         stats_before: those that run just before the backward operators, and may read `out@D`.
         stats_after: those that follow the backward operators; they may change `x@D`.
         backward: gradient operators where those in the registry would do more than is needed.
         natural: operators that make gradients of parameters by natural gradient, in place of those
             in `backward`, with which they run.
-        plain: parameters whose plain gradients `natural` reads, and the names it has for them.
-        memory: what `natural` keeps from one batch to the next, by name.
-        parts: recipes that this one is a chain of, with the names of their variables in it; the
-            backward operators and statistics are then theirs.
+        plain: parameters whose plain gradients `natural` reads, and its names for these.
+        memory: what `natural` saves from one batch to the next, by name.
+        parts: for a chain of components their recipes, with the names of their variables in this
+            one; backward operators and statistics are then those of the parts.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Recipe:
     ) -> None:
         self.use, self.natural_gradient, self.statistics = use, natural_gradient, statistics
         self.is_general, self.path, self._temps = True, path, 0
-        self.steps: list[LoweredOp] = []
+        self.forward: list[LoweredOp] = []
         self.parameters: dict[str, np.ndarray] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.states: dict[str, np.ndarray] = {}
@@ -93,7 +94,7 @@ class Recipe:
     ) -> None:
         """Append an operator; a single name for `outputs` is the variable of its slot `out`."""
         written = {"out": outputs} if isinstance(outputs, str) else outputs
-        self.steps.append(LoweredOp.of(op_type, inputs, written, attrs))
+        self.forward.append(LoweredOp.of(op_type, inputs, written, attrs))
 
     @property
     def indexes(self) -> Any:
@@ -119,7 +120,7 @@ class Recipe:
         self.states[self.path + name] = array
         return f"{STATE}{self.path}{name}"
 
-    def keep(
+    def collect(
         self,
         op_type: str,
         attrs: Any = None,
@@ -130,7 +131,7 @@ class Recipe:
     ) -> None:
         """Append an operator that adds to statistics.
 
-        A slot S is written, too, where the operator has an output S_out.
+        The variable of an input slot S is written, too, where the operator has an output S_out.
 
         Args:
             when: after the forward operators, or before or after the backward ones.
@@ -142,13 +143,13 @@ class Recipe:
         targets = {"forward": self.stats, "before": self.stats_before, "after": self.stats_after}
         targets[when].append(LoweredOp.of(op_type, slots, outputs, attrs))
 
-    def keep_memory(self, name: str, first: np.ndarray) -> str:
-        """The variable of something in `memory`, which begins as `first`."""
+    def saved(self, name: str, first: np.ndarray) -> str:
+        """The variable in `memory` of an array that one batch saves for the next; first `first`."""
         self.memory[self.path + name] = first
         return f"{MEMORY}{self.path}{name}"
 
     def temps(self) -> list[str]:
-        """The variables that `temp` has handed out."""
+        """All variables that `temp` has made."""
         return [f"{TEMPORARY}{number}" for number in range(self._temps)]
 
     def parameter(self, name: str, array: Any, trainable: bool = True) -> str:
@@ -158,9 +159,9 @@ class Recipe:
         return f"{PARAMETER}{self.path}{name}"
 
     def key(self) -> tuple[Any, ...]:
-        """What is the same for recipes with the same operators."""
+        """A key that recipes with the same operators share."""
         return (
-            tuple(self.steps),
+            tuple(self.forward),
             tuple(self.backward),
             tuple(self.natural),
             tuple(self.plain.items()),
@@ -199,7 +200,7 @@ def lower_into(component: Lowerable, recipe: Recipe) -> None:
 
 @lru_cache(maxsize=4096)
 def is_own(symbol: str) -> bool:
-    """Whether a symbol stands for a variable of the component, which all its uses share."""
+    """Whether a symbol is a variable of the component itself, which all its uses share."""
     if symbol.startswith(PARAMETER):
         return "@" not in symbol or symbol.endswith("@D")
     return symbol.startswith((STATE, MEMORY))
@@ -210,7 +211,7 @@ def deriv_of(name: str) -> str:
     return name + "@D"
 
 
-def backward_steps(
+def backward_ops(
     recipe: Recipe,
     derivs: Collection[str],
     want_input: bool,
@@ -225,42 +226,42 @@ def backward_steps(
     if recipe.parts:
         return _chain(recipe, derivs, want_input, stats, natural)
     if natural and recipe.natural and derivs:
-        steps = _natural_steps(recipe, want_input)
+        lowered = _natural_ops(recipe, want_input)
     else:
-        steps = _plain_steps(recipe, derivs, want_input)
+        lowered = _plain_ops(recipe, derivs, want_input)
     if stats:
-        after = [step for step in recipe.stats_after if want_input or not step.writes(IN_DERIV)]
-        steps = [*recipe.stats_before, *steps, *after]
-    return steps
+        after = [op for op in recipe.stats_after if want_input or not op.writes(IN_DERIV)]
+        lowered = [*recipe.stats_before, *lowered, *after]
+    return lowered
 
 
-def _natural_steps(recipe: Recipe, want_input: bool) -> list[LoweredOp]:
-    """As `backward_steps`, for a component whose parameters natural gradient updates."""
+def _natural_ops(recipe: Recipe, want_input: bool) -> list[LoweredOp]:
+    """As `backward_ops`, for a component whose parameters natural gradient updates."""
     own = {deriv_of(PARAMETER + name): other for name, other in recipe.plain.items()}
-    steps = [step.renamed(own) for step in _plain_steps(recipe, recipe.plain, want_input)]
-    return steps + recipe.natural if recipe.plain else recipe.natural + steps
+    lowered = [op.renamed(own) for op in _plain_ops(recipe, recipe.plain, want_input)]
+    return lowered + recipe.natural if recipe.plain else recipe.natural + lowered
 
 
-def _plain_steps(recipe: Recipe, derivs: Collection[str], want_input: bool) -> list[LoweredOp]:
-    """As `backward_steps`, without statistics, by plain gradients."""
+def _plain_ops(recipe: Recipe, derivs: Collection[str], want_input: bool) -> list[LoweredOp]:
+    """As `backward_ops`, without statistics, by plain gradients."""
     wanted = [PARAMETER + name for name in derivs] + ([X] if want_input else [])
     if not wanted:
         return []
-    steps = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
-    written = {name for step in steps for _, names in step.outputs for name in names}
+    lowered = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
+    written = {name for op in lowered for _, names in op.outputs for name in names}
     for name in wanted:  # what the output does not depend on
         if deriv_of(name) not in written:
-            steps.append(
+            lowered.append(
                 LoweredOp.of("fill_like", {"x": name}, {"out": deriv_of(name)}, {"value": 0.0})
             )
-    return steps
+    return lowered
 
 
 def _chain(
     recipe: Recipe, derivs: Collection[str], want_input: bool, stats: bool, natural: bool
 ) -> list[LoweredOp]:
     """Gradient operators of the parts of a recipe, the last part first."""
-    steps: list[LoweredOp] = []
+    lowered: list[LoweredOp] = []
     left = list(derivs)
     for number, (part, names) in reversed(list(enumerate(recipe.parts))):
         mine = [name for name in left if name in part.parameters]
@@ -268,78 +269,75 @@ def _chain(
         made = [*part.stats] if stats else []
         onward = bool(want_input or left)
         if onward or mine:
-            made += backward_steps(part, mine, onward, stats, natural)
+            made += backward_ops(part, mine, onward, stats, natural)
         known = {deriv_of(name): deriv_of(outer) for name, outer in names.items()} | names
-        for step in made:
-            for name in step.variables():
+        for op in made:
+            for name in op.variables():
                 if name not in known:  # an inner one gets a name of its own
                     own = name.startswith((PARAMETER, STATE, MEMORY)) or name in (EMPTY, FROZEN)
                     known[name] = name if own else f"{number}/{name}"
-        steps += [step.renamed(known) for step in made]
-    return steps
+        lowered += [op.renamed(known) for op in made]
+    return lowered
 
 
-def _asked_for(steps: list[LoweredOp], wanted: list[str]) -> list[LoweredOp]:
-    """Steps without the outputs that nobody wants."""
+def _asked_for(lowered: list[LoweredOp], wanted: list[str]) -> list[LoweredOp]:
+    """Operators without the outputs that nobody reads."""
     names = {deriv_of(name) for name in wanted}
     left = []
-    for step in steps:
-        outputs = tuple([(slot, given) for slot, given in step.outputs if names & set(given)])
+    for op in lowered:
+        outputs = tuple([(slot, given) for slot, given in op.outputs if names & set(given)])
         if outputs:
-            left.append(step._replace(outputs=outputs))
+            left.append(op._replace(outputs=outputs))
     return left
 
 
-_MOST_KEPT = 1 << 16  # bytes of attributes of a recipe whose gradient operators are kept
+_LARGEST_CACHED = 1 << 16  # bytes of attributes of a recipe whose gradient operators are kept
 
 
 def _from_registry(recipe: Recipe, wanted: list[str]) -> list[LoweredOp]:
-    """Steps by the gradient makers of the recipe's operators.
+    """Gradient operators by the gradient makers of the recipe's forward operators.
 
-    The same operators, with the same attributes, have the same steps: components of one type and
+    The same forward operators with the same attributes have the same: components of one type and
     shape share them.
     """
-    few = sum([len(step.attrs) for step in recipe.steps]) <= _MOST_KEPT
+    few = sum([op.attrs.nbytes for op in recipe.forward]) <= _LARGEST_CACHED
     make = _gradients if few else _gradients.__wrapped__
     arrays = *recipe.parameters, *recipe.constants
-    return list(make(tuple(recipe.steps), arrays, tuple(wanted)))
+    return list(make(tuple(recipe.forward), arrays, tuple(wanted)))
 
 
 @lru_cache(maxsize=1024)
 def _gradients(
-    steps: tuple[LoweredOp, ...], arrays: tuple[str, ...], wanted: tuple[str, ...]
+    lowered: tuple[LoweredOp, ...], arrays: tuple[str, ...], wanted: tuple[str, ...]
 ) -> tuple[LoweredOp, ...]:
-    """Gradient steps of forward steps that read `x` and parameters or constants `arrays`."""
-    net = pb.NetDesc()
+    """Gradient operators of those that read `x` and parameters or constants `arrays`."""
+    net = OpList()
     for name in (X, *(PARAMETER + name for name in arrays)):
-        net.vars.append(make_var(name, None, None, pb.VarDesc.INPUT))
-    net.ops.extend([step.message(FORWARD) for step in steps])
+        net.vars.append(make_var(name, None, None, INPUT))
+    net.ops = [op.node(FORWARD) for op in lowered]
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
     renames = {given: deriv_of(name) for name, given in result.gradients.items()}
-    backward = [
-        LoweredOp.of(op.type, slot_map(op.inputs), slot_map(op.outputs), op.attrs)
-        for op in result.ops
-    ]
+    backward = [LoweredOp.of(op.type, op.inputs, op.outputs, Attrs(op.attrs)) for op in result.ops]
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]
         backward.append(LoweredOp.of("assign", {"x": OUT_DERIV}, {"out": IN_DERIV}))
-    return tuple(_without_shapes(step.renamed(renames)) for step in backward)
+    return tuple(_without_shapes(op.renamed(renames)) for op in backward)
 
 
-def _without_shapes(step: LoweredOp) -> LoweredOp:
+def _without_shapes(op: LoweredOp) -> LoweredOp:
     """A gradient operator that takes a shape from its `out_grad` where that has the same shape.
 
     A value that is read for its shape alone would have to be kept from the forward run.
     """
-    inputs = dict(step.inputs)
-    forward = step.type.removesuffix("_grad")
-    if forward == step.type or "out_grad" not in inputs:
-        return step
+    inputs = dict(op.inputs)
+    forward = op.type.removesuffix("_grad")
+    if forward == op.type or "out_grad" not in inputs:
+        return op
     same = lookup(forward).output_slots["out"].inplace
-    if not same or not lookup(step.type).input_slots[same].shape_only:
-        return step
+    if not same or not lookup(op.type).input_slots[same].shape_only:
+        return op
     inputs[same] = inputs["out_grad"]
-    return step._replace(inputs=tuple(inputs.items()))
+    return op._replace(inputs=tuple(inputs.items()))
 
 
 def scale_by(recipe: Recipe, factors: str) -> None:

@@ -1,4 +1,4 @@
-"""What the operators of components must know of their rows, found for many steps at once."""
+"""Precomputed indexes: for many steps at once, the facts about rows that operators need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowByRow(ABC):
 
 
 def precompute_indexes(steps: Sequence[tuple[Component, IndexList, IndexList]]) -> list[Any]:
-    """What the operators of components must know of their rows; None for simple components.
+    """The results of `Component.precompute` for some steps; None for simple components.
 
     Args:
         steps: component, rows of its input and of its output in the order of `Component.reorder`.

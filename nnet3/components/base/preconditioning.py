@@ -68,7 +68,7 @@ class FisherEstimate:
             "rho": np.zeros(1, np.float32),
             "count": np.zeros(1, np.int64),
         }
-        state = {slot: recipe.keep_memory(f"{self.name}_{slot}", a) for slot, a in first.items()}
+        state = {slot: recipe.saved(f"{self.name}_{slot}", a) for slot, a in first.items()}
         out, scale = recipe.temp(), recipe.temp()
         recipe.natural.append(
             LoweredOp.of(
@@ -126,7 +126,7 @@ def precondition_product(
 def precondition_sum(
     recipe: Recipe, estimate: FisherEstimate, source: str, width: int, name: str
 ) -> None:
-    """A vector's gradient [D] from what is summed over the rows and blocks of [N, B*D]."""
+    """A vector's gradient [D]: the sum over rows and blocks of `source` [N, B*D], `width` = D."""
     folded = recipe.temp()
     add_natural(recipe, "reshape", {"x": source}, {"out": folded}, {"shape": [-1, width]})
     rows, scale = estimate.apply(folded, width)
@@ -135,7 +135,7 @@ def precondition_sum(
 
 
 def own_gradients(recipe: Recipe, *names: str) -> tuple[str, ...]:
-    """Plain gradients under names of their own, for operators that change them."""
+    """The plain gradients of some parameters as separate variables, which may be changed."""
     recipe.plain |= {recipe.path + name: recipe.temp() for name in names}
     return tuple(recipe.plain[recipe.path + name] for name in names)
 

@@ -1,30 +1,32 @@
-"""Operators that are appended to a net many times, with other variables.
+"""Operators that are appended to a list many times, with other variables.
 
-An operator list in the making is a list of bytes: each piece is the wire form of some operators of
-a NetDesc. Names of variables are UTF-8 then.
+A template is checked once; its operators then differ in the names of variables alone, so those that
+it makes are known to be right (`OpNode.checked`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from ....framework.ir.desc import OpDesc, attr_bytes
+from ....framework.ir.messages import attr_value
 from ....framework.ir.names import EMPTY, grad_name, state_name
-from ....framework.ir.wire import Field, Pattern, delimited
-from ....proto import net_pb2 as pb
-from .lowered_op import LoweredOp, Slots, field_of_indexes
+from ....framework.ir.op_list import Checked, OpNode
+from ....framework.ir.operation import Operator
+from ....framework.ir.registry import AttrSpec, lookup
+from .lowered_op import LoweredOp, field_of_indexes
 from .lowering import FROZEN, IN_DERIV, MEMORY, OUT, OUT_DERIV, PARAMETER, TEMPORARY, X, is_own
 
-Strings = tuple[bytes, ...]
+Strings = tuple[str, ...]
 """What a template is filled with: the variables x and out, the prefix of temporaries, the name of
 the component, the derivatives of out and x. Those at the end may be missing where the operators
 have no use for them."""
-_GIVEN = {X: 0, OUT: 1, OUT_DERIV: 4, IN_DERIV: 5}
-_PREFIX, _COMPONENT = 2, 3
-_OPS = pb.NetDesc.OPS_FIELD_NUMBER
-_Parts = tuple[bytes | int | Field, ...]
+_NOTHING, _GIVEN = 0, {X: 1, OUT: 2, OUT_DERIV: 5, IN_DERIV: 6}
+_PREFIX, _COMPONENT = 3, 4
+
+_Cuts = tuple[tuple[str, slice], ...]
 
 
 @lru_cache(maxsize=1024)
@@ -38,78 +40,125 @@ def own_field(symbol: str) -> str:
     return "/" + name
 
 
-class Template(Pattern):
-    """The operators of some steps.
+class _Indexed:
+    """Attributes of an operator that stand for the indexes of each use.
 
     Args:
-        steps: with symbolic names of variables.
-        role: of the operators.
+        wanted: their names, and the field of the indexes that each stands for, "" for all of them.
+        specs: what they must be.
     """
 
-    def __init__(self, steps: Iterable[LoweredOp], role: int) -> None:
-        self._indexed: list[str] = []  # fields of the indexes that attributes stand for
-        super().__init__(*[self._operator(step, role) for step in steps])
+    def __init__(self, wanted: list[tuple[str, str]], specs: Mapping[str, AttrSpec]) -> None:
+        self._wanted = [(name, field, specs[name]) for name, field in wanted]
+        self.names = frozenset(name for name, _ in wanted)
+        self._first: Checked | None = None  # of the first operator, which is checked in full
 
-    def _operator(self, step: LoweredOp, role: int) -> Field:
-        attrs = self._attrs(step) if step.is_indexed else (step.attrs,)
-        return Field(
-            _OPS,
-            (
-                delimited(OpDesc.TYPE_FIELD_NUMBER, step.type.encode()),
-                *_slots(OpDesc.INPUTS_FIELD_NUMBER, step.inputs),
-                *_slots(OpDesc.OUTPUTS_FIELD_NUMBER, step.outputs),
-                *attrs,
-                OpDesc(role=role).SerializeToString(),
-            ),
-        )
+    def complete(self, node: OpNode, indexes: Any) -> OpNode:
+        """The operator with the attributes that it lacks."""
+        node.attrs = given = dict(node.attrs)
+        for name, field, _ in self._wanted:
+            given[name] = attr_value(getattr(indexes, field) if field else indexes)
+        first = self._first
+        if first is None or not first.is_whole:
+            self._first = Operator(node).node.checked
+            return node
+        attrs = dict(first.attrs)
+        for name, _, spec in self._wanted:
+            attrs[name] = spec.check(given[name], node.type)
+        node.checked = first._replace(attrs=attrs)
+        return node
 
-    def _attrs(self, step: LoweredOp) -> _Parts:
-        """The attributes; what indexes give is counted from the last string."""
-        parts: list[Field] = []
-        for name, attr in sorted(OpDesc.FromString(step.attrs).attrs.items()):
-            value: bytes | int = attr.SerializeToString()
-            wanted = field_of_indexes(attr)
-            if wanted is not None:
-                if wanted not in self._indexed:
-                    self._indexed.insert(0, wanted)
-                value = self._indexed.index(wanted) - len(self._indexed)
-            entry = delimited(1, name.encode()), Field(2, (value,))  # of a map: its key and value
-            parts.append(Field(OpDesc.ATTRS_FIELD_NUMBER, entry))
-        return tuple(parts)
 
-    def append(self, ops: list[bytes], strings: Strings, indexes: Any = None) -> None:
+class _Pattern(NamedTuple):
+    """One operator of a template.
+
+    Attributes:
+        inputs, outputs: slots, and where their variables begin and end among all that the template
+            names.
+        attrs: as they are given, those aside that stand for indexes.
+        checked: what checking it gave; None where each one must be checked by itself.
+        indexed: attributes that stand for indexes; None where there are none.
+    """
+
+    type: str
+    inputs: _Cuts
+    outputs: _Cuts
+    attrs: dict[str, Any]
+    checked: Checked | None
+    indexed: _Indexed | None
+
+
+class Template:
+    """Lowered operators with places for the names of their variables.
+
+    Args:
+        lowered: with symbolic names of variables.
+        role: of the operators.
+
+    Raises:
+        OpscopeError: one of them is wrong.
+    """
+
+    def __init__(self, lowered: Iterable[LoweredOp], role: int) -> None:
+        self._role = role
+        self._symbols: dict[str, int] = {}  # each once, and its number
+        self._uses: list[int] = []  # numbers of symbols, slot by slot
+        self._patterns = [self._pattern(op) for op in lowered]
+        self._names = [_name(symbol) for symbol in self._symbols]
+        self._pick = _picker(self._uses)
+
+    def _pattern(self, op: LoweredOp) -> _Pattern:
+        attrs, checked, indexed = op.attrs.values, None, None
+        fields = [(name, field_of_indexes(value)) for name, value in attrs.items()]
+        wanted = [(name, field) for name, field in fields if field is not None]
+        if wanted:
+            indexed = _Indexed(wanted, lookup(op.type).attr_specs)
+            attrs = {name: value for name, value in attrs.items() if name not in indexed.names}
+        else:
+            checked = Operator(op.node(self._role)).node.checked
+            if checked is not None and not checked.is_whole:
+                checked = None
+        inputs, outputs = self._cut(op.inputs), self._cut(op.outputs)
+        return _Pattern(op.type, inputs, outputs, attrs, checked, indexed)
+
+    def _cut(self, slots: Iterable[tuple[str, tuple[str, ...]]]) -> _Cuts:
+        cuts = []
+        for slot, symbols in slots:
+            begin = len(self._uses)
+            for symbol in symbols:
+                self._uses.append(self._symbols.setdefault(symbol, len(self._symbols)))
+            cuts.append((slot, slice(begin, len(self._uses))))
+        return tuple(cuts)
+
+    def append(self, ops: list[OpNode], strings: Strings, indexes: Any = None) -> None:
         """Append the operators to a list.
 
         Args:
             indexes: what attributes stand for.
         """
-        if self._indexed:
-            values = (getattr(indexes, name) if name else indexes for name in self._indexed)
-            strings = *strings, *map(attr_bytes, values)
-        ops.append(self.fill(strings))
+        base = ("", *strings)
+        names = self._pick([base[place] + field for place, field in self._names])
+        role = self._role
+        for op_type, inputs, outputs, attrs, checked, indexed in self._patterns:
+            read = {slot: names[which] for slot, which in inputs}
+            written = {slot: names[which] for slot, which in outputs}
+            node = OpNode(op_type, read, written, attrs, role, "", None, checked)
+            ops.append(node if indexed is None else indexed.complete(node, indexes))
 
 
-def _slots(number: int, slots: Slots) -> list[Field]:
-    """Slots as fields of an operator."""
-    name, variables = OpDesc.Slot.NAME_FIELD_NUMBER, OpDesc.Slot.VARS_FIELD_NUMBER
-    return [
-        Field(
-            number,
-            (
-                delimited(name, slot.encode()),
-                *(Field(variables, _name(symbol)) for symbol in symbols),
-            ),
-        )
-        for slot, symbols in slots
-    ]
+def _picker(uses: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
+    """A function that takes the names of these numbers out of a list."""
+    if len(uses) == 1:
+        return tuple
+    return itemgetter(*uses) if uses else lambda names: ()
 
 
-def _name(symbol: str) -> _Parts:
-    """The name of the variable of a symbol."""
+def _name(symbol: str) -> tuple[int, str]:
+    """The name of the variable of a symbol: which of the strings, and what follows it."""
     if symbol in _GIVEN:
-        return (_GIVEN[symbol],)
+        return _GIVEN[symbol], ""
     if symbol in (FROZEN, EMPTY):
-        return (symbol.encode(),)
+        return _NOTHING, symbol
     if is_own(symbol):
-        return _COMPONENT, own_field(symbol).encode()
-    return _PREFIX, f"/{symbol.removeprefix(TEMPORARY)}".encode()
+        return _COMPONENT, own_field(symbol)
+    return _PREFIX, f"/{symbol.removeprefix(TEMPORARY)}"

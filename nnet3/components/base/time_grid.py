@@ -112,7 +112,7 @@ class OnTimeGrid(ABC):
 
     @abstractmethod
     def locate(self, grid: TimeGrid, rows: int) -> Any:
-        """What the operators must know of the rows of a grid; `rows`: of the output."""
+        """The places of rows in a grid, as operators need them; `rows`: number of output rows."""
 
     def reorder(self, inputs: Columns, outputs: Columns) -> tuple[Columns, Columns]:
         """See `Component.reorder`."""

@@ -7,14 +7,14 @@ from component_lines import from_config
 from component_runs import arrays, backprop, backprop_reads, propagate
 from opscope.framework.base.errors import RunError, ShapeError, UnknownOperatorError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import decode_attr, make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, input_names, make_var, output_names
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import COMPONENTS, Component, ComponentOps
 from opscope.nnet3.components.base.precompute import precompute_indexes
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.index.indexes import Columns
-from opscope.proto import net_pb2 as pb
 
 AFFINE = (
     "<AffineComponent> <LearningRate> 0.1 <LinearParams> [ 1 2 3\n 4 5 6 ] <BiasParams> [ 1 -1 ]"
@@ -41,13 +41,13 @@ def component(text):
 
 def run(ops, feeds, *wanted):
     """Values of `wanted` after running OpDescs; variables that are fed may be written."""
-    net = pb.NetDesc(ops=ops)
+    net = OpList(ops=ops)
     for name, array in feeds.items():
-        kind = pb.VarDesc.STATE if name in wanted else pb.VarDesc.INPUT
+        kind = STATE if name in wanted else INPUT
         net.vars.append(make_var(name, np.shape(array), "float32", kind))
     for name in wanted:
         if name not in feeds:
-            net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
+            net.vars.append(make_var(name, None, "float32", OUTPUT))
     scope = Scope()
     scope.feed({name: np.asarray(array, np.float32) for name, array in feeds.items()})
     PlainNet(net).run(scope)
@@ -72,8 +72,8 @@ def test_operators_of_a_recipe_are_found_by_name():
 def test_affine_is_made_of_shared_operators():
     ops = propagate(ComponentOps(component(AFFINE), "p"), "m1", "m2")
     assert [op.type for op in ops] == ["matmul", "add"]
-    assert [list(slot.vars) for slot in ops[0].inputs] == [["m1"], ["p/linear_params"]]
-    assert list(ops[1].outputs[0].vars) == ["m2"]
+    assert list(ops[0].inputs.values()) == [("m1",), ("p/linear_params",)]
+    assert list(ops[1].outputs.values()) == [("m2",)]
 
 
 def test_affine():
@@ -116,10 +116,10 @@ def test_backprop_adds_and_accumulates():
 def test_only_what_is_asked_for_is_computed():
     ops = ComponentOps(component(AFFINE), "p")
     made = backprop(ops, "x", "y", "g", None, trained=True)
-    assert "dx" not in {name for op in made for slot in op.outputs for name in slot.vars}
+    assert "dx" not in {name for op in made for name in output_names(op)}
     made = backprop(ops, "x", "y", "g", "dx")
     assert [op.type for op in made] == ["matmul_grad"]
-    assert [slot.name for slot in made[0].outputs] == ["x_grad"]
+    assert list(made[0].outputs) == ["x_grad"]
 
 
 @pytest.mark.parametrize("text", [SIGMOID, RELU, OFFSET])
@@ -179,11 +179,11 @@ def test_like_components_share_operators_but_no_variables():
     second = ComponentOps(component(AFFINE), "q")
     for name, ops in {"p": first, "q": second, "p ": first}.items():
         made = propagate(ops, "x" + name, "y" + name) + backprop(ops, "x", "y", "g", "dx")
-        names = [[v for slot in op.inputs for v in slot.vars] for op in made]
+        names = [input_names(op) for op in made]
         p = f"{name.strip()}/linear_params"
         bias = f"{name.strip()}/bias_params"
         assert names == [["x" + name, p], ["c1/0", bias], ["x", p, "g"]]
-        assert list(made[1].outputs[0].vars) == ["y" + name]
+        assert output_names(made[1]) == ["y" + name]
     other = ComponentOps(component(RELU), "r")
     assert first.recipe().key() == second.recipe().key() != other.recipe().key()
 
@@ -202,7 +202,7 @@ def test_indexes_that_are_an_attribute_need_no_recipe_of_their_own():
             *("nnet3.truncate_gradient_grad", "scale"),
         ]
         for op in made[1:3]:
-            np.testing.assert_array_equal(decode_attr(op.attrs["boundary"]), mask)
+            np.testing.assert_array_equal(op.attrs["boundary"], mask)
     assert ops.recipe(rows[0]) is ops.recipe(rows[1])
 
 
@@ -316,6 +316,6 @@ def test_time_masks_of_spec_augment():
     assert where.order.tolist() == [3, 1, 2, 0] and where.lengths == (1, 3)
     ops = ComponentOps(mask, "p")
     made = propagate(ops, "x", "y", indexes=where)
-    np.testing.assert_array_equal(decode_attr(made[0].attrs["order"]), where.order)
+    np.testing.assert_array_equal(made[0].attrs["order"], where.order)
     out = run(made, {"x": np.ones((4, 3))}, "y")
     assert set(out[:, 0]) <= {0, 1} and (out == out[:, :1]).all()

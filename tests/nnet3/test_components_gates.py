@@ -6,10 +6,10 @@ import pytest
 import opscope.nnet3.components  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.desc import INPUT, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.operators import blocks
-from opscope.proto import net_pb2 as pb
 
 
 def sigmoid(x):
@@ -68,9 +68,9 @@ def test_self_repair_of_an_lstm():
     rng = np.random.default_rng(0)
     shapes = {"x": (4, 15), "w": (3, 3), "repair": (5, 3), "grad": (4, 6)}
     arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    net = PlainNet(pb.NetDesc())
+    net = PlainNet(OpList())
     for name, array in arrays.items():
-        net.add_var(make_var(name, array.shape, "float64", pb.VarDesc.INPUT))
+        net.add_var(make_var(name, array.shape, "float64", INPUT))
     net.add_op("nnet3.lstm", {"x": "x", "w": "w", "repair": "repair"}, {"out": "out"})
     names = net.add_backward_ops({"out": "grad"}, wrt=["x", "w"])
     scope = Scope()

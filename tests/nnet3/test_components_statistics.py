@@ -7,12 +7,12 @@ from component_runs import arrays, backprop, propagate
 from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var, output_names
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, ComponentOps, new_component, set_statistic
 from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.language.config import ConfigLine
-from opscope.proto import net_pb2 as pb
 
 ONE = np.array([2.0])
 
@@ -151,9 +151,9 @@ class TestDrawRepair(OpTest):
 
 def drawn(op_type, arrays, outputs, attrs, seed):
     """The outputs of an operator that draws at random, for one seed."""
-    net = pb.NetDesc()
+    net = OpList()
     for name, array in arrays.items():
-        net.vars.append(make_var(name, array.shape, array.dtype, pb.VarDesc.INPUT))
+        net.vars.append(make_var(name, array.shape, array.dtype, INPUT))
     plain = PlainNet(net)
     slots = {f"{name}_out": f"{name}2" for name in outputs}
     plain.add_op(op_type, {name: name for name in arrays}, slots, attrs)
@@ -212,13 +212,13 @@ def component(text):
 
 def run(ops, feeds, seed=0):
     """All variables of a net after a run; those it writes itself are kept."""
-    net = pb.NetDesc(ops=ops)
-    written = {name for op in ops for slot in op.outputs for name in slot.vars}
+    net = OpList(ops=ops)
+    written = {name for op in ops for name in output_names(op)}
     for name, array in feeds.items():
-        kind = pb.VarDesc.STATE if name in written else pb.VarDesc.INPUT
+        kind = STATE if name in written else INPUT
         net.vars.append(make_var(name, array.shape, array.dtype, kind))
     for name in written - set(feeds):
-        net.vars.append(make_var(name, None, "float32", pb.VarDesc.OUTPUT))
+        net.vars.append(make_var(name, None, "float32", OUTPUT))
     scope = Scope()
     scope.feed(feeds)
     PlainNet(net).run(scope, OpContext(seed=seed))

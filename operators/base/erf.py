@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ...framework.ir.kernel_args import Call, KernelArgs
-from ..base.calls import in_order
+from ...framework.fusion.array_calls import ArrayHost
+from ...framework.ir.kernel_args import Call
+from .calls import in_order
 
 # Highest power first.
 _ERFC_SHORT = (
@@ -88,7 +89,7 @@ def _horner(xp: Any, u: Any, coefficients: Sequence[float], out: Any) -> list[Ca
     return calls
 
 
-def erfc_call(k: KernelArgs, x: Any, out: Any) -> Call:
+def erfc_call(k: ArrayHost, x: Any, out: Any) -> Call:
     """A call that puts erfc(x) into `out`, which may not be `x`."""
     xp, real = k.xp, x.dtype.type
     z, t, u = (k.scratch(x.shape, x.dtype) for _ in range(3))
@@ -117,7 +118,7 @@ def erfc_call(k: KernelArgs, x: Any, out: Any) -> Call:
     )
 
 
-def erf_call(k: KernelArgs, x: Any, out: Any) -> Call:
+def erf_call(k: ArrayHost, x: Any, out: Any) -> Call:
     """A call that puts erf(x) into `out`, which may be `x`."""
     xp, real = k.xp, x.dtype.type
     tail, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))

@@ -5,9 +5,9 @@ import numpy as np
 import opscope.nnet3.components  # noqa: F401  (registers the operators)
 from op_test import Case, OpTest
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import make_var
+from opscope.framework.ir.desc import INPUT, make_var
+from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.proto import net_pb2 as pb
 
 
 class Passing(OpTest):
@@ -26,9 +26,9 @@ class Passing(OpTest):
 
     def gradient(self, grad, **attrs):
         """What the operator makes of a gradient."""
-        net = pb.NetDesc()
+        net = OpList()
         for name in ("x", "g"):
-            net.vars.append(make_var(name, grad.shape, "float32", pb.VarDesc.INPUT))
+            net.vars.append(make_var(name, grad.shape, "float32", INPUT))
         op = PlainNet(net)
         op.add_op(self.type, {"x": "x"}, {"out": "out"}, attrs)
         grads = op.add_backward_ops({"out": "g"}, wrt=["x"])
