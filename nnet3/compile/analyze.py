@@ -223,7 +223,7 @@ class Cover:
 
 
 class Fill:
-    """What a matrix is filled with, as far as nothing has set it since.
+    """Which rows of a matrix still have the zeros that it began with, by columns.
 
     Args:
         whole: all of the matrix.

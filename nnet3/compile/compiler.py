@@ -216,7 +216,7 @@ class Compiler:
         self.computation.commands = commands
 
     def _without(self, submatrices: set[int]) -> np.ndarray:
-        """What is the whole of a matrix, but for the matrices of these."""
+        """The sub-matrices that are whole matrices, but for the matrices of `submatrices`."""
         left_out = {0, *[self.computation.submatrices[number].matrix for number in submatrices]}
         return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
 

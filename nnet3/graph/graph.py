@@ -35,7 +35,7 @@ class NotComputableError(OpscopeError):
 
 @dataclass
 class Segment:
-    """What one request needs for a group.
+    """The rows of one request for a group of sequences.
 
     Attributes:
         inputs, outputs: the given rows and the output rows, in the order of the request.
@@ -92,7 +92,7 @@ class Group:
 
 
 class Graph:
-    """What requests need of a network.
+    """The rows that requests need of a network.
 
     Several requests are segments of one computation: each may read what those before it computed,
     and computes nothing anew.

@@ -37,7 +37,7 @@ class _Jump:
 
 
 class TimeRows:
-    """What outputs need.
+    """The rows that outputs need, as sets of times.
 
     Args:
         given: for every node the keys that are there.

@@ -77,7 +77,7 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is computed: features and, where the network wants them, iVectors.
+    """An utterance to compute: features and, where the network wants them, iVectors.
 
     Attributes:
         key: the name of the utterance.
@@ -124,7 +124,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Shape:
-    """What chunks must have in common to be computed together, in frames."""
+    """The sizes in frames that chunks must share to be computed together."""
 
     left_context: int  # input frames before the first output frame
     input_frames: int
@@ -356,7 +356,7 @@ class ChunkComputer(UtteranceComputer):
             results[chunk.utterance][chunk.first : chunk.first + chunk.count] = rows[: chunk.count]
 
     def request(self, shape: Shape, count: int) -> ComputationRequest:
-        """What is asked for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
+        """The request for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
         begin = -shape.left_context
         times = np.arange(begin, begin + shape.input_frames)
         inputs = [IoSpecification("input", _indexes(count, times))]

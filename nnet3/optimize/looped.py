@@ -36,9 +36,9 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     commands = computation.commands
     splices = [i for i, c in enumerate(commands) if c.type == "NoOperationPermanent"]
     shift = _shift(computation)
-    active, lasting = _active(computation, splices)
+    active, live_out = _active(computation, splices)
     kinds = _kinds(computation)
-    lists = [[(*kinds[m], m in lasting) for m in matrices] for matrices in active]
+    lists = [[(*kinds[m], m in live_out) for m in matrices] for matrices in active]
     found = _first_repeat(lists[: len(splices) - reach + 1], shift)
     if found is None:
         return None
@@ -76,9 +76,9 @@ def _shift(computation: Computation) -> int:
 
 
 def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int]], set[int]]:
-    """For every splice the matrices that are set before it and looked at behind it.
+    """For every splice the matrices that are set before it and read after it.
 
-    And the matrices that the last segment still looks at.
+    The second value is live_out: the matrices that the last segment still reads.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -112,14 +112,14 @@ def _kinds(computation: Computation) -> list[Kind]:
 def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple[int, int] | None:
     """The first two splices whose matrices are the same, each shifted by the time between them.
 
-    A matrix may also be the very same one, if it lasts: all segments read it.
+    A matrix may also be the same one, if it is live out of the last segment: all read it.
     """
     for first, before in enumerate(lists):
         for second in range(first + 1, len(lists)):
             later, time = lists[second], shift * (second - first)
             if len(before) == len(later) and all(
-                a == b and (v - u == time or (u == v and lasts))
-                for (a, u, lasts), (b, v, _) in zip(before, later, strict=True)
+                a == b and (v - u == time or (u == v and live))
+                for (a, u, live), (b, v, _) in zip(before, later, strict=True)
             ):
                 return first, second
     return None

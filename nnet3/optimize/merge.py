@@ -92,7 +92,7 @@ class _Merger:
         return found
 
     def _in_place(self, command: Command) -> tuple[int, int] | None:
-        """What a component's command reads and writes that could be one."""
+        """The sub-matrices that a component's command reads and writes and that may be one."""
         options = self.options
         flags = self.computation.topology.nodes[command.node].properties
         if command.type == "Propagate":

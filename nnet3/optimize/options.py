@@ -12,7 +12,7 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """What is optimised; every pass has a switch.
+    """The switches of the passes.
 
     Attributes:
         optimize: False switches off all that the other switches name.

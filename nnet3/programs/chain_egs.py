@@ -257,7 +257,7 @@ def nnet3_chain_copy_egs(options: SimpleNamespace, source: str, *outputs: str) -
 
 
 class _ChainCopier(Copier):
-    """What nnet3-chain-copy-egs does to one example."""
+    """The changes that nnet3-chain-copy-egs makes to one example."""
 
     kind = KIND
 

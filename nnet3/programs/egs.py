@@ -118,7 +118,7 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
 
 
 class Copier:
-    """What nnet3-copy-egs does to one example.
+    """The changes that nnet3-copy-egs makes to one example.
 
     Attributes:
         kind: of the examples.

@@ -60,7 +60,7 @@ GETTING = (
 
 
 class Getter:
-    """What the programs that make examples of features and targets have in common.
+    """The common part of the programs that make examples of features and targets.
 
     Attributes:
         kind: of the examples.

@@ -219,7 +219,7 @@ def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
 
 
 def _prepare(options: SimpleNamespace, nnet: Nnet) -> None:
-    """What --prepare-for-test does."""
+    """Prepare the network for test mode if --prepare-for-test was given."""
     if options.prepare_for_test:
         added, removed = prepare_for_test(nnet)
         if added or removed:

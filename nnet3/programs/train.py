@@ -85,7 +85,7 @@ def trainer_options() -> Iterator[Option]:
 
 
 def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
-    """What the command line says of a trainer.
+    """The options of a trainer from the command line.
 
     Raises:
         AttributeTypeError: a value out of bounds.

@@ -70,7 +70,7 @@ def optimization_options() -> Iterator[Option]:
 
 
 def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
-    """What `compile_request` takes."""
+    """The passes that the options choose, as `compile_request` takes them."""
     if not options.optimization_optimize:
         return False
     given = vars(options)

@@ -44,7 +44,7 @@ class Option:
 
     @property
     def attribute(self) -> str:
-        """What programs call the value."""
+        """The attribute of the namespace that has the value."""
         return self.name.replace("-", "_").replace(".", "_")
 
     def help(self) -> str:
