@@ -28,7 +28,7 @@ class Loop:
     Attributes:
         members: the units, sorted.
         reads: for every unit its candidates in the loop, with their number among all of them.
-        readers: for every unit those that may read it, sorted.
+        readers: for every unit the units that may read it, sorted.
     """
 
     members: list[int]

@@ -118,7 +118,7 @@ class LazyIndexes:
 
 
 class Columns(IndexList):
-    """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
+    """A list of indexes as int64 arrays n, t and x, with facts that are often used.
 
     Not to be changed: steps of one list share it.
 

@@ -62,7 +62,7 @@ class Nnet:
         self.nodes = []
         self.components = {}
         self._as_read: tuple[str, list[str]] | None = None  # text of the nodes, its lines as ours
-        self._topology: tuple[list[Any], Topology] | None = None  # the facts that it was made from, and it
+        self._topology: tuple[list[Any], Topology] | None = None  # its facts, and it
 
     def __repr__(self) -> str:
         return (
@@ -241,7 +241,7 @@ class Nnet:
 
     @classmethod
     def from_desc(cls, desc: pb.NetDesc, values: Mapping[str, np.ndarray]) -> Nnet:
-        """The network that a description of the dialect, and the arrays by name, stand for.
+        """The network of a description in the dialect and of its arrays by name.
 
         Raises:
             FormatError: it is not of the dialect, or something is missing.
@@ -254,7 +254,7 @@ class Nnet:
     # Text
 
     def config_lines(self, dims: bool = False) -> list[str]:
-        """The config lines of all nodes, as Kaldi writes them; `dims` adds what they come to."""
+        """The config lines of all nodes, as Kaldi writes them; `dims` adds their dimensions."""
         lines, sizes = [], self.node_dims() if dims else {}
         outputs = {id(node) for node in self.outputs()}
         for before, node in zip([None, *self.nodes], self.nodes, strict=False):

@@ -44,7 +44,7 @@ class _Consolidator:
     def __init__(self, computation: Computation, steps: dict[str, list[int]]):
         self.result = computation
         self.consolidated: list[int] = []
-        self.before: dict[int, list[Command]] = {}  # command -> those that go just before it
+        self.before: dict[int, list[Command]] = {}  # by the command that they go before
         self.final: list[Command] = []
         for node in computation.topology.nodes:
             if node.component_name in steps:

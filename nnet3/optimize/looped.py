@@ -11,6 +11,7 @@ the context would give loops that close too early.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from ..index.indexes import NO_TIME
 from .options import OptimizeOptions
 from .renumber import renumber
 
-Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
+Kind: TypeAlias = tuple[int, int]
+"""A number for the rows of a matrix without their time, and the time of its first row."""
 
 
 def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
@@ -96,7 +98,7 @@ def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int
 
 
 def _kinds(computation: Computation) -> list[Kind]:
-    """For every matrix what it holds but for its time (equal numbers: the same), and its time."""
+    """The kind of every matrix; matrices that differ in time alone have the same number."""
     numbers: dict[tuple[int, bool, bytes], int] = {}
     kinds = [(0, 0)]
     for matrix in computation.matrices[1:]:

@@ -9,7 +9,7 @@ from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone
-_SPLIT = {  # what a part becomes if its rows follow each other, and if not
+_SPLIT = {  # the types of a part's command: for rows that follow each other, and for others
     "AddRowsMulti": ("MatrixAdd", "AddRows"),
     "CopyRowsMulti": ("MatrixCopy", "CopyRows"),
     "AddToRowsMulti": ("MatrixAdd", "AddRows"),

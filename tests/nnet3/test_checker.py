@@ -11,7 +11,7 @@ from opscope.nnet3.compile.command import Command
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.optimize import OptimizeOptions, optimize
+from opscope.nnet3.optimize import OptimizeOptions, optimize, passes
 from opscope.nnet3.optimize.checker import check_computation
 
 NET = """\
@@ -235,10 +235,7 @@ def test_the_pass_is_named(computation, monkeypatch):
         change(result, "MatrixAdd", source=0)
         return result
 
-    from opscope.nnet3 import optimize as package
-
-    steps = (package.Pass("broken", broken),)
-    monkeypatch.setattr(package, "PASSES", steps)
+    monkeypatch.setattr(passes, "PASSES", (passes.Pass("broken", broken),))
     with pytest.raises(OpscopeError, match="behind the pass broken: command c"):
         optimize(computation, check=True)
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")
