@@ -26,7 +26,7 @@ class CachingCompiler:
 
     Args:
         nnet: the network; its structure must not change meanwhile.
-        optimize: all passes, none, or those that the options switch on.
+        optimize: True: all passes; False: none; or the options that choose them.
         shortcut: whether a request for many equal sequences is compiled for two of them and the
             computation expanded; the result is the same.
         capacity: the greatest number of cached computations.

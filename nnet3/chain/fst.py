@@ -18,7 +18,7 @@ _NOT_ACCEPTOR = 0x20000
 
 @dataclass
 class Header:
-    """What an OpenFst file says of itself; kept so that a file is written back as it was."""
+    """The header of an OpenFst file, with which the FST is written as it was read."""
 
     kind: str = "vector"
     arc: str = "standard"

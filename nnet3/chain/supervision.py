@@ -20,7 +20,7 @@ from .fst_io import read_fst, write_fst
 
 @dataclass(eq=False)
 class Supervision:
-    """What the frames of some sequences, all of one length, may be.
+    """The allowed label sequences of some sequences of frames, all of one length.
 
     Attributes:
         weight: of the objective.

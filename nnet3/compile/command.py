@@ -253,8 +253,10 @@ _fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name 
 
 
 def inputs_first(commands: list[Command]) -> list[Command]:
-    """The commands in an order in which, within every segment and the backward part, those that
-    accept inputs come first and those that provide outputs last."""
+    """The commands with AcceptInput first and ProvideOutput last in each segment.
+
+    The backward part counts as a segment.
+    """
     ordered: list[Command] = []
     rest: list[Command] = []
     last: list[Command] = []

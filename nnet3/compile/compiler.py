@@ -57,7 +57,8 @@ class Compiler:
         self._accepted: set[int] = set()
         self._provided: set[int] = set()
         self._commands: list[Command] = []
-        self._first: list[Command] = []  # of a part that is not ended yet, as the next two
+        # Of the part that is being made: its inputs, the rest, its outputs.
+        self._first: list[Command] = []
         self._rest: list[Command] = []
         self._last: list[Command] = []
         self._add = self._rest.append
@@ -70,7 +71,7 @@ class Compiler:
                 raise ShapeError("either all or none of the requests store statistics")
 
     def compile(self) -> Computation:
-        """Runs all stages."""
+        """Run all stages."""
         self.computation.need_model_derivative = self.requests[0].need_model_derivative
         self.input_locations = locate(self.steps)
         if len(self.requests) > 1:
@@ -197,16 +198,13 @@ class Compiler:
         self._last.append(Command.provide_output(submatrix, node))
 
     def _end_part(self, *marker: Command) -> None:
-        """Ends a segment or the backward part: what it accepts comes first, its outputs last."""
+        """End a segment or the backward part: inputs come first, outputs last."""
         self._commands += *self._first, *self._rest, *self._last, *marker
         for commands in (self._first, self._rest, self._last):
             commands.clear()
 
     def _take_memory(self) -> None:
-        """Ends the last part.
-
-        Memory is taken behind the first inputs and given up before the last outputs.
-        """
+        """End the last part; take memory after the inputs and give it back before the outputs."""
         self._last.insert(0, Command.dealloc_matrices(self._without(self._provided)))
         self._end_part()
         commands, begin = self._commands, 0
@@ -216,7 +214,7 @@ class Compiler:
         self.computation.commands = commands
 
     def _without(self, submatrices: set[int]) -> np.ndarray:
-        """What is the whole of a matrix, but for the matrices of these."""
+        """The sub-matrices that are whole matrices, but for the matrices of `submatrices`."""
         left_out = {0, *[self.computation.submatrices[number].matrix for number in submatrices]}
         return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
 
@@ -367,7 +365,7 @@ class Compiler:
                     self._backward_rows(deriv, source, summand.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
-        """Adds row i of `deriv` to row `rows[i]` of `source`."""
+        """Add row i of `deriv` to row `rows[i]` of `source`."""
         if self._is_identity(source, rows):
             self._add(Command.matrix_add(source, deriv, alpha))
             return

@@ -40,7 +40,15 @@ def submatrices_of(rows: Iterable[Sequence[int]]) -> list[SubMatrix]:
 
 
 class MatrixInfo(NamedTuple):
-    """A matrix: its size, whether rows must follow each other without gap, and what it holds."""
+    """A matrix of a computation.
+
+    Attributes:
+        rows, cols: its size.
+        contiguous: its rows must follow each other in memory without gaps.
+        is_deriv: it holds derivatives, not values.
+        node: the number of the node whose rows it holds; -1 where that is not known.
+        listed: the indexes of its rows, where they are known.
+    """
 
     rows: int
     cols: int
@@ -69,17 +77,17 @@ def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
 class Computation:
     """The result of compiling a request for a network.
 
-    As compiled, every matrix that is not given begins as zeros, and every matrix that is not taken
-    is given up at the end. Two commands say so for all of them (AllocMatrices, DeallocMatrices),
-    and the passes that join and leave out matrices only shorten their lists; `place_memory` then
-    decides where each takes its memory. `explicit` and Kaldi's notation have a command for each.
+    The compiler lets every matrix that is no input begin as zeros, and gives the memory of every
+    matrix that is no output back at the end. Two commands do so for all matrices (AllocMatrices,
+    DeallocMatrices); passes that merge and remove matrices only shorten their lists, and
+    `place_memory` then places each. `explicit` and Kaldi's notation have a command for each.
 
     Attributes:
         topology: the network's nodes.
         precomputed: precomputed indexes of components by number; number 0 is None.
-        precomputed_from: what precomputed indexes come from: node, rows of input and of output;
+        precomputed_from: the node and the rows of input and output of each precomputed index;
             empty where that is not known.
-        analysis: what a pass hands on to the next; see `analyze.analysed`.
+        analysis: the analysis that a pass leaves for the next; see `analyze.analysed`.
     """
 
     topology: Topology

@@ -91,7 +91,7 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
     located: list[list[InputLocations]] = []
     searched: list[_Searched] = []
     queries: list[Query] = []
-    table: RowTable | None = None  # for what is more than an offset of a node
+    table: RowTable | None = None  # for leaves that are more than an offset of a node
     sums_of, nothing = topology.sums, list[InputLocations]()
     for number, step in enumerate(steps.steps):
         sums, columns = sums_of[step.node], step.columns
@@ -104,7 +104,7 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
             part = InputLocations(facts, [])
             parts.append(part)
             for alpha, node, t in facts.singles or ():
-                # In a loop, rows that are shifted in time are often just those of another step.
+                # In a loop, rows that are shifted in time are often the rows of another step.
                 same = later(columns, t) if t else columns
                 source = at[node].get(id(same))
                 if source is not None:
@@ -190,7 +190,7 @@ class _Searched:
 
 
 class _Search:
-    """The rows that queries find, and what is known of each list of them."""
+    """The rows that queries find, and the facts of each list of them."""
 
     def __init__(self, steps: NnetSteps, queries: list[Query]):
         self.steps = steps

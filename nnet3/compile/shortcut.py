@@ -23,7 +23,7 @@ from .command import OF_MANY, Command
 from .computation import Computation, MatrixInfo, SubMatrix, matrices_of, submatrices_of
 
 _FEW = 2  # sequences that are compiled
-_END = np.array((0, 1), np.int32)  # what is added to a first and a last row for a range
+_END = np.array((0, 1), np.int32)  # from a first and a last row to a range
 _PAIRS = ROWS_MULTI | {"AddRowRanges"}  # types of commands whose lists have two columns
 
 
@@ -56,7 +56,7 @@ def expand(computation: Computation, count: int) -> Computation | None:
 
 
 class _IrregularError(Exception):
-    """Rows of a computation do not lie as those of two equal sequences."""
+    """The rows of a matrix are not in the order of two equal sequences."""
 
 
 class _Expander:
@@ -146,7 +146,7 @@ class _Expander:
     # Row numbers
 
     def _move_rows(self, commands: list[Command]) -> None:
-        """Replaces the commands that have lists of rows; those of a kind are moved together."""
+        """Replace the commands that have lists of rows; all commands of a kind at once."""
         kinds: dict[tuple[str, int], list[int]] = {}
         for number in [number for number, c in enumerate(commands) if c.rows is not None]:
             command = commands[number]

@@ -238,7 +238,7 @@ class NnetSteps:
     def _component_rows(
         self, node: int, outputs: Columns, keys_of: GroupKeys
     ) -> tuple[Columns, Columns]:
-        """What a component reads for some rows, and these, both in the order that it wants."""
+        """The input rows of a component for some output rows, and these, both as it orders them."""
         info, inputs = self.topology.nodes[node], outputs
         if not info.properties & FLAGS.SIMPLE:
             read = [(number, self._component_input(node, number, keys)) for number, keys in keys_of]

@@ -18,7 +18,7 @@ from .rows import example_inputs, frame_indexes
 from .splitting import Chunk, UtteranceSplitter
 
 Finish = Callable[[Supervision, Chunk], Supervision]
-"""What is done to the supervision of a chunk before it is written, e.g. normalisation."""
+"""A change of the supervision of a chunk before it is written, e.g. normalisation."""
 
 
 def chain_examples(

@@ -35,7 +35,7 @@ class MinibatchSizes:
 
 
 class MinibatchRule:
-    """What `--minibatch-size` says: `64`, `32,64:128`, or sizes by the size of examples,
+    """The value of `--minibatch-size`: `64`, `32,64:128`, or sizes by the size of examples,
     `100=64,128/300=32`, of which the nearest counts.
 
     Raises:
@@ -116,7 +116,7 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
 
 @dataclass
 class _Counts:
-    """What became of examples of one structure."""
+    """Counts of merged and discarded examples of one structure."""
 
     size: int
     written: dict[int, int] = field(default_factory=dict)  # minibatch size -> minibatches

@@ -60,7 +60,7 @@ class ExampleGenerationOptions:
 
     @classmethod
     def parse_frames(cls, text: str) -> tuple[int, ...]:
-        """What `--num-frames=40,25,50` or `--num-frames=-1` says.
+        """The chunk sizes of `--num-frames=40,25,50` or `--num-frames=-1`.
 
         Raises:
             AttributeTypeError: it is no list of numbers.

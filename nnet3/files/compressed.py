@@ -255,12 +255,12 @@ def _quartiles_of(matrix: np.ndarray, least: np.float32, span: np.float32) -> np
 
 
 def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -> np.ndarray:
-    """What the four fractions of each column stand for, float32, [columns, 4]."""
+    """The values of the four fractions of each column, float32, [columns, 4]."""
     return _fused(span * _STEP, quartiles, least)
 
 
 def _between(corners: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """What bytes stand for between the four `corners`, [columns, 4, 1], of their column."""
+    """The values of bytes between the four `corners`, [columns, 4, 1], of their column."""
     values = np.empty((len(corners), codes.shape[1]), np.float32)
     for part, (low, high) in enumerate(((0, 64), (64, 192), (192, 255))):
         inside = (codes <= high) & (codes > low) if part else codes <= high

@@ -172,7 +172,7 @@ def _read_text_matrix(reader: TokenReader, dtype: type) -> np.ndarray:
 
 
 def bracketed(reader: TokenReader) -> tuple[int, bytes]:
-    """What stands between `[` and `]` and where it begins; passes over it and the line's end."""
+    """Read `[ ... ]` and the end of the line: the offset and the bytes of the text inside."""
     if reader.peek() != "[":
         raise reader.error(f"'[' was expected here, but this is {reader.found()}")
     reader.skip_space()

@@ -103,7 +103,7 @@ class TokenReader:
         return FormatError(f"{self.name}: {message} ({place})")
 
     def found(self) -> str:
-        """What stands here, in short, for messages."""
+        """The beginning of the next token, for messages."""
         start = self._skip(self.offset)
         if start >= self.size:
             return "the end of the file"
@@ -166,7 +166,7 @@ class TokenReader:
             raise
 
     def read_line(self) -> str:
-        """What is left of the line, without its end, in either mode."""
+        """The rest of the line without its end, in either mode."""
         if self.offset >= self.size:
             raise self.error("a line was expected here, but the file ends")
         end = self.data.find(b"\n", self.offset)

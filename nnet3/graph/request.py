@@ -43,7 +43,7 @@ class IoSpecification:
 
 @dataclass
 class ComputationRequest:
-    """What a compiled computation takes and gives."""
+    """The inputs that a computation takes and the outputs that it computes."""
 
     inputs: list[IoSpecification] = field(default_factory=list)
     outputs: list[IoSpecification] = field(default_factory=list)

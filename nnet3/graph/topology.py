@@ -1,4 +1,4 @@
-"""The compiler's view of a network: numbered nodes with what each may read.
+"""The compiler's view of a network: numbered nodes with the rows that each may read.
 
 Every node is one of four kinds, as Kaldi's NodeType: "input", "descriptor", "component" (its own
 descriptor node stands just before it) and "dim-range". A descriptor node that no component follows
@@ -33,9 +33,9 @@ _TIMES = 24  # that show how far expressions with Switch, Round and ReplaceIndex
 
 
 def component_facts(component: Any) -> tuple[Any, ...]:
-    """All that a topology is told by a component: equal ones make equal topologies.
+    """The facts of a component that a topology depends on: equal facts make equal topologies.
 
-    They differ also where that cannot be seen, as components may read rows by any rule.
+    Facts of components that read rows by a rule of their own compare as different.
     """
     reads = component.reads()
     listed = reads if reads.offsets is None else (reads.required, reads.offsets)

@@ -1,4 +1,4 @@
-"""A node of a topology, and facts of the summands of a descriptor."""
+"""A node of a topology, and facts of the parts of its descriptor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLAGS = SimpleNamespace(**{str(flag.name): flag.value for flag in Properties})
 
 @dataclass(frozen=True)
 class SumFacts:
-    """What the compiler asks again and again of one part of a descriptor.
+    """Facts of one part of a descriptor that the compiler uses for every step.
 
     Attributes:
         sums: the part.

@@ -1,7 +1,7 @@
-"""Nodes as the search for rows sees them: a component and its own descriptor are one unit.
+"""Units of the search for rows: a component and its own descriptor are mostly one unit.
 
-A component that reads the row of the same index alone has just the rows of its descriptor, one step
-later. So nothing is worked out for these descriptors; their components take their place.
+A component that reads only the row of its own index has the same rows as its descriptor, one step
+later. The search then looks at the component alone.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Stage: TypeAlias = tuple[list[int], bool]
 
 @dataclass(frozen=True)
 class Loop:
-    """What the units of one loop read and are read by within it.
+    """The units of one loop and their reads and readers within it.
 
     Attributes:
         members: the units, sorted.
         reads: for every unit its candidates in the loop, with their number among all of them.
-        readers: for every unit those that may read it, sorted.
+        readers: for every unit the units that may read it, sorted.
     """
 
     members: list[int]

@@ -49,7 +49,7 @@ def later(columns: Columns, t: int) -> Columns | None:
 def rows_among(
     sources: dict[int, Aligned], reader: Aligned, t: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the rows of `reader`, at times later by t, stand among those of several lists.
+    """The places of the rows of `reader`, at times later by t, in several lists.
 
     Args:
         sources: lists by number; of several rows with one index that of the first list counts.

@@ -118,7 +118,7 @@ class LazyIndexes:
 
 
 class Columns(IndexList):
-    """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
+    """A list of indexes as int64 arrays n, t and x, with facts that are often used.
 
     Not to be changed: steps of one list share it.
 
@@ -264,7 +264,7 @@ Family: TypeAlias = dict[int, Columns]  # lists by their sets of times, n innerm
 
 
 class Aligned:
-    """What is known of a list of rows.
+    """How the rows of a list lie: the same times for each of its sequences.
 
     Attributes:
         family: the lists of the same sequences.
@@ -320,7 +320,7 @@ class Aligned:
         return reader.listed(found)
 
     def listed(self, grid: np.ndarray) -> np.ndarray:
-        """What is given by time and sequence, in the order of the rows."""
+        """The entries of an array [times, sequences] in the order of the rows."""
         if self.in_order:
             return grid.reshape(-1)
         rows = np.empty(grid.size, grid.dtype)

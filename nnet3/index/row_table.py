@@ -11,7 +11,7 @@ from .indexes import Columns
 
 
 class Query(NamedTuple):
-    """Rows that are looked for: those of `node` at the places of `columns`, shifted by t and x."""
+    """A search for rows of `node`: at the places of `columns`, shifted by t and x."""
 
     node: int
     columns: Columns

@@ -150,7 +150,7 @@ def compile_looped(
     """The op list of `loop_computation`, for `SegmentComputer`.
 
     Args:
-        optimize: all passes, none, or those that the options switch on.
+        optimize: True: all passes; False: none; or the options that choose them.
     """
     options = optimize if isinstance(optimize, OptimizeOptions) else None
     if not optimize:

@@ -37,7 +37,7 @@ def compile_request(
     """The op list that computes a request: see `lower_commands` for its variables.
 
     Args:
-        optimize: all passes, none, or those that the options switch on.
+        optimize: True: all passes; False: none; or the options that choose them.
         natural_gradient: components that have natural gradient make their gradients by it.
         shortcut: a request for many like sequences is compiled for two of them and expanded, which
             gives the same and is quicker.

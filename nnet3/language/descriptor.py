@@ -176,7 +176,7 @@ class SumDescriptor:
         raise TypeError("an abstract descriptor")
 
     def constant(self) -> float:
-        """What `Const` expressions add up to."""
+        """The sum of all `Const` expressions."""
         return 0.0
 
     def modulus(self) -> int:

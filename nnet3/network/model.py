@@ -1,6 +1,6 @@
 """Acoustic models (`.mdl`): a transition model, a network, its contexts and priors.
 
-The transition model is kept as it stands. Source: Kaldi's `nnet3/am-nnet-simple.cc`.
+The bytes of the transition model stay as they were read. Source: Kaldi's `nnet3/am-nnet-simple.cc`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .nnet import Nnet
 
 
 class AmNnetSimple:
-    """A network with what an acoustic model has besides: Kaldi's classes TransitionModel (as
+    """A network with a transition model, contexts and priors: Kaldi's classes TransitionModel (as
     bytes) and AmNnetSimple.
 
     Attributes:
@@ -53,7 +53,7 @@ class AmNnetSimple:
         return model
 
     def write(self, path: PathLike, binary: bool | None = None) -> None:
-        """Write it; what was read and not changed is written back byte for byte.
+        """Write it; a model that was read and not changed gives the same bytes.
 
         Args:
             path: of the file.
@@ -110,7 +110,7 @@ class AmNnetSimple:
         self.priors = np.asarray(priors, np.float32)
 
     def info(self, with_singular_values: bool = False) -> str:
-        """What `nnet3-am-info` prints; see `Nnet.info`."""
+        """The text that `nnet3-am-info` prints; see `Nnet.info`."""
         text = (
             f"input-dim: {self.nnet.input_dim('input')}\n"
             f"ivector-dim: {self.nnet.input_dim('ivector')}\n"

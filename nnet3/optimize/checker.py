@@ -303,7 +303,7 @@ class _Checker:
                     read.add(part)
 
     def compression(self) -> None:
-        """What is compressed is restored before it is used, on the other side of the marker."""
+        """A compressed matrix is restored before it is used, on the other side of the marker."""
         commands = self.computation.commands
         for number, command in enumerate(commands):
             if command.type not in ("CompressMatrix", "DecompressMatrix"):

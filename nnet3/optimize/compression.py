@@ -1,4 +1,4 @@
-"""What the backward part reads again is stored in fewer bits until then."""
+"""Compression of the matrices that the backward part reads, from their last forward use on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     """Matrices are compressed behind their last forward use and restored before the next use.
 
     Level 1 does it where a rectified output is only read by its own backprop, which looks at the
-    sign: it changes nothing. Level 2 stores all else that is kept in 16 bits, in -10 .. 10.
+    sign: it changes nothing. Level 2 stores all other saved matrices in 16 bits, cut at -10 and 10.
     """
     commands, level = computation.commands, options.memory_compression_level
     types = [command.type for command in commands]
@@ -57,7 +57,7 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
 
 
 def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[int, list[Use]]]:
-    """Of each of these matrices that is no output the whole, and all its accesses in order."""
+    """For each of these matrices that is no output: its whole and all its accesses in order."""
     commands, nodes = computation.commands, computation.topology.nodes
     found: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
     if not found:

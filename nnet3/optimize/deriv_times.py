@@ -125,7 +125,7 @@ class _Limiter:
             self.memos.add(command.step)
             return None
         if flags & (Properties.USES_MEMO | Properties.RANDOM):
-            return command  # what it keeps is of all rows
+            return command  # its statistics are of all rows
         return command.changed(deriv=deriv)
 
     def _matrix(self, command: Command) -> Command | None:
@@ -205,7 +205,7 @@ class _Limiter:
     # Matrices
 
     def _shorten(self) -> None:
-        """Derivatives that only hold what is in the range, where nothing looks at the rest."""
+        """Cut derivatives to the range where no command reads the other rows."""
         computation = self.result
         analysis = Analysis(computation)
         idle = set()

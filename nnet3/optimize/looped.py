@@ -11,6 +11,7 @@ the context would give loops that close too early.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from ..index.indexes import NO_TIME
 from .options import OptimizeOptions
 from .renumber import renumber
 
-Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
+Kind: TypeAlias = tuple[int, int]
+"""A number for the rows of a matrix without their time, and the time of its first row."""
 
 
 def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
@@ -36,9 +38,9 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     commands = computation.commands
     splices = [i for i, c in enumerate(commands) if c.type == "NoOperationPermanent"]
     shift = _shift(computation)
-    active, lasting = _active(computation, splices)
+    active, live_out = _active(computation, splices)
     kinds = _kinds(computation)
-    lists = [[(*kinds[m], m in lasting) for m in matrices] for matrices in active]
+    lists = [[(*kinds[m], m in live_out) for m in matrices] for matrices in active]
     found = _first_repeat(lists[: len(splices) - reach + 1], shift)
     if found is None:
         return None
@@ -76,9 +78,9 @@ def _shift(computation: Computation) -> int:
 
 
 def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int]], set[int]]:
-    """For every splice the matrices that are set before it and looked at behind it.
+    """For every splice the matrices that are set before it and read after it.
 
-    And the matrices that the last segment still looks at.
+    The second value is live_out: the matrices that the last segment still reads.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -96,7 +98,7 @@ def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int
 
 
 def _kinds(computation: Computation) -> list[Kind]:
-    """For every matrix what it holds but for its time (equal numbers: the same), and its time."""
+    """The kind of every matrix; matrices that differ in time alone have the same number."""
     numbers: dict[tuple[int, bool, bytes], int] = {}
     kinds = [(0, 0)]
     for matrix in computation.matrices[1:]:
@@ -112,14 +114,14 @@ def _kinds(computation: Computation) -> list[Kind]:
 def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple[int, int] | None:
     """The first two splices whose matrices are the same, each shifted by the time between them.
 
-    A matrix may also be the very same one, if it lasts: all segments read it.
+    A matrix may also be the same one, if it is live out of the last segment: all read it.
     """
     for first, before in enumerate(lists):
         for second in range(first + 1, len(lists)):
             later, time = lists[second], shift * (second - first)
             if len(before) == len(later) and all(
-                a == b and (v - u == time or (u == v and lasts))
-                for (a, u, lasts), (b, v, _) in zip(before, later, strict=True)
+                a == b and (v - u == time or (u == v and live))
+                for (a, u, live), (b, v, _) in zip(before, later, strict=True)
             ):
                 return first, second
     return None

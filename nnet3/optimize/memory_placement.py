@@ -1,4 +1,4 @@
-"""When memory is taken, set to zero and given up, and from whom it is taken."""
+"""Memory placement: where each matrix takes its memory, sets it to zero and gives it back."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
     of_many = [number for number, c in enumerate(analysis.commands) if c.type in OF_MANY]
     always_zero = not options.has("initialize_undefined")
     events = _events(analysis, of_many, options.has("move_sizing_commands"), always_zero)
-    source = _handed_on(computation, events) if options.has("allocate_from_other") else {}
+    source = _memory_givers(computation, events) if options.has("allocate_from_other") else {}
     givers = set(source.values())
     for number in (*of_many, *analysis.dropped):
         commands[number] = None
@@ -85,7 +85,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
 
 
 def _zeros_are_read(analysis: Analysis, s: int) -> bool:
-    """Whether something reads a part of a matrix that nothing has set.
+    """Whether a command reads a part of a matrix that no command has set.
 
     Args:
         s: the whole of it.
@@ -100,7 +100,7 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
 
 
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
-    """When each matrix takes and gives up its memory, in order.
+    """The places where matrices take and give back memory, in order.
 
     The place 2 i is just before command i, 2 i + 1 just behind it.
 
@@ -125,10 +125,10 @@ def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -
     return sorted(events, key=itemgetter(0))
 
 
-def _handed_on(computation: Computation, events: list[Event]) -> dict[int, int]:
-    """Whose memory each matrix takes over: of the same size, free x ... take y.
+def _memory_givers(computation: Computation, events: list[Event]) -> dict[int, int]:
+    """For each matrix that takes over memory the matrix that gives it, of the same size.
 
-    The matrix that is freed last is served first, by the next that is taken.
+    The matrix that is given back last is handed on first, to the next one that is taken.
     """
     matrices, submatrices = computation.matrices, computation.submatrices
     freed: dict[tuple[int, int, bool], list[int]] = {}

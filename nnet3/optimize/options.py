@@ -12,14 +12,14 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """What is optimised; every pass has a switch.
+    """The switches of the passes.
 
     Attributes:
         optimize: False switches off all that the other switches name.
         consolidate_model_update: the parameters of a component that runs in many steps get their
             derivative once, from the rows of all steps.
-        propagate_in_place, backprop_in_place: components write over what they read, where nothing
-            reads that again and they can.
+        propagate_in_place, backprop_in_place: components that can write over their input do so
+            where no later command reads it.
         optimize_row_ops: row numbers that follow each other become a copy of a sub-matrix.
         split_row_ops: rows from one or two matrices: a simpler command for each.
         extend_matrices: a few rows more in the target of a copy make it a copy of a whole matrix,

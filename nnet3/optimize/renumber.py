@@ -1,4 +1,4 @@
-"""Leaving out what no command names any more, and the order of inputs and outputs."""
+"""Removal of unused matrices and sub-matrices, and the order of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..compile.command import Command, inputs_first
 from ..compile.computation import Computation, SubMatrix, submatrices_of
 from .options import OptimizeOptions
 
-_PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # say no more than a scale
+_PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # commands with nothing but a scale
 
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Matrices and sub-matrices that are used, numbered anew; equal sub-matrices become one."""
+    """Number the used matrices and sub-matrices anew; equal sub-matrices become one."""
     commands = computation.commands
     named = {0}
     named.update([c.target for c in commands], [c.source for c in commands])
@@ -60,5 +60,5 @@ def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
 
 
 def consolidate_io(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Within each segment and the backward part: inputs first, outputs last."""
+    """Put inputs first and outputs last in each segment and in the backward part."""
     return replace(computation, commands=inputs_first(computation.commands))

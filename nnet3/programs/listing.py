@@ -1,4 +1,4 @@
-"""`opscope show` and `opscope verify` for Kaldi's files other than models.
+"""The texts of `opscope show` and `opscope verify` for Kaldi's other files.
 
 These are tables (archives and script files of matrices, vectors, posteriors, examples ...), single
 matrices or vectors, requests, config files and xconfigs. Errors name the file and the byte.
@@ -107,7 +107,7 @@ def check(name: str, kind: str) -> Iterator[str]:
 
 
 def check_dialect(path: str, desc: OpList) -> str:
-    """Lines that say what a `.pb` in a dialect of nnet3 holds.
+    """The content of a `.pb` in one of the dialects of nnet3, as text.
 
     Raises:
         FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.

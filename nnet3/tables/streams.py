@@ -1,4 +1,4 @@
-"""What Kaldi takes for a file name: a path, `-`, a place `file:123` in a file, a command with `|`.
+"""Kaldi's file names: a path, `-`, a place `file:123` in a file, a command with `|`.
 
 Commands run only where the caller, or the switch `OPSCOPE_PIPES=1`, allows it: a file of names must
 not be able to start programs on its own.
@@ -85,7 +85,7 @@ def is_stream(name: str, *, pipes: bool | None = None) -> bool:
 
 @contextlib.contextmanager
 def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
-    """What standard input holds, or a command writes, as a file that is read while it is written.
+    """Open standard input or the output of a command as a file, read while it is written.
 
     Raises:
         FormatError: the command may not run, or (at the end) failed.

@@ -16,7 +16,7 @@ from ..network.nnet import Nnet
 from .example_request import check_width, node_dims
 
 XENT = "-xent"
-"""What follows the name of an output in that of its cross-entropy output."""
+"""The suffix that an output's cross-entropy output has."""
 POSTERIORS = "__LWF-posteriors"
 """The input of chain examples with the posteriors of another network, sequence by sequence."""
 

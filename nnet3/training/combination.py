@@ -1,4 +1,4 @@
-"""Several networks of one structure: averaged, combined over held-out examples, compared.
+"""Networks of one structure: averaged, combined over held-out examples, compared.
 
 Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-progress.cc`.
 """
@@ -62,7 +62,7 @@ class Prob(Protocol):
 
 
 MakeProb = Callable[[Nnet, bool], Prob]
-"""What judges a network; with True it also collects the statistics of its components."""
+"""Makes a `Prob` of a network; with True the components collect statistics as well."""
 
 
 def frame_prob(nnet: Nnet, store_component_stats: bool) -> NnetComputeProb:

@@ -26,7 +26,7 @@ from .progress import Log, number, ratio
 
 @dataclass(frozen=True)
 class NnetComputeProbOptions:
-    """What to compute besides the objective.
+    """The values to compute besides the objective.
 
     Attributes:
         compute_deriv: the plain gradient of the objective by all parameters.

@@ -51,7 +51,7 @@ from .update_pass import (
 
 _log = logging.getLogger(__name__)
 _BACKSTITCH_SEED = 71341
-"""What Kaldi draws, on Linux with its default seed, to choose the minibatches of backstitch."""
+"""The number that Kaldi draws on Linux with its default seed to choose backstitch minibatches."""
 
 
 class NnetTrainer:
@@ -260,7 +260,7 @@ class NnetTrainer:
         return {name: self._shared.numpy(name).copy() for name in self._shared.names()}
 
     def state(self) -> dict[str, Any]:
-        """What besides `arrays` a resumed training needs, as plain numbers and names."""
+        """The plain numbers and names that a resumed training needs besides `arrays`."""
         return {
             "minibatches": self.minibatches,
             "seed": self._seed,

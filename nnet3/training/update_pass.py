@@ -40,9 +40,9 @@ SCALARS: Mapping[str, float] = {
     "constrain": 1.0,  # whether orthonormal constraints may be enforced
     "kept": 1.0,  # whether the last change was applied
 }
-"""What a step is told, with its usual values."""
+"""The settings of a step, with their usual values."""
 FACTORS, CHANGE = state_name("trainer", "factors"), state_name("trainer", "change")
-"""Variables with what `nnet3.max_change` found: a factor for each component, and the whole norm."""
+"""Variables that `nnet3.max_change` writes: a factor for each component, and the whole norm."""
 _SCALES = state_name("trainer", "scales")
 
 

@@ -277,7 +277,7 @@ def idct_matrix(inputs: int, outputs: int, lifter: float) -> np.ndarray:
 
 
 def _liftering(inputs: int, lifter: float) -> np.ndarray:
-    """What each of `inputs` cepstra was multiplied by."""
+    """The factors of cepstral liftering, one for each of `inputs` cepstra."""
     if not lifter:
         return np.ones(inputs)
     return 1 + 0.5 * lifter * np.sin(math.pi * np.arange(inputs) / lifter)

@@ -1,4 +1,4 @@
-"""What every layer of an xconfig has: options, one input, config lines, named outputs.
+"""The base of xconfig layers: options, one input, config lines, named outputs.
 
 A layer type is a `LayerType`: its options with their defaults, and a function that checks a `Layer`
 and writes its lines. `LAYER_TYPES` holds them by Kaldi's name.
@@ -55,7 +55,7 @@ class LayerType:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What other layers may use: a descriptor, and a line that is written only where they do."""
+    """An output for other layers: a descriptor, and a line that is written only if one uses it."""
 
     text: str
     dim: int

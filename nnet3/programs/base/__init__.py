@@ -1,4 +1,4 @@
-"""What programs share: the command in the manner of Kaldi's, common options, origins of messages.
+"""The base of programs: a command in the manner of Kaldi's, common options, log origins.
 
 Gives `program` and `Option`. May import every room of this floor.
 """
