@@ -117,14 +117,14 @@ class Operator:
         location = self.location
         return f"{number} at {location}" if location else number
 
-    def describe(self, why: str, metas: Mapping[str, Any]) -> str:
+    def describe(self, why: str, specs: Mapping[str, Any]) -> str:
         """An error message: title, reason, and slot=variable, dtype and shape of every operand."""
         operands = []
         for slots in (self.inputs, self.outputs):
             for slot, names in slots.items():
                 for name in names:
-                    meta = metas.get(name)
-                    shown = f" {meta[1]}{format_shape(meta[0])}" if meta else ""
+                    spec = specs.get(name)
+                    shown = f" {spec[1]}{format_shape(spec[0])}" if spec else ""
                     operands.append(f"{slot}={name}{shown}")
         return f"{self.title()}: {why} ({', '.join(operands)})"
 

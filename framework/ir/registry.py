@@ -262,7 +262,7 @@ class OperatorDef:
 
         def shape(s: ShapeArgs) -> None:
             for name in wrt:
-                s.set(f"{name}_grad", *s.metas(name))
+                s.set(f"{name}_grad", *s.specs(name))
                 s.copy_offsets(f"{name}_grad", name)
 
         grad = operator(

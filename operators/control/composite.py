@@ -21,7 +21,7 @@ from ...framework.ir.desc import (
     make_op,
     output_names,
 )
-from ...framework.ir.infer import infer_metas
+from ...framework.ir.infer import infer_specs
 from ...framework.ir.names import EMPTY, SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
@@ -117,9 +117,9 @@ net = operator(
 def net_shape(s: ShapeArgs) -> None:
     known = {}
     for slot in ("inputs", "parameters"):
-        known |= dict(zip(s.op.inputs.get(slot, ()), s.metas(slot), strict=True))
-    metas = infer_metas([Operator(op) for op in _expanded(s.op)], known, {})
-    s.set("outputs", *(metas[name] for name in s.op.outputs["outputs"]))
+        known |= dict(zip(s.op.inputs.get(slot, ()), s.specs(slot), strict=True))
+    specs = infer_specs([Operator(op) for op in _expanded(s.op)], known, {})
+    s.set("outputs", *(specs[name] for name in s.op.outputs["outputs"]))
 
 
 def _expanded(op: OperatorView) -> list[OpNode]:
