@@ -58,10 +58,12 @@ class Operator:
         self.accumulate = False
         self._reads_of: SlotNames | None = None
         self._writes_of: SlotNames | None = None
-        checked = node.checked
-        if checked is None or find(node.type) is not checked.entry:
+        checked, entry = node.checked, find(node.type)
+        if entry is None or checked is None or checked.entry is not entry:
+            self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
-        self.entry: OperatorDef = checked.entry
+        else:
+            self.entry = entry
         self.attrs: dict[str, Any] = checked.attrs
         if checked.is_whole:
             self.inputs, self.outputs = node.inputs, node.outputs
@@ -70,7 +72,7 @@ class Operator:
 
     def _check(self, node: OpNode) -> Checked:
         """The node against its registration: slots first, then attributes."""
-        self.entry = entry = find(node.type) or lookup(node.type, self.title())
+        entry = self.entry
         inputs = self._used(node.inputs, "input", entry.input_slots, entry.required_inputs)
         outputs = self._used(node.outputs, "output", entry.output_slots, entry.required_outputs)
         attrs = check_attrs(entry, node.attrs, self)

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from ...proto import net_pb2 as pb
+from ..base.dtypes import to_dtype
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
 from .kernel_args import Call, KernelArgs
@@ -130,8 +131,6 @@ class AttrSpec:
         if wanted.endswith("s") and isinstance(value, tuple) and not value:
             return ()
         if wanted == "dtype" and held == "string":
-            from ..base.dtypes import to_dtype
-
             return to_dtype(value)
         if wanted == "tensor" and held in ("ints", "floats", "int", "float"):
             return np.asarray(value)

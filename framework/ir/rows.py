@@ -1,8 +1,8 @@
-"""Which operators work on each row by itself, so that steps of a recurrent net can run as one.
+"""Rules that tell whether an operator is row-wise; registrations of operators use them.
 
-An operator is row-wise where row i of its outputs depends on row i of its row inputs alone. Done
-once on the rows of many steps, it gives what it gives step by step. Its gradient is row-wise too
-with respect to row inputs, and a sum over rows with respect to all others (weights).
+An operator is row-wise where row i of its outputs depends on row i of its row inputs alone. Applied
+once to the rows of many steps, it gives the same numbers as applied step by step. `row_kinds.py`
+applies the rules.
 """
 
 from __future__ import annotations
@@ -11,49 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from ..base.shape import ArraySpec, OperatorView
 
-EACH, SUM = "each", "sum"
-
 ArraySpecs = Mapping[str, ArraySpec]
 RowsRule = Callable[[OperatorView, ArraySpecs, Collection[str]], bool]
 """(operator, shapes, variables whose first axis counts rows) -> whether the operator is row-wise.
 
 A rule looks at the operator's inputs and attributes alone: it is asked about the gradient, too.
 """
-
-
-def row_kinds(
-    op: OperatorView, specs: ArraySpecs, rows: Collection[str], fixed: Collection[str]
-) -> dict[str, str] | None:
-    """For each output variable EACH (row by row) or SUM (a sum over rows).
-
-    Args:
-        rows: variables whose first axis counts rows. fixed: variables that are one for all rows.
-
-    Returns:
-        None where the operator is not known to be row-wise.
-    """
-    from .registry import find
-
-    if op.entry.random or any(name not in rows and name not in fixed for name in op.input_vars()):
-        return None
-    forward = find(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
-    entry = forward or op.entry
-    rule = entry.rows or (elementwise if entry.scalar else None)
-    if rule is None or not any(name in rows for name in op.input_vars()):
-        return None
-    if not rule(op, specs, rows):
-        return None
-    if forward is None:
-        return dict.fromkeys(op.output_vars(), EACH)
-    arriving = [f"{slot.name}_grad" for slot in forward.outputs]
-    if any(name not in rows for slot in arriving for name in op.inputs.get(slot, ())):
-        return None
-    kinds = {}
-    for slot, names in op.outputs.items():
-        sources = op.inputs[slot.removesuffix("_grad")]
-        for name, source in zip(names, sources, strict=True):
-            kinds[name] = EACH if source in rows else SUM
-    return kinds
 
 
 def elementwise(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:

@@ -16,10 +16,14 @@ from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError
 from ..base.scope import Scope, default_scope
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
+from ..ir.expand import expand_op
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator
+from ..passes.backward import build_backward
+from ..passes.lowering import lower
+from ..passes.optimizer import build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, register_net
 from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
@@ -60,8 +64,6 @@ class PlainNet(Net):
             self._build(as_op_list(desc))
 
     def _build(self, net: OpList) -> None:
-        from ..passes.pipeline import lower
-
         lowered = lower(net)
         self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
@@ -155,8 +157,6 @@ class PlainNet(Net):
 
     def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:
         """Append operators and variables: all of them or, where an operator is wrong, nothing."""
-        from ..passes.pipeline import expand_op
-
         first, declared = len(self.operators), len(self.vars)
         try:
             for var in variables:
@@ -218,8 +218,6 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
-        from ..passes.backward import build_backward
-
         result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
         self._extend(result.ops, result.vars)
         return result.gradients
@@ -230,8 +228,6 @@ class PlainNet(Net):
         Returns:
             Names of the optimizer's state variables.
         """
-        from ..passes.optimizer import build_optimizer
-
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]

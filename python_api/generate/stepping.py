@@ -39,7 +39,7 @@ from ...framework.ir.desc import (
 from ...framework.ir.infer import declared_spec
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.operation import Operator
-from ...framework.ir.rows import EACH, row_kinds
+from ...framework.ir.row_kinds import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...framework.passes.prune import prune
 from ...framework.runtime.initialize import PERSISTENT

@@ -29,7 +29,7 @@ from ...ir.infer import infer_specs
 from ...ir.names import COPY_OP, EMPTY, delayed_name
 from ...ir.op_list import MemoryDecl, OpList
 from ...ir.operation import Operator
-from ...passes.pipeline import lower
+from ...passes.lowering import lower
 from ..inner_links import (
     Memory,
     check_given,

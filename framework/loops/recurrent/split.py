@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ...base.shape import ArraySpec
 from ...ir.names import COPY_OP, EMPTY, SUM_OP
 from ...ir.operation import Operator
-from ...ir.rows import EACH, SUM, row_kinds
+from ...ir.row_kinds import EACH, SUM, row_kinds
 from .description import StepNet
 
 _LINEAR = (SUM_OP, COPY_OP)

@@ -23,12 +23,12 @@ from ...base.errors import (
 )
 from ...base.shape import ArraySpec
 from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
+from ...ir.expand import expand_op
 from ...ir.infer import declared_spec, fits, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator
-from ..pipeline import expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
