@@ -10,7 +10,7 @@ import numpy as np
 from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
 from ..base.scope import Scope
-from ..base.shape import Levels, Meta, OperatorView, Shape
+from ..base.shape import ArraySpec, Levels, OperatorView, Shape
 
 Call = Callable[[], Any]
 """Work that is prepared and runs without arguments."""
@@ -98,7 +98,7 @@ class KernelArgs:
         self,
         op: OperatorView,
         arrays: Mapping[str, Any],
-        metas: Mapping[str, Meta],
+        specs: Mapping[str, ArraySpec],
         frame: KernelFrame,
     ) -> None:
         self.op = op
@@ -110,7 +110,7 @@ class KernelArgs:
         self.train: bool = frame.train
         self.prepared: Any = getattr(frame, "prepared", None)
         self._arrays = arrays
-        self._metas = metas
+        self._specs = specs
 
     def __getitem__(self, slot: str) -> Any:
         """The array of the one variable of a slot."""
@@ -130,11 +130,11 @@ class KernelArgs:
     def shape(self, slot: str) -> Shape:
         """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
         names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._metas[names[0]][0]
+        return self._specs[names[0]][0]
 
     def shapes(self, slot: str) -> list[Shape]:
         """Shapes of all variables of an input slot."""
-        return [self._metas[name][0] for name in self.op.inputs.get(slot, ())]
+        return [self._specs[name][0] for name in self.op.inputs.get(slot, ())]
 
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory for use within one call of the kernel; its contents do not last between calls."""
@@ -142,7 +142,7 @@ class KernelArgs:
 
     def describe(self, why: str) -> str:
         """An error message for data that the kernel refuses; see `Operator.describe`."""
-        return self.op.describe(why, self._metas)
+        return self.op.describe(why, self._specs)
 
     def offsets(self, slot: str) -> Levels:
         """Sequence offsets of an input's variable; () for a plain array."""

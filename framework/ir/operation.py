@@ -58,10 +58,12 @@ class Operator:
         self.accumulate = False
         self._reads_of: SlotNames | None = None
         self._writes_of: SlotNames | None = None
-        checked = node.checked
-        if checked is None or find(node.type) is not checked.entry:
+        checked, entry = node.checked, find(node.type)
+        if entry is None or checked is None or checked.entry is not entry:
+            self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
-        self.entry: OperatorDef = checked.entry
+        else:
+            self.entry = entry
         self.attrs: dict[str, Any] = checked.attrs
         if checked.is_whole:
             self.inputs, self.outputs = node.inputs, node.outputs
@@ -70,7 +72,7 @@ class Operator:
 
     def _check(self, node: OpNode) -> Checked:
         """The node against its registration: slots first, then attributes."""
-        self.entry = entry = find(node.type) or lookup(node.type, self.title())
+        entry = self.entry
         inputs = self._used(node.inputs, "input", entry.input_slots, entry.required_inputs)
         outputs = self._used(node.outputs, "output", entry.output_slots, entry.required_outputs)
         attrs = check_attrs(entry, node.attrs, self)
@@ -117,14 +119,14 @@ class Operator:
         location = self.location
         return f"{number} at {location}" if location else number
 
-    def describe(self, why: str, metas: Mapping[str, Any]) -> str:
+    def describe(self, why: str, specs: Mapping[str, Any]) -> str:
         """An error message: title, reason, and slot=variable, dtype and shape of every operand."""
         operands = []
         for slots in (self.inputs, self.outputs):
             for slot, names in slots.items():
                 for name in names:
-                    meta = metas.get(name)
-                    shown = f" {meta[1]}{format_shape(meta[0])}" if meta else ""
+                    spec = specs.get(name)
+                    shown = f" {spec[1]}{format_shape(spec[0])}" if spec else ""
                     operands.append(f"{slot}={name}{shown}")
         return f"{self.title()}: {why} ({', '.join(operands)})"
 

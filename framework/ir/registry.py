@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from ...proto import net_pb2 as pb
+from ..base.dtypes import to_dtype
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
 from .kernel_args import Call, KernelArgs
@@ -130,8 +131,6 @@ class AttrSpec:
         if wanted.endswith("s") and isinstance(value, tuple) and not value:
             return ()
         if wanted == "dtype" and held == "string":
-            from ..base.dtypes import to_dtype
-
             return to_dtype(value)
         if wanted == "tensor" and held in ("ints", "floats", "int", "float"):
             return np.asarray(value)
@@ -262,7 +261,7 @@ class OperatorDef:
 
         def shape(s: ShapeArgs) -> None:
             for name in wrt:
-                s.set(f"{name}_grad", *s.metas(name))
+                s.set(f"{name}_grad", *s.specs(name))
                 s.copy_offsets(f"{name}_grad", name)
 
         grad = operator(

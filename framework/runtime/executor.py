@@ -18,7 +18,7 @@ from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
-from ..base.shape import Levels, Meta
+from ..base.shape import ArraySpec, Levels
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
@@ -99,11 +99,11 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = as_view(blocks[block], plan.metas[name])
+            self.arrays[name] = as_view(blocks[block], plan.specs[name])
         for name in plan.survivors:
             if name in self.arrays:
                 continue
-            shape, dtype = plan.metas[name]
+            shape, dtype = plan.specs[name]
             array = self._variable(name).array
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = xp.empty(shape, dtype)
@@ -130,7 +130,7 @@ class Frame:
     def _make_views(self) -> None:
         for name, var in self.plan.declared.items():
             view = var.view
-            if view is not None and name in self.plan.metas and view.base in self.arrays:
+            if view is not None and name in self.plan.specs and view.base in self.arrays:
                 base = self.arrays[view.base]
                 rows, cols = view_slices(name, view, base.shape)
                 self.arrays[name] = base[rows, cols]
@@ -212,9 +212,9 @@ class Frame:
         return self._bind_one(step.operators[0])
 
     def _bind_one(self, op: Operator) -> Callable[[], Any]:
-        args = KernelArgs(op, self.arrays, self.plan.metas, self)
+        args = KernelArgs(op, self.arrays, self.plan.specs, self)
         self._scratch.restart()
-        dtype = _deciding_dtype(op, self.plan.metas)
+        dtype = _deciding_dtype(op, self.plan.specs)
         for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
             try:
                 call = kernel.bind(args)
@@ -222,11 +222,11 @@ class Frame:
                 raise
             except Exception as error:
                 raise RunError(
-                    op.describe(f"cannot be bound: {error!r}", self.plan.metas)
+                    op.describe(f"cannot be bound: {error!r}", self.plan.specs)
                 ) from error
             if call is not None:
                 return call
-        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas))
+        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.specs))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Frame:
             raise error
         op = self.plan.steps[index].operators[0]
         why = f"failed: {type(error).__name__}: {error}"
-        raise RunError(op.describe(why, self.plan.metas)) from error
+        raise RunError(op.describe(why, self.plan.specs)) from error
 
 
 class ScratchPool:
@@ -306,35 +306,35 @@ def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def as_view(block: Any, meta: Meta) -> Any:
+def as_view(block: Any, spec: ArraySpec) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
-    shape, dtype = meta
+    shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
 
 
-def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:
+def _deciding_dtype(op: Operator, specs: dict[str, ArraySpec]) -> np.dtype:
     """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
     first = None
     for name in (*op.output_vars(), *op.input_vars()):
-        if name in metas:
-            dtype = metas[name][1]
+        if name in specs:
+            dtype = specs[name][1]
             if dtype.kind == "f":
                 return dtype
             first = first or dtype
     return first or np.dtype("float32")
 
 
-def external_metas(
+def external_specs(
     names: Sequence[str], scope: Scope, declared: Any, where: str
-) -> tuple[dict[str, Meta], dict[str, Levels], tuple]:
+) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple]:
     """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
 
     Raises:
         VariableError: one is not there or holds no value.
         ShapeError: one contradicts its declaration.
     """
-    metas: dict[str, Meta] = {}
+    specs: dict[str, ArraySpec] = {}
     levels: dict[str, Levels] = {}
     signature = []
     for name in names:
@@ -348,12 +348,12 @@ def external_metas(
         var = declared.get(name)
         if var is not None:
             _check_given(name, array, var, where)
-        metas[name] = (array.shape, array.dtype)
+        specs[name] = (array.shape, array.dtype)
         offsets = tuple(level.tobytes() for level in variable.offsets)
         if offsets:
             levels[name] = variable.offsets
         signature.append((array.shape, array.dtype, offsets))
-    return metas, levels, tuple(signature)
+    return specs, levels, tuple(signature)
 
 
 def _check_given(name: str, array: Any, var: Any, where: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..base.backend import address
 from ..base.dtypes import name_of
-from ..base.shape import Meta
+from ..base.shape import ArraySpec
 from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
@@ -143,17 +143,19 @@ _Memo = dict[int, "Pointwise | None"]
 """Operators that were looked at already, by id."""
 
 
-def _known(op: Operator, metas: Mapping[str, Meta], device: str, memo: _Memo) -> Pointwise | None:
+def _known(
+    op: Operator, specs: Mapping[str, ArraySpec], device: str, memo: _Memo
+) -> Pointwise | None:
     """As `pointwise`, once for each operator."""
     key = id(op)
     if key not in memo:
-        memo[key] = pointwise(op, metas, device)
+        memo[key] = pointwise(op, specs, device)
     return memo[key]
 
 
 def group_chains(
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     survivors: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
@@ -161,18 +163,18 @@ def group_chains(
     """Cut a list of operators into groups that run as one step each.
 
     Args:
-        metas: shape and dtype of every variable. survivors: what must be in memory after the run.
+        specs: shape and dtype of every variable. survivors: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
-    operators = _with_epilogues(operators, metas, device, memo)
-    return _grouped(operators, metas, survivors, views, device, memo)
+    operators = _with_epilogues(operators, specs, device, memo)
+    return _grouped(operators, specs, survivors, views, device, memo)
 
 
 def _with_epilogues(
-    operators: Sequence[Operator], metas: Mapping[str, Meta], device: str, memo: _Memo
+    operators: Sequence[Operator], specs: Mapping[str, ArraySpec], device: str, memo: _Memo
 ) -> list[Operator]:
     """The list with the epilogues taken off operators whose result a loop reads next.
 
@@ -188,7 +190,7 @@ def _with_epilogues(
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             source = op.node.source
             made = [Operator(part.changed(source=source), op.index) for part in parts]
-            if all(_known(one, metas, device, memo) for one in (*made[1:], following)):
+            if all(_known(one, specs, device, memo) for one in (*made[1:], following)):
                 result += made
                 continue
         result.append(op)
@@ -197,7 +199,7 @@ def _with_epilogues(
 
 def _grouped(
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     survivors: set[str],
     views: Mapping[str, str],
     device: str,
@@ -207,7 +209,7 @@ def _grouped(
     chains: list[Chain] = []
     open_group: _Group | None = None
     for op in operators:
-        found = _known(op, metas, device, memo)
+        found = _known(op, specs, device, memo)
         if found is None:
             open_group = None
             chains.append(Chain([op]))

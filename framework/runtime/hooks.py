@@ -180,7 +180,7 @@ class FiniteCheck(Hook):
                     if found:
                         fused = f", fused in {_label(step)}" if len(step.operators) > 1 else ""
                         why = f"output {slot}={name} holds {found}{fused}"
-                        raise NotFiniteError(op.describe(why, frame.plan.metas))
+                        raise NotFiniteError(op.describe(why, frame.plan.specs))
 
     @staticmethod
     def _read_before_written(frame: Any, name: str) -> bool:
@@ -234,8 +234,8 @@ class Dump(Hook):
         self._seen, self._pack = {}, {}
         written = {name for op in frame.plan.operators for name in op.output_vars()}
         for name in self.names:
-            if name not in frame.plan.metas:
-                hint = nearest(name, frame.plan.metas)
+            if name not in frame.plan.specs:
+                hint = nearest(name, frame.plan.specs)
                 raise VariableError(f"dump: the net has no variable {name!r}{hint}")
             if frame.array(name) is None:
                 raise VariableError(

@@ -12,6 +12,8 @@ from ..base.errors import FormatError
 from ..base.scope import Scope
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList
+from ..ir.registry import load_operators
+from ..passes.verify.verifier import verify
 
 Kind = TypeVar("Kind", bound="Net")
 _KINDS: dict[int, Callable[[OpList], Net]] = {}
@@ -55,16 +57,11 @@ class Net(abc.ABC):
         """
         net = as_op_list(desc) if desc is not None else OpList()
         if net.type not in _KINDS:
-            from ..ir.registry import load_operators
-            from . import plain_net  # noqa: F401  registers itself
-
-            load_operators()
+            load_operators()  # which registers the nets of operators, too
         if net.type not in _KINDS:
             kind = pb.NetDesc.Type.Name(net.type) if net.type in (0, 1, 2) else net.type
             raise FormatError(f"net {net.name!r} is of type {kind}, which nothing here runs")
         if net.type == pb.NetDesc.PLAIN:  # the others check their links themselves
-            from ..passes.verify.verifier import verify
-
             verify(net, undeclared=True)  # a raw net finds its inputs in the scope
         return _KINDS[net.type](net)
 

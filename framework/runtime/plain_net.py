@@ -16,11 +16,15 @@ from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError
 from ..base.scope import Scope, default_scope
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
-from ..ir.infer import declared_meta, infer_one
+from ..ir.expand import expand_op
+from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator
-from .executor import CannotFuseError, Frame, external_metas
+from ..passes.backward import build_backward
+from ..passes.lowering import lower
+from ..passes.optimizer import build_optimizer
+from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, register_net
 from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
 
@@ -60,8 +64,6 @@ class PlainNet(Net):
             self._build(as_op_list(desc))
 
     def _build(self, net: OpList) -> None:
-        from ..passes.pipeline import lower
-
         lowered = lower(net)
         self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
@@ -155,8 +157,6 @@ class PlainNet(Net):
 
     def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:
         """Append operators and variables: all of them or, where an operator is wrong, nothing."""
-        from ..passes.pipeline import expand_op
-
         first, declared = len(self.operators), len(self.vars)
         try:
             for var in variables:
@@ -190,13 +190,13 @@ class PlainNet(Net):
                 known[name] = make_var(name, shape, dtype, source=source)
 
     def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
-        metas = {}
+        specs = {}
         for name in op.input_vars():
-            meta = declared_meta(self.vars[name]) if name in self.vars else None
-            if meta is None:
+            spec = declared_spec(self.vars[name]) if name in self.vars else None
+            if spec is None:
                 return {}
-            metas[name] = meta
-        return infer_one(op, metas, self.vars)
+            specs[name] = spec
+        return infer_one(op, specs, self.vars)
 
     def add_backward_ops(
         self,
@@ -218,8 +218,6 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
-        from ..passes.backward import build_backward
-
         result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
         self._extend(result.ops, result.vars)
         return result.gradients
@@ -230,8 +228,6 @@ class PlainNet(Net):
         Returns:
             Names of the optimizer's state variables.
         """
-        from ..passes.optimizer import build_optimizer
-
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]
@@ -279,7 +275,7 @@ class PlainNet(Net):
         first, last = self._check_range(begin, end)
         span = self._range(first, last, context.keep)
         place = context.device or scope.place
-        known, offsets, signature = external_metas(span.externals, scope, self.vars, self._title())
+        known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self._version, signature, options)
@@ -350,11 +346,11 @@ class PlainNet(Net):
             VariableError, ShapeError: as `run`; nothing in the scope has changed then.
         """
         span = self._range(0, len(self.operators), None)
-        known, offsets, _ = external_metas(span.externals, scope, self.vars, self._title())
+        known, offsets, _ = external_specs(span.externals, scope, self.vars, self._title())
         plan = make_plan(span, known, self.vars, PlanOptions(fuse=False), offsets=offsets)
         for op in self.operators:
             for name in op.output_vars():
-                shape, dtype = plan.metas[name]
+                shape, dtype = plan.specs[name]
                 variable = scope.find(name) or scope.var(name)
                 held = variable.array
                 if held is None or held.shape != shape or held.dtype != dtype:

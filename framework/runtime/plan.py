@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..base.shape import Levels, Meta
+from ..base.shape import ArraySpec, Levels
 from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
-from ..ir.infer import declared_meta, infer_metas
+from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 
@@ -72,7 +72,7 @@ class Plan:
     operators: list[Operator]
     externals: list[str]
     survivors: set[str]
-    metas: dict[str, Meta]
+    specs: dict[str, ArraySpec]
     declared: Mapping[str, VarDecl]
     steps: list[Step]
     offsets: Mapping[str, Levels] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Plan:
     loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; kept by fuse.py
 
     def nbytes(self, name: str) -> int:
-        return _nbytes(self.metas[name])
+        return _nbytes(self.specs[name])
 
 
 def analyse(
@@ -143,7 +143,7 @@ def analyse(
 
 def make_plan(
     span: Range,
-    known: Mapping[str, Meta],
+    known: Mapping[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     options: PlanOptions,
     group: Any = None,
@@ -154,27 +154,27 @@ def make_plan(
     Args:
         known: shape and dtype of every external variable.
         offsets: of those that hold sequences.
-        group: function (operators, metas, survivors, views) -> chains of operators to fuse.
+        group: function (operators, specs, survivors, views) -> chains of operators to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.
     """
     levels = dict(offsets or {})
-    metas = infer_metas(span.operators, known, declared, levels)
+    specs = infer_specs(span.operators, known, declared, levels)
     for base in set(span.views.values()):
-        if base not in metas:
-            meta = declared_meta(declared[base]) if base in declared else None
-            if meta is not None:
-                metas[base] = meta
+        if base not in specs:
+            spec = declared_spec(declared[base]) if base in declared else None
+            if spec is not None:
+                specs[base] = spec
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
-        groups = group(span.operators, metas, span.survivors, span.views)
+        groups = group(span.operators, specs, span.survivors, span.views)
     steps = _steps(groups, span.survivors, span.views)
     plan = Plan(
         span.operators,
         span.externals,
         span.survivors,
-        metas,
+        specs,
         declared,
         steps,
         levels,
@@ -211,9 +211,9 @@ def _steps(groups: Sequence[Chain], survivors: set[str], views: Mapping[str, str
     return steps
 
 
-def _nbytes(meta: Meta) -> int:
-    total = meta[1].itemsize
-    for dim in meta[0]:
+def _nbytes(spec: ArraySpec) -> int:
+    total = spec[1].itemsize
+    for dim in spec[0]:
         total *= dim
     return total
 
@@ -244,7 +244,7 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if plan.options.inplace and root not in bases:
                 block = _inplace_block(plan, step, root, index, last_use, outside, bases)
             if block is None:
-                block = _take_block(plan, free, _nbytes(plan.metas[root]))
+                block = _take_block(plan, free, _nbytes(plan.specs[root]))
             plan.placement[root] = block
             held[block] = max(held.get(block, 0), last_use[root])
             ends.setdefault(last_use[root], set()).add(block)
@@ -278,8 +278,8 @@ def _inplace_block(
                     and candidate not in bases
                     and reads == 1
                     and last_use[candidate] == index
-                    and plan.metas[candidate][1] == plan.metas[name][1]
-                    and _nbytes(plan.metas[candidate]) == _nbytes(plan.metas[name])
+                    and plan.specs[candidate][1] == plan.specs[name][1]
+                    and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
                 ):
                     return plan.placement[candidate]

@@ -197,8 +197,8 @@ sum_many = operator(
 
 @sum_many.shape_rule
 def sum_many_shape(s: ShapeArgs) -> None:
-    metas = s.metas("x")
-    dtypes = {dtype for _, dtype in metas}
+    specs = s.specs("x")
+    dtypes = {dtype for _, dtype in specs}
     if len(dtypes) != 1 or bool in dtypes:
         s.fail("the arrays to sum want one dtype, a number's")
     s.set("out", (s.same_shape("the arrays to sum", *s.shapes("x")), dtypes.pop()))

@@ -37,7 +37,7 @@ def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
 
 
 def _one_dtype(s: ShapeArgs) -> Any:
-    dtypes = {dtype for _, dtype in s.metas("x")}
+    dtypes = {dtype for _, dtype in s.specs("x")}
     if len(dtypes) > 1:
         s.fail(f"wants one dtype, has {', '.join(sorted(map(str, dtypes)))}")
     return dtypes.pop()

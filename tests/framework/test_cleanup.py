@@ -21,7 +21,8 @@ from opscope.framework.passes.cleanup import (
     RemoveIdentities,
     clean_up,
 )
-from opscope.framework.passes.pipeline import LOWERING, lower, run_passes
+from opscope.framework.passes.lowering import LOWERING, lower
+from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.runtime.net import Net
 
 

@@ -278,10 +278,10 @@ def test_sparse_rows_are_left_to_the_kernel() -> None:
     net, feed, _ = _adams(1, np.float32)
     dense = net.op_list.ops[0]
     sparse = dense.changed(inputs={**dense.inputs, "rows": ("ids",)})
-    metas = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
-    metas["ids"] = ((2,), np.dtype(np.int64))
-    assert fuse.pointwise(Operator(dense), metas, "cpu") is not None
-    assert fuse.pointwise(Operator(sparse), metas, "cpu") is None
+    specs = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
+    specs["ids"] = ((2,), np.dtype(np.int64))
+    assert fuse.pointwise(Operator(dense), specs, "cpu") is not None
+    assert fuse.pointwise(Operator(sparse), specs, "cpu") is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -387,10 +387,10 @@ def test_gpu_kernels() -> None:
 
 def test_gpu_half_precision_and_updates() -> None:
     net, feed, _ = _adams(2, np.float16)
-    metas = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
-    groups = fuse.group_chains(net.operators, metas, set(metas), {}, "gpu")
+    specs = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
+    groups = fuse.group_chains(net.operators, specs, set(specs), {}, "gpu")
     assert [len(group) for group in groups] == [1, 1]
-    found = fuse.pointwise(net.operators[0], metas, "gpu")
+    found = fuse.pointwise(net.operators[0], specs, "gpu")
     source = codegen.gpu_source(fuse.build_loop([found], {"param0", "m0", "v0"}).loop)
     assert "const double h_x" in source.operation
     assert "float16 o" in source.out_params and "int64 a" in source.in_params

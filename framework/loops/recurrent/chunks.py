@@ -69,7 +69,7 @@ class ChunkedProgram:
 def _carried_states(binding: RecurrentBinding) -> tuple[list[Any], list[Call]]:
     """States between chunks in the schedule's order, and calls that set them to initial states."""
     xp, arrays, calls = binding.frame.xp, [], []
-    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_metas, strict=True):
+    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_specs, strict=True):
         array = xp.empty((binding.sequences, *row), dtype)
         if memory.boot < 0:
             calls.append(fill_call(array, memory.boot_value))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...base.backend import Place
 from ...base.scope import Scope
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.executor import Frame, as_view
 from ...runtime.plain_net import bind_chain, grouping
@@ -50,14 +50,14 @@ class StepFrame(Frame):
         self.prepared = arena.prepared
         for name, number in plan.placement.items():
             block = arena.block((tag, number), plan.blocks[number])
-            arrays[name] = as_view(block, plan.metas[name])
+            arrays[name] = as_view(block, plan.specs[name])
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
 
 
 def step_plan(
     step: StepNet,
     operators: Sequence[Operator],
-    known: Mapping[str, Meta],
+    known: Mapping[str, ArraySpec],
     live_out: Collection[str],
     options: PlanOptions,
     place: Place,
@@ -119,7 +119,7 @@ class LoopContext:
     def plan(
         self,
         operators: Sequence[Operator],
-        known: Mapping[str, Meta],
+        known: Mapping[str, ArraySpec],
         live_out: Collection[str],
         offsets: Mapping[str, Levels] | None = None,
     ) -> Plan:

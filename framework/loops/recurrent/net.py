@@ -24,7 +24,7 @@ from ....proto import net_pb2 as pb
 from ...base import settings
 from ...base.errors import VariableError
 from ...base.scope import Scope, Variable
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.desc import RECURRENT, make_op
 from ...ir.kernel_args import KernelArgs
 from ...ir.messages import as_op_list
@@ -122,7 +122,7 @@ class RecurrentGradientProgram:
             statics=k.list("static") + k.list("sum_grad"),
             static_levels=static_levels,
             static_tracks=static_tracks,
-            memory_metas=[_saved_row(saved, name) for name in likes],
+            memory_specs=[_saved_row(saved, name) for name in likes],
             initial_states=k.list("final_grad"),
             outputs=[array for _, array, _ in x_grads],
             out_tracks=[make_track(own, schedule) for _, _, own in x_grads],
@@ -134,10 +134,10 @@ class RecurrentGradientProgram:
         )
 
 
-def _saved_row(saved: list[Scope], name: str) -> Meta:
+def _saved_row(saved: list[Scope], name: str) -> ArraySpec:
     """Shape without rows, and dtype, of a variable that the forward run has saved."""
     if isinstance(saved, SavedSteps):
-        shape, dtype = saved.metas[name]
+        shape, dtype = saved.specs[name]
         return shape[1:], dtype
     array = saved[0].get(name).array
     return array.shape[1:], array.dtype

@@ -123,16 +123,16 @@ class TreeGradientProgram(TreeProgram):
         self.static_grads = self._wanted("static_grad", tree.statics)
         self.boot_grads = k.list("boot_grad")
         self.totals = {name: self.scratch(nodes, self.links[name]) for name in self.x_grads}
-        metas = self.metas
-        self.arriving = {name: self.scratch(nodes, metas.node[name]) for name in self.node.seeds}
+        specs = self.specs
+        self.arriving = {name: self.scratch(nodes, specs.node[name]) for name in self.node.seeds}
         # One row more, of zeros: it is what roots take.
         self.down = {
-            number: self.scratch(nodes + 1, metas.node[memory.previous])
+            number: self.scratch(nodes + 1, specs.node[memory.previous])
             for number, memory in enumerate(self.memories)
             if memory.previous in self.node.gradients
         }
         self.across = {
-            inner: self.scratch(nodes + 1, metas.node[state])
+            inner: self.scratch(nodes + 1, specs.node[state])
             for state, inner in tree.child_links
             if inner in self.pair.gradients
         }
@@ -300,7 +300,7 @@ class TreeGradientProgram(TreeProgram):
             if self.tree.arity:
                 places = np.flatnonzero(schedule.child(memory.child) == schedule.nodes)
             rows = array[self.xp.asarray(places)]
-            if self.metas.shared_boot[number]:
+            if self.specs.shared_boot[number]:
                 out += rows.sum(axis=0)
             else:
                 self.xp.add.at(out, self.xp.asarray(schedule.tree[places]), rows)

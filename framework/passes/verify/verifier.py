@@ -21,14 +21,14 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
-from ...ir.infer import declared_meta, fits, infer_metas, view_shape
+from ...ir.expand import expand_op
+from ...ir.infer import declared_spec, fits, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator
-from ..pipeline import expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
@@ -175,11 +175,11 @@ def _roles(net: NetCheck) -> None:
 
 def _shapes(net: NetCheck) -> None:
     """The first contradiction only: what follows from it would not be news."""
-    known: dict[str, Meta] = {}
+    known: dict[str, ArraySpec] = {}
     for name, var in net.vars.items():
-        meta = declared_meta(var)
-        if meta is not None and name not in net.root and net.has_value(name):
-            known[name] = meta
+        spec = declared_spec(var)
+        if spec is not None and name not in net.root and net.has_value(name):
+            known[name] = spec
     at = -1
 
     def in_turn() -> Iterator[Operator]:
@@ -192,17 +192,17 @@ def _shapes(net: NetCheck) -> None:
 
     sound = {name: var for name, var in net.vars.items() if name not in net.unsound}
     try:
-        metas = infer_metas(in_turn(), known, sound, partial=True)
+        specs = infer_specs(in_turn(), known, sound, partial=True)
     except OpscopeError as error:
         net.add(_KIND_OF.get(type(error), "shape"), str(error), at)
         return
     for name, var in net.vars.items():
-        shape, dtype = metas.get(name, (None, None))
+        shape, dtype = specs.get(name, (None, None))
         writer = net.writers.get(name, [-1])[-1]
         if shape is None or writer < 0:
             continue
         at_fault = var.shape is not None and not fits(shape, var.shape)
-        declared = declared_meta(var)
+        declared = declared_spec(var)
         if at_fault or (declared is not None and declared[1] != dtype):
             known_dtype = "dtype_unknown" if var.dtype is None else name_of(var.dtype)
             wanted = f"{known_dtype}{format_shape(var.shape)}"
