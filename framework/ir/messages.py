@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, wraps
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -491,37 +489,3 @@ def serialize_net(net: OpList | pb.NetDesc) -> bytes:
         desc.CopyFrom(net)
     desc.format_version = FORMAT_VERSION
     return desc.SerializeToString(deterministic=True)
-
-
-class _Content:
-    """A net as a key: equal to nets that say the same."""
-
-    __slots__ = ("_data", "net")
-
-    def __init__(self, net: OpList) -> None:
-        self.net = net
-        self._data = to_message(net).SerializeToString(deterministic=True)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Content) and self._data == other._data
-
-    def __hash__(self) -> int:
-        return hash(self._data)
-
-
-Made = TypeVar("Made")
-
-
-def shared_by_equal_nets(make: Callable[[OpList], Made]) -> Callable[[OpList], Made]:
-    """Decorator: what is made of a net, which must not change; equal nets share one result."""
-    known: WeakKeyDictionary[OpList, Made] = WeakKeyDictionary()
-    by_content = lru_cache(maxsize=256)(lambda content: make(content.net))
-
-    @wraps(make)
-    def shared(net: OpList) -> Made:
-        found = known.get(net)
-        if found is None:
-            found = known[net] = by_content(_Content(net))
-        return found
-
-    return shared

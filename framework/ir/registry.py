@@ -30,14 +30,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import ShapeArgs, ShapeRule
-from .messages import (
-    ATTR_FIELDS,
-    EmptyList,
-    attr_type,
-    attr_value,
-    decode_attr,
-    encode_attr,
-)
+from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr, encode_attr
 from .op_list import OpNode
 from .rows import RowsRule
 

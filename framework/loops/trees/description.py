@@ -24,8 +24,8 @@ from ...ir.desc import (
     output_names,
     the_step,
 )
+from ...ir.equal_nets import shared_by_equal_nets
 from ...ir.infer import fits, infer_metas
-from ...ir.messages import shared_by_equal_nets
 from ...ir.op_list import MemoryDecl, OpList, StepDecl, VarDecl
 from ...runtime.plain_net import PlainNet
 
