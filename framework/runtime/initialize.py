@@ -1,4 +1,4 @@
-"""Giving parameters and states their first values, by the operators their VarDescs name."""
+"""Giving parameters and states their first values, by the operators their declarations name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled computation as a NetDesc whose operators are its commands, and back.
+"""A compiled computation as an op list whose operators are its commands, and back.
 
 Variables, in the order of the sub-matrices: a matrix `mN`, which is also its own sub-matrix, or a
 view `mN.sK` of one; then `indexesN`, the precomputed indexes of components. Operators:
