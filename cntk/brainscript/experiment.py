@@ -186,8 +186,8 @@ def _with_member(
         if isinstance(old, New):
             value = New(old.source, old.at, old.type, value)
     changed = syntax.Member(value.source, value.at, name, value)
-    kept = tuple(member for member in record.members if member.name != name)
-    return syntax.Record(record.source, record.at, (*kept, changed))
+    others = tuple(member for member in record.members if member.name != name)
+    return syntax.Record(record.source, record.at, (*others, changed))
 
 
 # --- from objects to actions

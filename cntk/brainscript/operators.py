@@ -259,8 +259,8 @@ def edited(base: Record, changes: Record, path: Path, e: Expression | None) -> R
 
 def without(base: Record, changes: Record, path: Path, e: Expression | None) -> Record:
     """`base - changes`: `base` less all members that `changes` has."""
-    kept = {name: v for name, v in base.members.items() if name not in changes.members}
-    return _merged(base, changes, kept, path, e)
+    unchanged = {name: v for name, v in base.members.items() if name not in changes.members}
+    return _merged(base, changes, unchanged, path, e)
 
 
 def _merged(

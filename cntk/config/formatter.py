@@ -27,9 +27,9 @@ def format_text(text: str, name: str = "<string>") -> str:
     Raises:
         FormatError: a bracket closes that was not opened.
     """
-    kept, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name)
+    lines, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name)
     out: list[str] = []
-    for line, depth in zip(kept, depths, strict=True):
+    for line, depth in zip(lines, depths, strict=True):
         if depth is None:  # inside a string or a comment of several lines
             out.append(line)
             continue

@@ -174,9 +174,9 @@ def lines(text: Text) -> Iterator[Text]:
 
 def strip_comments(text: Text) -> Text:
     """A whole file without comments and empty lines, each line ended by a newline."""
-    kept = []
+    found = []
     for line in lines(text):
         line = strip_comment(line)
         if line.string:
-            kept += [line, "\n"]
-    return join(kept)
+            found += [line, "\n"]
+    return join(found)

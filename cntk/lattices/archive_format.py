@@ -262,9 +262,13 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
     if lattice.times[-1] >= 1 << _NODE_BITS:
         raise SaveError(f"a lattice of {lattice.frames} frames; an archive takes {_NODE_BITS} bits")
     head = np.zeros((), HEADER)
-    held = lattice.header
+    header = lattice.header
     head["nodes"], head["edges"] = len(lattice.times), len(edges)
-    head["language"], head["penalty"], head["period"] = held.language, held.penalty, held.period
+    head["language"], head["penalty"], head["period"] = (
+        header.language,
+        header.penalty,
+        header.period,
+    )
     head["frames"] = lattice.frames
     head["pause"] = (NO_PAUSE if pause is None else pause) | (_SCORED if scored else 0)
     parts = [b"LAT ", struct.pack("<i", 2), head.tobytes()]

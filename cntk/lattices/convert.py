@@ -33,7 +33,7 @@ def lattices_in(
         if file.endswith(CONTENTS):
             archive = LatticeArchive([file], hmms)
             for name in archive.names:
-                yield from _tried(name, lambda name=name, held=archive: held.read(name), failed)
+                yield from _tried(name, lambda name=name, source=archive: source.read(name), failed)
             archive.close()
             continue
         name, equals, path = file.partition("=")

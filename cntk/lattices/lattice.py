@@ -196,7 +196,7 @@ def feed_lattices(scope: Scope, node: str, lattices: Lattices, begin: np.ndarray
     hmms, lengths = lattices.hmms, np.diff(begin)
     if len(lattices.items) != len(lengths):
         raise ShapeError(f"{node}: {len(lattices.items)} lattices; {len(lengths)} sequences")
-    held = []
+    present = []
     for number, lattice in enumerate(lattices.items):
         if lattice is None:
             continue
@@ -205,18 +205,18 @@ def feed_lattices(scope: Scope, node: str, lattices: Lattices, begin: np.ndarray
                 f"{node}: the lattice of sequence {number} has {lattice.frames} frames, the"
                 f" sequence {lengths[number]}"
             )
-        held.append((int(begin[number]), lattice))
-    firsts = offsets_of([len(lattice.times) for _, lattice in held])
+        present.append((int(begin[number]), lattice))
+    firsts = offsets_of([len(lattice.times) for _, lattice in present])
     arrays = {
-        "nodes": _joined([lattice.times + row for row, lattice in held]),
+        "nodes": _joined([lattice.times + row for row, lattice in present]),
         "firsts": firsts,
         "edges": _joined(
-            [lattice.edges + at for at, (_, lattice) in zip(firsts[:-1], held, strict=True)], 2
+            [lattice.edges + at for at, (_, lattice) in zip(firsts[:-1], present, strict=True)], 2
         ),
-        "lm": _joined([lattice.scores for _, lattice in held]).astype(np.float64),
-        "first_units": offsets_of(_joined([np.diff(lattice.first) for _, lattice in held])),
-        "units": _joined([lattice.units for _, lattice in held], 2),
-        "reference": _joined([_placed(row, lattice) for row, lattice in held], 3),
+        "lm": _joined([lattice.scores for _, lattice in present]).astype(np.float64),
+        "first_units": offsets_of(_joined([np.diff(lattice.first) for _, lattice in present])),
+        "units": _joined([lattice.units for _, lattice in present], 2),
+        "reference": _joined([_placed(row, lattice) for row, lattice in present], 3),
         "states": hmms.states,
         "transitions": hmms.transitions,
     }

@@ -55,8 +55,8 @@ _DOUBLE = np.dtype(np.float64)
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
     x, dtype = s.rank("x", 2, 3), s.floats("x", "scale", "bias", "mean", "variance")
-    held = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
-    features = s.same("features", x[1], *held, count(s["variance"]))
+    widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
+    features = s.same("features", x[1], *widths, count(s["variance"]))
     s.set("out", (x, dtype))
     for slot in ("mean", "variance"):
         s.set(f"{slot}_out", (s[slot], dtype))

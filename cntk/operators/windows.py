@@ -59,11 +59,11 @@ class _Gather:
         padding = np.flatnonzero(index.reshape(-1) < 0)
         self.padding = k.xp.asarray(padding) if len(padding) else None
         self.shape = index.shape
-        held = index.reshape(-1)
-        kept = np.flatnonzero(held >= 0)
-        order = kept[np.argsort(held[kept], kind="stable")]
+        flat = index.reshape(-1)
+        inside = np.flatnonzero(flat >= 0)
+        order = inside[np.argsort(flat[inside], kind="stable")]
         size = int(np.prod(k.attrs["shape"]))
-        times = np.bincount(held[kept], minlength=size)
+        times = np.bincount(flat[inside], minlength=size)
         self._rounds = []
         begins = np.cumsum(times) - times
         for turn in range(int(times.max(initial=0))):

@@ -98,18 +98,18 @@ class Updates:
                 f"network has {len(self.parameters)} that learn"
             )
         counts = checkpoint.counts or [float(checkpoint.minibatch or 0)] * len(self.parameters)
-        for node, held, count in zip(self.parameters, checkpoint.gradients, counts, strict=True):
+        for node, saved, count in zip(self.parameters, checkpoint.gradients, counts, strict=True):
             rows, columns = rules.matrix(node)
             states = self.learner.states
-            if held.shape == (rows, columns) and self.learner.counted:
+            if saved.shape == (rows, columns) and self.learner.counted:
                 continue  # nothing was learned yet
-            if held.shape != (rows, columns * len(states)):
+            if saved.shape != (rows, columns * len(states)):
                 raise FormatError(
-                    f"the checkpoint holds a matrix of {held.shape[0]} x {held.shape[1]} for the "
+                    f"the checkpoint holds a matrix of {saved.shape[0]} x {saved.shape[1]} for the "
                     f"parameter {node.name}, {rows} x {columns * len(states)} expected"
                 )
             for number, name in enumerate(states):
-                part = held[:, number * columns : (number + 1) * columns]
+                part = saved[:, number * columns : (number + 1) * columns]
                 value = part.reshape(node.shape, order="F").transpose()
                 scope.var(state_name(node.name, name)).set(
                     np.ascontiguousarray(value, dtype=self.dtype)

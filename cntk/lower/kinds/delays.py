@@ -112,8 +112,8 @@ def lower_shift(e: Emitter, node: Node) -> str:
         return e.unflat(e.op("sequence_context", {"x": e.flat(data)}, window), node)
     axis, length = node.attributes["dim"], data.shape[node.attributes["dim"] - 1]
     count, x = min(abs(offset), length), e.value(data)
-    kept = (0, length - count) if offset < 0 else (count, length)
-    pieces = [e.cut(x, -axis, *kept)]
+    rest = (0, length - count) if offset < 0 else (count, length)
+    pieces = [e.cut(x, -axis, *rest)]
     if node.attributes["boundaryMode"] == 0:
         edge = e.cut(x, -axis, *((0, 1) if offset < 0 else (length - 1, length)))
     else:

@@ -112,8 +112,8 @@ class Legacy:
         width, height = node.attributes["kernelShape"][:2]
         elements = channels * width * height
         shape = (channels, width, height, size(node.inputs[0]) // elements)
-        held = self.e.shaped(node.inputs[0], shape)
-        return self.e.op("transpose", {"x": held}, {"perm": (3, 0, 1, 2)})
+        weights = self.e.shaped(node.inputs[0], shape)
+        return self.e.op("transpose", {"x": weights}, {"perm": (3, 0, 1, 2)})
 
     def back(self, name: str, node: Node) -> str:
         """[rows, channels, width, height] as a node's value."""

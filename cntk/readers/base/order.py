@@ -100,10 +100,10 @@ class Enumerator(ABC):
         return min(size, self._epoch_end - self.position, left_in_sweep)
 
     def _load(self, sequences: np.ndarray) -> list[Samples]:
-        kept = set(np.unique(sequences[:, 0]).tolist())
-        needed = kept | self._needed()
+        used = set(np.unique(sequences[:, 0]).tolist())
+        needed = used | self._needed()
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
-        missing = sorted(kept - self._loaded.keys())
+        missing = sorted(used - self._loaded.keys())
         self._loaded |= zip(missing, self.source.read_chunks(missing), strict=True)
         return gather(self._loaded, sequences)
 

@@ -122,8 +122,8 @@ class LatticePacker(Packer):
         frames = (lengths.end - lengths.begin).tolist()
         chunks = self._packer.order.source.chunks
         names = [chunks[chunk].keys[number] for chunk, number in batch.sequences.tolist()]
-        held = [self._lattice(name, count) for name, count in zip(names, frames, strict=True)]
-        batch.lattices = Lattices(self._archive.hmms, held)
+        lattices = [self._lattice(name, count) for name, count in zip(names, frames, strict=True)]
+        batch.lattices = Lattices(self._archive.hmms, lattices)
         return batch
 
     def _lattice(self, name: str, frames: int) -> Lattice | None:

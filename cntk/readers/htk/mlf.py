@@ -261,7 +261,7 @@ class _Block:
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     """The labels of the utterances that are wanted, some thousands at a time."""
     block = _Block(path)
-    title, named, name, keep = "", 0, "", False
+    title, named, name, taken = "", 0, "", False
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             if file.readline().strip() != HEADER:
@@ -276,18 +276,18 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         title = ""
                         continue
                     found = _name(path, title, number)
-                    keep = found is not None and (wanted is None or found in wanted)
+                    taken = found is not None and (wanted is None or found in wanted)
                     name = found or ""
                 elif words == ["."]:
                     title = ""
-                    if keep:
+                    if taken:
                         block.names.append(name)
                         block.titles.append(named)
                         block.first.append(len(block.lines))
                     if len(block.lines) >= _BLOCK:
                         yield block
                         block = _Block(path)
-                elif keep:
+                elif taken:
                     block.add(number, words)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error

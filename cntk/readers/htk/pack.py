@@ -55,9 +55,9 @@ class _Placed:
             return Minibatch(end_of_epoch=True)
         layout = Layout(slots, steps, *np.array(self._places, np.int64).T)
         names = [stream.name for stream in streams]
-        joined = [join(list(parts)) for parts in zip(*self._streams, strict=True)]
+        samples = [join(list(parts)) for parts in zip(*self._streams, strict=True)]
         return Minibatch(
-            dict(zip(names, joined, strict=True)),
+            dict(zip(names, samples, strict=True)),
             dict.fromkeys(names, layout),
             np.array(self._keys, np.int64),
             end_of_epoch,

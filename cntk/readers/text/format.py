@@ -140,13 +140,13 @@ class TextFormat(Deserializer):
             if numbered:
                 here = begins[-1] if first else np.concatenate(begins)
                 numbers.append(_leading_numbers(data, here - first))
-        joined = np.concatenate(begins)
-        whole = joined < size  # a newline at the end begins no line
+        starts = np.concatenate(begins)
+        whole = starts < size  # a newline at the end begins no line
         if not numbered:
-            return joined[whole], np.zeros(0, np.int64)
+            return starts[whole], np.zeros(0, np.int64)
         found = np.concatenate(numbers)[whole]
         place = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
-        return joined[whole], found[place]
+        return starts[whole], found[place]
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`.
