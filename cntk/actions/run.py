@@ -74,7 +74,7 @@ def add_action(name: str, function: Action) -> None:
 
 
 def action_of(name: str) -> Action | None:
-    """What an action does; None for one that is known and not done here."""
+    """The function of an action; None for an action that this package leaves out."""
     if name in ACTIONS:
         return ACTIONS[name]
     found = (point for point in entry_points(group=GROUP) if point.name == name)

@@ -1,4 +1,4 @@
-"""What the top level of a config says about the run itself: its log, what is obsolete or not used.
+"""The top level of a config: its log, and warnings of obsolete and unused parameters.
 
 Source: CNTK's `CNTK/CNTK.cpp`.
 """
@@ -63,7 +63,7 @@ def warnings_to(say: Say) -> Iterator[None]:
 
 
 def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None:
-    """Refuse what CNTK once meant otherwise.
+    """Refuse parameters whose meaning has changed in CNTK.
 
     Raises:
         FormatError: `type` in place of `precision`; `truncated` in a reader section alone.
@@ -122,7 +122,7 @@ def epochs_of(command: Command) -> int:
 
 
 def done_text() -> str:
-    """What the file `doneFile` holds after a run."""
+    """The text of the file `doneFile` after a run."""
     return (
         f"Successfully finished at {time.strftime('%Y/%m/%d %H:%M:%S')} on {socket.gethostname()}\n"
     )

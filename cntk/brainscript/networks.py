@@ -112,7 +112,7 @@ def _joined(failures: list[Failure]) -> Failure:
 def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Node]) -> Network:
     """A network of all nodes that the roots need, in the order of a breadth-first search.
 
-    `replaced` maps nodes to what stands in their place. Names that two nodes have get a `_` in
+    `replaced` maps nodes to their replacements. Names that two nodes have get a `_` in
     front, as in CNTK.
     """
     network = Network()

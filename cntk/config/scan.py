@@ -147,7 +147,7 @@ def key_end(string: str, start: int, end: int) -> int:
 def strip_comment(line: Text) -> Text:
     """A line without its comment: `#` in front of everything, or behind a space or tab.
 
-    Only the first `#` is looked at, as in CNTK, also where it stands inside quotes.
+    Only the first `#` counts, as in CNTK, even inside quotes.
     """
     string = line.string
     first = skip_blanks(string, 0)

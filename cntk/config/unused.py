@@ -55,5 +55,5 @@ def _given(section: ConfigParameters) -> Iterator[tuple[str, str]]:
         if section.is_section(name):
             try:
                 yield from _given(section.section(name))
-            except OpscopeError:  # what is wrong in it is told by who reads it
+            except OpscopeError:  # its reader reports the error
                 continue

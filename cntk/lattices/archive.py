@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\[(\d{1,15})\]")
 
 
 def find_tables(pattern: str) -> list[str]:
-    """The tables that a pattern (with `*`, `?`, `~`) stands for, sorted.
+    """The tables that match a pattern (with `*`, `?`, `~`), sorted.
 
     Raises:
         FormatError: there is none.
@@ -54,7 +54,7 @@ class LatticeArchive:
         names: of the utterances, in the order of the tables.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
 
     def __init__(self, tables: Sequence[PathLike], hmms: Hmms, prefix: str = "") -> None:

@@ -48,7 +48,7 @@ def _field(bits: np.ndarray, field: tuple[int, int]) -> np.ndarray:
 
 
 class _Source:
-    """A file at some place; what is asked for beyond its end is an error."""
+    """A file and a position in it; reading beyond its end is an error."""
 
     def __init__(self, file: BinaryIO, path: str, offset: int) -> None:
         self.file, self.path = file, path
@@ -171,7 +171,7 @@ def _unpack(
         raise ShapeError(f"an edge of a lattice leaves its {len(times)} nodes")
     if symbol > len(numbers):
         own = None
-    else:  # the number behind the last symbol stands for the pause, too
+    else:  # the number behind the last symbol means the pause, too
         own = int(numbers[symbol]) if symbol < len(numbers) else pause
     counts = _counts(tokens, begin, skipped, own == pause)
     at = runs(begin, counts)

@@ -37,7 +37,7 @@ def lattice_variable(node: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class LatticeHeader:
-    """What is recorded with a lattice; the criterion has weights of its own.
+    """The settings of the recogniser that made a lattice; the criterion has weights of its own.
 
     Attributes:
         language, penalty: weight of language-model scores and score of each word when it was made.
@@ -51,18 +51,18 @@ class LatticeHeader:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """What was recognised in one utterance: paths from its first node to its last one.
+    """The words recognised in one utterance, as paths from the first node to the last.
 
     Attributes:
-        times: frame at which each node stands, none before the one in front of it; [nodes].
+        times: the frame of each node, never falling, [nodes].
         edges: nodes where each edge begins and ends, [edges, 2]. An edge between nodes of the same
             time has no frames.
         scores: language-model score of each edge, natural logarithm, [edges].
         units: phone and frames, edge after edge, [units, 2].
         first: where the units of each edge begin, [edges + 1].
-        reference: phone and frames of what was said, [phones, 2]; None: not known.
+        reference: phone and frames of the spoken words, [phones, 2]; None: not known.
         acoustic: acoustic score of each edge, as it was recorded; None: it was not.
-        header: what else was recorded.
+        header: settings of the recogniser.
 
     Raises:
         ShapeError: sizes do not fit, a node is missing, or an edge does not go forward.
@@ -166,7 +166,7 @@ class Lattices:
     """The lattices of a minibatch.
 
     Attributes:
-        hmms: what their phones are.
+        hmms: of their phones.
         items: of each sequence; None: it has none, and is left out of the criterion.
     """
 
@@ -175,7 +175,7 @@ class Lattices:
 
     @property
     def have_references(self) -> bool:
-        """Whether it is known of all what was said."""
+        """Whether all lattices have their reference."""
         return all(item is None or item.reference is not None for item in self.items)
 
     def take(self, sequences: np.ndarray) -> Lattices:

@@ -21,8 +21,10 @@ from .table import lower_node
 
 
 class StepEmitter(Emitter):
-    """Emits the step net of a loop. What stands outside is linked: rows as in-links, values without
-    samples as they are."""
+    """Emits the step net of a loop.
+
+    Values from outside are linked: rows as in-links, values without samples as they are.
+    """
 
     def __init__(self, outer: Emitter, loop: Loop) -> None:
         super().__init__(outer.dtype, carried=outer.carried, name=loop.source.name)

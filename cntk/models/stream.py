@@ -192,7 +192,7 @@ class BinaryReader:
 class BinaryWriter:
     """Collects the bytes of a file in CNTK's format.
 
-    Its methods raise FormatError for what the format has no room for.
+    Its methods raise FormatError for values that the format cannot hold.
     """
 
     def __init__(self) -> None:

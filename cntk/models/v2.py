@@ -199,7 +199,7 @@ class _Reader:
     def __init__(self, model: dict[str, Any], name: str):
         self.network = Network(name)
         self.nodes: dict[str, Node] = {}
-        self.alias: dict[str, str] = {}  # what placeholders and outputs of groups stand for
+        self.alias: dict[str, str] = {}  # of placeholders and outputs of groups
         self.functions = model["primitive_functions"]
         self.state = model.get("state") or {}
         self._count_names(model["inputs"])
@@ -251,7 +251,7 @@ class _Reader:
         self.nodes[uid] = node
 
     def _dynamic_axis(self, names: list[str]) -> str:
-        """The name of the node that stands for dynamic axes; empty for the default ones."""
+        """The name of the node of dynamic axes; empty for the default ones."""
         if names in _DEFAULT_AXES:
             return ""
         name = _NO_SEQUENCE if names == ["defaultBatchAxis"] else names[0]

@@ -125,7 +125,7 @@ class _Passes:
         self.visited: set[int] = set()
 
     def run(self) -> None:
-        """All passes, and what holds in the end.
+        """Run all passes, then check sizes.
 
         Raises:
             _Failure: for the first node that is wrong.
@@ -216,9 +216,9 @@ class _Validation:
         self.dtype = np.dtype(precision)
 
     def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
-        """An error about nodes; what is computed from them cannot be validated either."""
+        """An error about nodes; nodes computed from them cannot be validated either."""
         if not self.every:
-            vars(error)["network"] = self.network  # for whoever wants to know the other errors, too
+            vars(error)["network"] = self.network  # to find the other errors from it, too
             raise error
         self.errors.append(error)
         self.failed |= analysis.dependents(self.network.nodes.values(), nodes)
@@ -235,7 +235,7 @@ class _Validation:
         for node, error in _set_axes(network, self.names):
             self._note([node], error)
         reached = {id(node) for node in analysis.depth_first(network.roots)}
-        # Loops that nobody reads are below no root.
+        # Loops that no node reads are below no root.
         starts = network.roots + [node for node in nodes if id(node) not in reached]
         network.loops, wrong = analysis.find_loops(starts)
         for part, error in wrong:

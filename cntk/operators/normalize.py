@@ -67,7 +67,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 
 def _factors(seen: float, samples: int, time: float, blend: float) -> tuple[float, float]:
-    """Weight of this minibatch in the running statistics, and of those in what is used."""
+    """Weight of this minibatch in the running statistics, and of these in the statistics used."""
     if seen == 0:
         return 1.0, 0.0
     if time < 0:

@@ -41,7 +41,7 @@ class Stream:
             drawn -= len(self._random.draw(min(drawn, 1 << 20)))
 
     def uniform(self, count: int, dtype: np.dtype, bound: float = 1.0) -> np.ndarray:
-        """Numbers from 0 to `bound`; those that rounding makes `bound` are passed over."""
+        """Numbers from 0 to `bound`; numbers that rounding makes `bound` are skipped."""
         self.drawn += count
         found = self._scaled(count, dtype, bound)
         good = found < bound

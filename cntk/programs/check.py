@@ -34,7 +34,7 @@ _SCRIPT_NAMES = re.compile(r"\b(?:run|load)[ \t]*=[ \t]*\"?([\w:]+)", re.IGNOREC
 
 @dataclass
 class Report:
-    """What was found in one file.
+    """The problems and networks of one file.
 
     Attributes:
         problems: pairs of `ERROR` or `WARNING` and a text with its place.

@@ -54,12 +54,12 @@ class EpochRunner:
     """Runs epochs of training.
 
     Attributes:
-        net, options, reader: what learns, how, and from what.
+        net, options, reader: the network, the settings, and the data.
         criterion, evaluations: nodes that are shown; the first is minimised.
         updates: of the parameters.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
-        progress: is told how far the training is.
+        progress: called with how far the training is.
         computed_size: samples of an epoch, as far as known, for the progress in percent.
     """
 
@@ -219,7 +219,7 @@ class _Progress:
         self.clock = time.perf_counter()
 
     def add(self, parts: list) -> None:
-        """Add what one minibatch gave."""
+        """Add the values of one minibatch."""
         options = self.runner.options
         for part in parts:
             self.totals.add(part, self.accumulate)

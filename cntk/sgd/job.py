@@ -24,7 +24,7 @@ class JobProgress:
 
     Attributes:
         epochs: of all trainings of the run.
-        before: of those that are over.
+        before: of commands that are over.
     """
 
     epochs: int
@@ -32,12 +32,12 @@ class JobProgress:
     _since: float = field(default_factory=time.monotonic)
 
     def minibatch(self, epoch: int, share: float, loss: float) -> None:
-        """Told in an epoch (counted from 0), of which a share is done."""
+        """Called within an epoch (counted from 0), of which a share is done."""
         if time.monotonic() - self._since > _SECONDS:
             self._tell(epoch + share, loss)
 
     def trained(self, epochs: int, loss: float) -> None:
-        """Told at the end of a training."""
+        """Called at the end of a training."""
         self._tell(epochs, loss)
 
     def _tell(self, done: float, loss: float) -> None:

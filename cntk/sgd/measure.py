@@ -39,7 +39,7 @@ def accumulating(node: Node) -> bool:
 
 
 def reset_accumulators(net: CntkNet) -> None:
-    """Begin an epoch: nodes that add up forget what they have seen."""
+    """Begin an epoch: accumulators start from zero."""
     for node in net.network.nodes.values():
         if node.operation == "EpochAccumulator":
             for part in ("MEAN", "COUNT"):

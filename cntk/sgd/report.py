@@ -32,7 +32,7 @@ class Total(NamedTuple):
         return self.value / self.samples if self.samples > 0 else 0.0
 
     def since(self, earlier: Total) -> Total:
-        """What came after `earlier`."""
+        """The difference to an earlier total."""
         return Total(self.value - earlier.value, self.samples - earlier.samples)
 
     def text(self, name: str) -> str:

@@ -1,5 +1,4 @@
-"""What changes from epoch to epoch besides learning rates: dropout, seeds, time constants of batch
-normalisation.
+"""Settings that change from epoch to epoch: dropout, seeds, time constants of batch normalisation.
 
 Source: CNTK's `ComputationNetworkLib/ComputationNetwork.cpp` (SetDropoutRate, SetIRngUserSeed,
 SetBatchNormalizationTimeConstants).

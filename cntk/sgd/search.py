@@ -26,7 +26,7 @@ class Trials:
 
     Attributes:
         runner: runs epochs.
-        snapshot: remembers parameters and states, and returns what brings them back.
+        snapshot: saves parameters and states, and returns a function that restores them.
     """
 
     runner: EpochRunner

@@ -36,7 +36,7 @@ _SMALLEST_RATE = 1e-12
 
 @dataclass
 class Control:
-    """What goes on from epoch to epoch.
+    """The state that goes on from epoch to epoch.
 
     Attributes:
         rate: learning rate per sample.
@@ -61,7 +61,7 @@ class Control:
     samples: int = 0
 
     def saved(self, adjust: AutoAdjust, done: int) -> RateControl | None:
-        """What a restart after `done` epochs needs besides rate and criterion."""
+        """The state for a restart after `done` epochs, besides rate and criterion."""
         inside = adjust.rate == "after" and done % adjust.interval
         average = self.average if inside else math.inf
         rates = tuple(self.rates) if adjust.rate == "before" else ()
@@ -82,14 +82,14 @@ class Trainer:
     """Trains a network.
 
     Args:
-        net: what to train.
+        net: to train.
         options: the SGD section.
         reader, validation: the data.
         files: where models and checkpoints go.
         start: epochs that are done already, by `ModelFiles.start`; -1 for a new network.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
-        progress: is told how far the training is.
+        progress: called with how far the training is.
 
     Raises:
         VariableError: there is no training criterion, or it is no number.

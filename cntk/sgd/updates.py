@@ -30,7 +30,7 @@ class Updates:
 
     Attributes:
         options: learner, penalties, clipping, noise.
-        parameters: those that learn, in CNTK's order (by name).
+        parameters: that learn, in CNTK's order (by name).
         plain: parameters without penalties.
     """
 
@@ -149,7 +149,7 @@ class _Builder:
         rows = rows_name(grad) if self.has(rows_name(grad)) else None
         penalty = 0.0 if node in self.updates.plain else 1.0
         if np.isfinite(options.clip):
-            if rows:  # what is clipped is the gradient of a row, not a part of it
+            if rows:  # the gradient of a whole row is clipped, not a part of it
                 merged = {"out": f"{grad}@MERGED", "rows_out": f"{grad}@MERGED_ROWS"}
                 self._op(MERGE_OP, {"x": grad, "rows": rows}, merged)
                 grad, rows = merged["out"], merged["rows_out"]

@@ -18,7 +18,7 @@ from ..table import lowers
 
 
 def _full(values: Sequence[Any], rank: int) -> tuple[Any, ...]:
-    """An attribute of one value for each axis, fastest first; one value stands for all."""
+    """An attribute with a value for each axis, fastest first; a single value counts for all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 

@@ -102,7 +102,7 @@ class Node:
 
     Attributes:
         name: unique in the network, without regard to case.
-        kind: what the catalogue says of its operation.
+        kind: of its operation, from the catalogue.
         inputs: the nodes it reads, in order; None where one is not connected yet.
         attributes: by the names of the `ComputationNode` record.
         shape: dimensions of one sample, the fastest first; 0: not known yet; None: not validated.

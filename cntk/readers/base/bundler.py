@@ -1,4 +1,4 @@
-"""Several sources read side by side: their sequences are matched by name.
+"""The bundler: sources read side by side, whose sequences are matched by name.
 
 Source: CNTK's `ReaderLib/Bundler.cpp`.
 """
@@ -28,7 +28,7 @@ class _Index:
         self.source = source
         counts = [len(chunk.lengths) for chunk in source.chunks]
         self._begin = np.cumsum([0, *counts])
-        # The last number, which -1 stands for, is that of a sequence that is not there.
+        # The last number, which -1 selects, means a sequence that is missing.
         self.lengths = np.concatenate([*(chunk.lengths for chunk in source.chunks), [0]])
         self._numbers: dict[str, int] = {}
         for first, chunk in zip(self._begin, source.chunks, strict=False):

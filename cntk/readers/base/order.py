@@ -95,7 +95,7 @@ class Enumerator(ABC):
         return Batch(sequences, self._load(sequences), self.position >= self._epoch_end)
 
     def _wanted(self, size: int) -> int:
-        """Samples of the next minibatch, at most, where one of `size` was asked for."""
+        """Samples of the next minibatch, at most; `size`: of a minibatch."""
         left_in_sweep = self.sweep_size - self.position % self.sweep_size
         return min(size, self._epoch_end - self.position, left_in_sweep)
 
@@ -162,7 +162,7 @@ class BlockShuffle(Enumerator):
         source: the data.
         window: how many samples a sequence may move, about; None: anywhere.
         generator: makes the source of random numbers from a seed.
-        seeds: what is added to the number of the sweep as the seed for chunks and for sequences.
+        seeds: added to the number of the sweep, for the seeds of chunks and of sequences.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class BlockShuffle(Enumerator):
         return self._order[begin : self._cursor]
 
     def _needed(self) -> set[int]:
-        """The chunks in the window of the chunk at which the cursor stands."""
+        """The chunks in the window of the chunk at the cursor."""
         place = bisect_right(self._positions, self._cursor) - 1
         low, high = self._windows[min(place, len(self._windows) - 1)]
         return set(self._chunks[low:high].tolist())
@@ -230,7 +230,7 @@ class BlockShuffle(Enumerator):
         count, windows = len(home), self._windows
         order = list(range(count))
         if all(window == (0, len(windows)) for window in windows):
-            # Everything may stand anywhere: one draw for each sequence.
+            # Each sequence may go anywhere: one draw for each.
             targets = (random.draw(count) % np.uint64(max(count, 1))).tolist()
             for t, j in enumerate(targets):
                 order[t], order[j] = order[j], order[t]

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Slot:
-    """What a slot holds: the streams of its sequence, and how many of its samples are used."""
+    """A slot: the streams of its sequence, and how many of its samples are used."""
 
     streams: list[Samples] = field(default_factory=list)
     key: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))
@@ -71,7 +71,7 @@ def whole_minibatches(total: int, size: int, epoch_size: int | None) -> int:
     Args:
         total: samples of the data.
         size: of a minibatch.
-        epoch_size: that was asked for; None: a sweep.
+        epoch_size: in samples; None: a sweep.
     """
     short = total % size
     usable = total - short if total > size else total
@@ -110,7 +110,7 @@ class ParallelUtterances(SequencePacker):
 
     Args:
         order: gives the utterances.
-        streams: what they consist of.
+        streams: of each minibatch.
         slots: how many there are, epoch by epoch; the last number holds for all that follow.
         partial: False: the epoch ends before the samples that fill no whole minibatch.
         single: whether each utterance is a sequence, whatever the size of a minibatch.

@@ -2,7 +2,7 @@
 
 Lines of one sequence follow each other and begin with its number; without numbers each line is a
 sequence. A dense sample that is too short ends in zeros. `|#` begins a comment, which ends at the
-next `|`. Names that nobody asked for are passed over. Source: CNTK's
+next `|`. Names that the config does not list are skipped. Source: CNTK's
 `CNTKTextFormatReader/TextParser.cpp` and `ReaderLib/Indexer.cpp`.
 
 A chunk is parsed as a whole by `text_arrays`. If anything in it is unusual, `text_lines` goes
@@ -39,7 +39,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class TextStream:
-    """A stream and what the file calls it."""
+    """A stream and its name in the file."""
 
     stream: Stream
     alias: str
@@ -213,7 +213,7 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 
 class _Numbers(Sequence[str]):
-    """Numbers as names of sequences; texts are made when they are asked for."""
+    """Numbers as names of sequences; texts are made on demand."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._numbers = numbers
