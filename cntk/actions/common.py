@@ -91,7 +91,7 @@ def build(run: Run, section: ConfigParameters) -> Network:
         if path:
             write_text(path, dump(built.network, None, False, True))
     if built.builder not in _QUIET:
-        _tell(run, section, built.network)
+        _log_network(run, section, built.network)
     return built.network
 
 
@@ -103,7 +103,7 @@ def load(section: ConfigParameters, path: str | Path) -> Network:
     return network
 
 
-def _tell(run: Run, section: ConfigParameters, network: Network) -> None:
+def _log_network(run: Run, section: ConfigParameters, network: Network) -> None:
     """Log how a network is validated."""
     if section.int("traceLevel", 0) > 0:
         run.say("\nPost-processing network...\n")
@@ -126,7 +126,7 @@ def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = 
             raise
         raise value.error(str(error)) from None
     _set_outputs(run, network, outputs)
-    _tell(run, section, network)
+    _log_network(run, section, network)
     return network
 
 

@@ -24,9 +24,9 @@ from .settings import (
     epochs_of,
     job_progress,
     log_path,
+    log_unused,
     refuse_obsolete,
     stamped,
-    tell_unused,
     warnings_to,
 )
 
@@ -143,7 +143,7 @@ def _run(config: ConfigParameters, run: Run) -> None:
         run.say(config.dump())
         run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
         run.say(f'precision = "{precision}"\n')
-    tell_unused(config, run)
+    log_unused(config, run)
     run.progress = job_progress(config, listed, run.say)
     for command in listed:
         for action in command.actions:

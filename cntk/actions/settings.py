@@ -88,9 +88,8 @@ def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None
             )
 
 
-def tell_unused(config: ConfigParameters, run: Run) -> None:
-    """Log the parameters that nobody reads: those that change nothing here, and those that CNTK
-    does not know either, of which it says nothing."""
+def log_unused(config: ConfigParameters, run: Run) -> None:
+    """Log the parameters that have no effect here, and those that CNTK does not know either."""
     for text in unused_parameters(config):
         run.say(f"{text}\n")
     for text in unknown_parameters(config):

@@ -246,7 +246,7 @@ _TREATMENTS = ("learnable", "constant", "shared")
 class ClonedFunction(Function):
     """A part of a network as a function: every call makes a copy of that part.
 
-    The nodes copied are those that depend on the given inputs and, unless `parameters` is "shared",
+    Copied are the nodes that depend on the given inputs and, unless `parameters` is "shared",
     on parameters; all other nodes are shared. The result is a node, or a record of nodes.
     """
 

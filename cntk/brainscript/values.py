@@ -1,9 +1,9 @@
 """The values of BrainScript expressions, lazy until they are needed, and the session they share.
 
 Numbers are floats, strings str, booleans bool, nodes and networks those of `cntk.network`; the
-other kinds of values are here. A value is computed when it is first asked for: until then a record
-member, an argument or an array element is a `Thunk`. A thunk that is asked for while it is being
-computed is a circular definition.
+other kinds of values are here. A value is computed when it is first needed: until then a record
+member, an argument or an array element is a `Thunk`. A thunk that needs its own value is a circular
+definition.
 
 Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLambda).
 """

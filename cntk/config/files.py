@@ -138,8 +138,8 @@ def parse_config(text: str, name: str = "<string>") -> ConfigParameters:
 def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
     """The config of a command line: `configFile=a.cntk+b.cntk name=value currentDirectory=...`.
 
-    Later values replace or are merged into earlier ones. `currentDirectory` stands for the current
-    folder when files behind it are looked for; that of this process stays.
+    Later values replace or are merged into earlier ones. `currentDirectory` replaces the current
+    folder in the search for later files; the folder of this process stays.
     """
     reader = Reader()
     pieces: list[Text | str] = []

@@ -4,7 +4,7 @@
     george-0-01=[1216]               the archive of the line before
 
 Beside an archive lies its list of symbols, `train.lats.symlist`: a phone a line, whose number is
-that of the line, then lines `phone other` for phones that stand for another one. Source: CNTK's
+that of the line, then lines `phone other` for phones that count as another one. Source: CNTK's
 `Common/Include/latticearchive.h` (archive).
 """
 

@@ -4,7 +4,7 @@
 
 Everything is little-endian; a tag is followed by a number of 32 bits. Node: time, 16 bits. Edge: 64
 bits (`_EDGE`). Token: 32 bits (`_UNIT`). In version 2 edges of the same phones share their tokens,
-in front of which stand the acoustic score (if there is any) and that of the language model; a pause
+after the acoustic score (if there is any) and the score of the language model; a pause
 at the end of a word is a bit of the edge and takes the frames that are left. In version 1 (tags
 NODE, EDGE, ALIG) each edge has scores and tokens of its own.
 
@@ -193,7 +193,7 @@ def _unpack(
 
 
 def _counts(tokens: np.ndarray, begin: np.ndarray, skipped: int, sound: bool) -> np.ndarray:
-    """Phones of each edge: they end with the first that says so, which scores stand behind.
+    """Phones of each edge: the last one has a mark, and scores follow it.
 
     Args:
         begin: the first phone of each edge.

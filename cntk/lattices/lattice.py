@@ -250,8 +250,8 @@ def _counts(units: np.ndarray, first: np.ndarray, hmms: Hmms) -> np.ndarray:
 
 
 def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
-    """Numbers of edges in rounds: all edges into a node stand in one round, after those into the
-    nodes they begin at."""
+    """Numbers of edges in rounds: all edges into a node are in one round, after the edges into the
+    nodes where they begin."""
     order = np.argsort(edges[:, 0], kind="stable")
     first = np.searchsorted(edges[order, 0], np.arange(count + 1))
     waiting = np.bincount(edges[:, 1], minlength=count)

@@ -74,8 +74,7 @@ def run_command(session: Session, command: Command) -> None:
 
 
 def checked(command: Command) -> tuple[Spec, Command]:
-    """What a command stands for, and the command as that takes it: `m = LoadModel(f)` is
-    `LoadModelWithName(m, f)`.
+    """Find and check a command; `m = LoadModel(f)` becomes `LoadModelWithName(m, f)`.
 
     Raises:
         UnknownOperatorError, SlotError, AttributeTypeError: the command, the number of its

@@ -2,8 +2,8 @@
 
 A file lists the variables that are no results (inputs, parameters, constants, placeholders) and the
 primitive functions, inputs first; everything is known by a unique id. Blocks and `Combine` only
-group, so what they stand for is read instead. Source: CompositeFunction.cpp, PrimitiveFunction.cpp,
-Variable.cpp, Serialization.cpp.
+group functions, so their contents are read instead. Source: CompositeFunction.cpp,
+PrimitiveFunction.cpp, Variable.cpp, Serialization.cpp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_SEQUENCE = "noSequenceAxis"
 _DEEPEST = 60  # dictionaries in dictionaries
 Values = Mapping[str, Any]
 
-# Operation numbers of the file -> names here; their inputs may stand in another order there.
+# Operation numbers of the file -> names here; the file may order their inputs otherwise.
 _OPERATIONS = dict(
     enumerate(
         "Negate Sigmoid Tanh RectifiedLinear Exp Log Sqrt Floor Abs Reciprocal Softmax Hardmax"
@@ -226,7 +226,7 @@ class _Reader:
     def _variable(self, variable: dict[str, Any]) -> None:
         kind, uid = variable["kind"], variable["uid"]
         if kind == _PLACEHOLDER:
-            return  # its uid is that of the output or argument which it stands for
+            return  # it has the uid of an output or argument
         name = self._name(variable)
         if kind in (_PARAMETER, _CONSTANT):
             value = _array(variable["value"], uid)

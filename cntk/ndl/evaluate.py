@@ -2,7 +2,7 @@
 
 The phases are those of CNTK's documentation. Parsing is done (`parse`). The first evaluation makes
 a node for every call of a node function; `connect`, the second, gives the nodes their inputs, so a
-delay may read what is defined further down; the network is validated; `finish`, the last one,
+delay may read nodes that are defined further down; the network is validated; `finish`, the last,
 numbers the random parameters. Node names are dot paths: `L1.lin.W` is `W` in the macro called as
 `lin` in the macro called as `L1`. Calls without a name have CNTK's numbers (`numbering`).
 """

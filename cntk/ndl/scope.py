@@ -11,7 +11,7 @@ from ..network.nodes.node import Node
 from .numbering import Numbers
 from .syntax import Array, Call, Expression, Macro, Word
 
-LONGEST = 150  # names that stand for one another
+LONGEST = 150  # names in a chain of definitions
 
 
 @dataclass(eq=False)
@@ -101,7 +101,7 @@ class Scope:
 
 
 # An instance for a call; None for a call that is not evaluated yet; otherwise a number, an array,
-# or a word that stands for nothing, with the scope it stands in.
+# or an undefined word, with the scope of the word.
 Value = Instance | tuple[Word | Array, Scope] | None
 
 
@@ -109,7 +109,7 @@ def reduce(expression: Expression, scope: Scope) -> Value:
     """The value of an expression after following its names.
 
     Raises:
-        CycleError: names that stand for each other.
+        CycleError: names are defined by each other.
     """
     return _reduce(expression, scope, [])
 

@@ -88,8 +88,8 @@ def _check_inputs(network: NodeGraph, nodes: Sequence[Node]) -> Found:
 
 
 def _start(node: Node, dtype: np.dtype) -> None:
-    """The shape that a node has before the first pass: what is given, or was inferred before. A
-    parameter whose values tell dimensions that it lacks is loaded."""
+    """Set the shape of a node before the first pass: the given one, or one inferred earlier. A
+    parameter of unknown shape is loaded if its file or literal has the shape."""
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
     if node.is_parameter:
         if node.value is None and not rules.size(given) and has_own_shape(node):
@@ -278,7 +278,7 @@ def validate(network: NodeGraph, log: Log | None = None, names: AxisNames | None
 
 
 def problems(network: NodeGraph) -> list[OpscopeError]:
-    """All errors of a network, but for those that follow from others; none for a valid one.
+    """All errors of a network; errors that follow from others are left out.
 
     Nodes that do not depend on wrong ones are validated as `validate` does it.
     """

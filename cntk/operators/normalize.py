@@ -142,7 +142,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
 
 @batch_norm.backward("x", "scale", "bias")
 def batch_norm_grad_kernel(k: KernelArgs) -> Call:
-    """As CNTK's: what passes through the statistics of the minibatch counts with its weight w.
+    """CNTK's gradient: the part through the statistics of the minibatch counts with its weight w.
 
     With d = x - m and a = scale * s,
     x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.

@@ -34,13 +34,13 @@ class JobProgress:
     def minibatch(self, epoch: int, share: float, loss: float) -> None:
         """Called within an epoch (counted from 0), of which a share is done."""
         if time.monotonic() - self._since > _SECONDS:
-            self._tell(epoch + share, loss)
+            self._report(epoch + share, loss)
 
     def trained(self, epochs: int, loss: float) -> None:
         """Called at the end of a training."""
-        self._tell(epochs, loss)
+        self._report(epochs, loss)
 
-    def _tell(self, done: float, loss: float) -> None:
+    def _report(self, done: float, loss: float) -> None:
         percent = 100 * (self.before + done) / self.epochs if self.epochs else 0.0
         _print(f"PROGRESS: {percent:.2f}%\nEVALERR: {loss:.7f}%\n")
         self._since = time.monotonic()

@@ -156,7 +156,7 @@ class SgdOptions:
 
     @classmethod
     def of(cls, section: ConfigParameters) -> SgdOptions:
-        """What an SGD section says.
+        """The settings of an SGD section.
 
         Raises:
             FormatError: something is missing, wrong, or contradicts.

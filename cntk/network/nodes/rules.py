@@ -1,8 +1,8 @@
 """Shape rules that many kinds share, and the parts of rules.
 
 A rule is called in passes. Before the last one shapes of inputs may be unknown: `()` for nothing
-known, 0 for an unknown dimension; a rule then sets what it can. It may also give dimensions to
-parameters among the inputs (`infer`). In the last pass it raises what does not fit.
+known, 0 for an unknown dimension; a rule then sets the dimensions that follow. It may also give
+dimensions to parameters among the inputs (`infer`). In the last pass it raises errors.
 Source of the rules: the Validate functions of ComputationNode.cpp and of the nodes' own files.
 """
 

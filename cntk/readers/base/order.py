@@ -221,8 +221,8 @@ class BlockShuffle(Enumerator):
     def _exchanged(self, home: np.ndarray, random: Random) -> np.ndarray:
         """A new order of the sequences, which are numbered chunk after chunk.
 
-        Every sequence in turn changes places with a random one that may stand where it stands, and
-        the other way round; places are tried until one is found.
+        Each sequence in turn is exchanged with a random one. Both must be allowed in the other's
+        place; places are tried until one is found.
 
         Args:
             home: the place, in the order of chunks, of each sequence's chunk.
@@ -252,7 +252,7 @@ class BlockShuffle(Enumerator):
 
 
 def _windows(sizes: list[int], half: int) -> list[tuple[int, int]]:
-    """For each chunk the chunks, from and to, whose sequences may stand in its place."""
+    """For each chunk the range of chunks whose sequences may take its place."""
     starts = np.cumsum([0, *sizes]).tolist()
     windows: list[tuple[int, int]] = []
     low, high = 0, 1

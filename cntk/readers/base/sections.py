@@ -69,8 +69,8 @@ Named = list[tuple[str, ConfigParameters]]
 def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
     """The sections of features and those of labels, each sorted by name.
 
-    What tells of a mapping, a dimension or a type of labels describes labels; what else has a
-    `dim`, features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
+    A section with a mapping, a dimension or a type of labels describes labels; any other section
+    with a `dim` describes features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
     """
     features, labels = [], []
     for name, part in sections_with(config, *_LABEL_KEYS, "sectionType", "dim"):

@@ -5,8 +5,8 @@ sequence. A dense sample that is too short ends in zeros. `|#` begins a comment,
 next `|`. Names that the config does not list are skipped. Source: CNTK's
 `CNTKTextFormatReader/TextParser.cpp` and `ReaderLib/Indexer.cpp`.
 
-A chunk is parsed as a whole by `text_arrays`. If anything in it is unusual, `text_lines` goes
-through it again line by line, which finds out what and where.
+`arrays` parses a chunk as a whole. If anything in it is unusual, `lines` parses it again line by
+line, and finds the places of errors.
 """
 
 from __future__ import annotations
