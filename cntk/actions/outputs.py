@@ -58,7 +58,7 @@ def write(run: Run, section: ConfigParameters) -> None:
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)
         if "writer" in section:
-            if section.section("writer").bool("unittest", False):  # what is read is written
+            if section.section("writer").bool("unittest", False):  # the values are read and written
                 nodes = [node for node in depth_first(nodes) if node.is_input]
             _through_writer(run, section, net, nodes, reader)
         elif "outputPath" in section:

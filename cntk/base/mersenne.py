@@ -129,7 +129,7 @@ class Mersenne64:
         np.bitwise_xor(low, self._mixed, high)
 
     def _twist(self, here: np.ndarray, after: np.ndarray, last: Any = None) -> None:
-        """What numbers and those that follow them give; `last` follows the last one."""
+        """The next state from numbers and their successors; `last` follows the last number."""
         mixed, odd = self._mixed, self._odd
         np.bitwise_and(after, _LOWER, odd[: len(after)])
         if last is not None:

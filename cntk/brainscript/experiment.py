@@ -86,7 +86,7 @@ class EditAction:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a file of the redesigned language describes: its actions in order, and its settings."""
+    """A file of the redesigned language: its actions in order, and its settings."""
 
     actions: tuple[TrainAction | EditAction, ...]
     settings: dict[str, Any]
@@ -106,7 +106,7 @@ def load_experiment(arguments: Sequence[str]) -> Experiment:
 
     A name with dots, such as `Train.optimizer.maxEpochs`, goes into the records of the file. A
     value is BrainScript if it is one constant, record or array, a string in quotes, or an
-    expression in parentheses; anything else is a string as it stands.
+    expression in parentheses; anything else is a string.
 
     Raises:
         OpscopeError: no configFile, or something is wrong in it or in a value; with the place.
@@ -186,8 +186,8 @@ def _with_member(
         if isinstance(old, New):
             value = New(old.source, old.at, old.type, value)
     changed = syntax.Member(value.source, value.at, name, value)
-    kept = tuple(member for member in record.members if member.name != name)
-    return syntax.Record(record.source, record.at, (*kept, changed))
+    others = tuple(member for member in record.members if member.name != name)
+    return syntax.Record(record.source, record.at, (*others, changed))
 
 
 # --- from objects to actions

@@ -63,7 +63,7 @@ def make_node(
 
 
 def user_place(session: Session, where: Expression | None) -> Location | None:
-    """The place of an expression, or for one of the library that of what needs it in user text."""
+    """The place of an expression; for one of the library the place in user text that needs it."""
     if where is None or not isinstance(where.source, LibrarySource):
         return where.location if where is not None else None
     thunk = session.waiting[-1].needed_by if session.waiting else None

@@ -1,4 +1,4 @@
-"""From nodes to operators: what a lowering function sees.
+"""From nodes to operators: the emitter that lowering functions work with.
 
 Values. A sample of CNTK's shape [d1 x ... x dk], the first dimension fastest, is an array
 [dk, ..., d1] in C order, so its bytes are CNTK's. A node with a dynamic axis is
@@ -51,7 +51,7 @@ class Delayed:
             row first; one for each step of the delay.
         fresh: INPUT variable that tells which sequences begin here, [sequences], where a node gives
             the initial state; "" where that is the delay's own number.
-        before: variables with what the delay really took for these rows, initial states included.
+        before: variables with the states before these rows, initial states included.
     """
 
     node: Node
@@ -70,7 +70,7 @@ class Lowered:
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
-        delays: what truncated sequences carry over.
+        delays: their states go on with truncated sequences.
         states: variables kept from run to run: shape, dtype, and the number they hold at first.
         backwards: a node that looks into the future, which truncated sequences do not allow.
         lattices: criteria that read the lattices of minibatches.

@@ -1,6 +1,6 @@
 """Sparse rows: each sample holds few elements, given by their numbers and values.
 
-The elements of all rows stand one after the other in `indices` and `values`; row i has counts[i].
+The elements of all rows lie one after the other in `indices` and `values`; row i has counts[i].
 Elements of a row that have the same number are added.
 """
 

@@ -1,4 +1,4 @@
-"""Windows that slide over tensors of any rank: what convolutions and poolings are made of.
+"""Windows that slide over tensors of any rank, for convolutions and poolings.
 
 A window's elements are given by a table: for each window the numbers of its elements in the
 flattened sample, -1 for padding. Source: CNTK's `Math/ConvolveGeometry.h`.
@@ -59,11 +59,11 @@ class _Gather:
         padding = np.flatnonzero(index.reshape(-1) < 0)
         self.padding = k.xp.asarray(padding) if len(padding) else None
         self.shape = index.shape
-        held = index.reshape(-1)
-        kept = np.flatnonzero(held >= 0)
-        order = kept[np.argsort(held[kept], kind="stable")]
+        flat = index.reshape(-1)
+        inside = np.flatnonzero(flat >= 0)
+        order = inside[np.argsort(flat[inside], kind="stable")]
         size = int(np.prod(k.attrs["shape"]))
-        times = np.bincount(held[kept], minlength=size)
+        times = np.bincount(flat[inside], minlength=size)
         self._rounds = []
         begins = np.cumsum(times) - times
         for turn in range(int(times.max(initial=0))):

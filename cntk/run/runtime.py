@@ -93,7 +93,7 @@ class BoundNet:
 
     Attributes:
         net: the operators.
-        lowered: what joins them to minibatches.
+        lowered: how the net is fed from minibatches.
         gradients: parameter -> the variable of its gradient, where there is a criterion.
         extra_gradients: node -> the variable of its gradient, for the nodes that were named.
         below: all nodes that the net computes, where there is a watcher.
