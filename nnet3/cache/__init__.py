@@ -1,4 +1,4 @@
 """Caches of compiled computations and of computers by request, and the file of computations.
 
-Gives `CachingCompiler` and `ComputerCache`. May import run, optimize and below.
+Gives `CachingCompiler` and `ComputerCache`. May import run and every room before it.
 """

@@ -61,97 +61,97 @@ class Command:
     storage: str = ""
     accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
 
-    # The constructors pass their arguments by position, which takes half the time of keywords.
+    # The constructors are static and pass all by position: a compilation makes thousands of them,
+    # and class methods or keywords would take up to twice the time.
 
     # Memory
 
-    @classmethod
-    def alloc_matrix(cls, target: int) -> Command:
+    @staticmethod
+    def alloc_matrix(target: int) -> Command:
         """Take memory, with undefined content."""
-        return cls("AllocMatrix", target)
+        return Command("AllocMatrix", target)
 
-    @classmethod
-    def dealloc_matrix(cls, target: int) -> Command:
+    @staticmethod
+    def dealloc_matrix(target: int) -> Command:
         """Give memory back."""
-        return cls("DeallocMatrix", target)
+        return Command("DeallocMatrix", target)
 
-    @classmethod
-    def alloc_matrices(cls, targets: Sequence[int] | np.ndarray) -> Command:
+    @staticmethod
+    def alloc_matrices(targets: Sequence[int] | np.ndarray) -> Command:
         """Take the memory of many matrices and set it to zero."""
-        return cls("AllocMatrices", rows=np.array(targets, int))
+        return Command("AllocMatrices", rows=np.array(targets, int))
 
-    @classmethod
-    def dealloc_matrices(cls, targets: Sequence[int] | np.ndarray) -> Command:
+    @staticmethod
+    def dealloc_matrices(targets: Sequence[int] | np.ndarray) -> Command:
         """Give the memory of many matrices back."""
-        return cls("DeallocMatrices", rows=np.array(targets, int))
+        return Command("DeallocMatrices", rows=np.array(targets, int))
 
-    @classmethod
-    def swap_matrix(cls, target: int, source: int) -> Command:
+    @staticmethod
+    def swap_matrix(target: int, source: int) -> Command:
         """Exchange the memory of two matrices."""
-        return cls("SwapMatrix", target, source)
+        return Command("SwapMatrix", target, source)
 
-    @classmethod
-    def compress_matrix(cls, target: int, limit: float, storage: str) -> Command:
+    @staticmethod
+    def compress_matrix(target: int, limit: float, storage: str) -> Command:
         """Store a matrix in fewer bits, cut at a magnitude; see `storage`."""
-        return cls("CompressMatrix", target, alpha=limit, storage=storage)
+        return Command("CompressMatrix", target, alpha=limit, storage=storage)
 
-    @classmethod
-    def decompress_matrix(cls, target: int) -> Command:
+    @staticmethod
+    def decompress_matrix(target: int) -> Command:
         """Restore a compressed matrix."""
-        return cls("DecompressMatrix", target)
+        return Command("DecompressMatrix", target)
 
     # Values
 
-    @classmethod
-    def set_const(cls, target: int, value: float) -> Command:
+    @staticmethod
+    def set_const(target: int, value: float) -> Command:
         """Set all elements to a value."""
-        return cls("SetConst", target, 0, value)
+        return Command("SetConst", target, 0, value)
 
-    @classmethod
-    def matrix_copy(cls, target: int, source: int) -> Command:
+    @staticmethod
+    def matrix_copy(target: int, source: int) -> Command:
         """target = source."""
-        return cls("MatrixCopy", target, source)
+        return Command("MatrixCopy", target, source)
 
-    @classmethod
-    def matrix_add(cls, target: int, source: int, alpha: float) -> Command:
+    @staticmethod
+    def matrix_add(target: int, source: int, alpha: float) -> Command:
         """target += alpha * source."""
-        return cls("MatrixAdd", target, source, alpha)
+        return Command("MatrixAdd", target, source, alpha)
 
-    @classmethod
-    def add_rows(cls, target: int, source: int, alpha: float, rows: np.ndarray | None) -> Command:
+    @staticmethod
+    def add_rows(target: int, source: int, alpha: float, rows: np.ndarray | None) -> Command:
         """target[i] += alpha * source[rows[i]] where rows[i] is not -1."""
-        return cls("AddRows", target, source, alpha, rows)
+        return Command("AddRows", target, source, alpha, rows)
 
-    @classmethod
-    def add_rows_multi(cls, target: int, alpha: float, pairs: np.ndarray) -> Command:
+    @staticmethod
+    def add_rows_multi(target: int, alpha: float, pairs: np.ndarray) -> Command:
         """target[i] += alpha * the row that pairs[i] names."""
-        return cls("AddRowsMulti", target, 0, alpha, pairs)
+        return Command("AddRowsMulti", target, 0, alpha, pairs)
 
-    @classmethod
-    def add_to_rows_multi(cls, target: int, alpha: float, pairs: np.ndarray) -> Command:
+    @staticmethod
+    def add_to_rows_multi(target: int, alpha: float, pairs: np.ndarray) -> Command:
         """The row that pairs[i] names += alpha * target[i]."""
-        return cls("AddToRowsMulti", target, 0, alpha, pairs)
+        return Command("AddToRowsMulti", target, 0, alpha, pairs)
 
-    @classmethod
-    def add_row_ranges(cls, target: int, source: int, alpha: float, ranges: np.ndarray) -> Command:
+    @staticmethod
+    def add_row_ranges(target: int, source: int, alpha: float, ranges: np.ndarray) -> Command:
         """target[i] += alpha * the sum of source[begin:end], with (begin, end) = ranges[i]."""
-        return cls("AddRowRanges", target, source, alpha, ranges)
+        return Command("AddRowRanges", target, source, alpha, ranges)
 
     # Nodes
 
-    @classmethod
-    def accept_input(cls, target: int, node: int) -> Command:
+    @staticmethod
+    def accept_input(target: int, node: int) -> Command:
         """Take the caller's matrix for a node."""
-        return cls("AcceptInput", target, 0, 1.0, None, node)
+        return Command("AcceptInput", target, 0, 1.0, None, node)
 
-    @classmethod
-    def provide_output(cls, target: int, node: int) -> Command:
+    @staticmethod
+    def provide_output(target: int, node: int) -> Command:
         """Give the matrix of a node to the caller."""
-        return cls("ProvideOutput", target, 0, 1.0, None, node)
+        return Command("ProvideOutput", target, 0, 1.0, None, node)
 
-    @classmethod
+    @staticmethod
     def propagate(
-        cls,
         node: int,
         step: int,
         value_in: int,
@@ -161,14 +161,22 @@ class Command:
         use_memo: bool,
     ) -> Command:
         """Run the component of a node forward."""
-        return cls(
-            *("Propagate", value_out, value_in, 1.0, None, node, step, precomputed),
-            *(NO_DERIV, store_stats, use_memo),
+        return Command(
+            "Propagate",
+            value_out,
+            value_in,
+            1.0,
+            None,
+            node,
+            step,
+            precomputed,
+            NO_DERIV,
+            store_stats,
+            use_memo,
         )
 
-    @classmethod
+    @staticmethod
     def backprop(
-        cls,
         node: int,
         step: int,
         deriv: tuple[int, int, int, int],
@@ -177,32 +185,31 @@ class Command:
         use_memo: bool,
     ) -> Command:
         """Run the component of a node backward."""
-        return cls(
-            *("Backprop", 0, 0, 1.0, None, node, step, precomputed),
-            *(deriv, store_stats, use_memo),
+        return Command(
+            "Backprop", 0, 0, 1.0, None, node, step, precomputed, deriv, store_stats, use_memo
         )
 
     # Order
 
-    @classmethod
-    def no_operation_permanent(cls) -> Command:
+    @staticmethod
+    def no_operation_permanent() -> Command:
         """A place that no pass removes."""
-        return cls("NoOperationPermanent")
+        return Command("NoOperationPermanent")
 
-    @classmethod
-    def no_operation_marker(cls) -> Command:
+    @staticmethod
+    def no_operation_marker() -> Command:
         """The end of a segment or of the forward part."""
-        return cls("NoOperationMarker")
+        return Command("NoOperationMarker")
 
-    @classmethod
-    def no_operation_label(cls) -> Command:
+    @staticmethod
+    def no_operation_label() -> Command:
         """The place to which `goto_label` goes back."""
-        return cls("NoOperationLabel")
+        return Command("NoOperationLabel")
 
-    @classmethod
-    def goto_label(cls, label: int) -> Command:
+    @staticmethod
+    def goto_label(label: int) -> Command:
         """Go back to the command of that number."""
-        return cls("GotoLabel", step=label)
+        return Command("GotoLabel", step=label)
 
     # Changed commands
 
@@ -237,15 +244,34 @@ class Command:
     ) -> Command:
         """The same command on other sub-matrices."""
         return Command(
-            *(self.type, target, source, self.alpha, rows, self.node, self.step),
-            *(self.precomputed, deriv, self.store_stats, self.use_memo, self.storage),
+            self.type,
+            target,
+            source,
+            self.alpha,
+            rows,
+            self.node,
+            self.step,
+            self.precomputed,
+            deriv,
+            self.store_stats,
+            self.use_memo,
+            self.storage,
         )
 
     def without_model_update(self) -> Command:
         """Of a Backprop the command that leaves the parameters and statistics alone."""
         return Command(
-            *("BackpropNoModelUpdate", 0, 0, 1.0, None, self.node, self.step),
-            *(self.precomputed, self.deriv, False, self.use_memo),
+            "BackpropNoModelUpdate",
+            0,
+            0,
+            1.0,
+            None,
+            self.node,
+            self.step,
+            self.precomputed,
+            self.deriv,
+            False,
+            self.use_memo,
         )
 
 

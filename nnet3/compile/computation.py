@@ -216,10 +216,14 @@ class Computation:
             pairs = c.listed().tolist()
             shown = ",".join("null" if a == -1 else f"{a}:{b - 1}" for a, b in pairs)
             return f"{target}.AddRowRanges({c.alpha:g}, {source}, [{shown}])"
-        return self._component_command(c, names)
+        return self._node_command(c, names)
 
-    def _component_command(self, c: Command, names: list[str]) -> str:
-        node = self.topology.nodes[c.node]  # of commands without a node not used
+    def _node_command(self, c: Command, names: list[str]) -> str:
+        if c.type == "GotoLabel":
+            return f"goto c{c.step}"
+        if c.type in _PLAIN:
+            return _PLAIN[c.type]
+        node = self.topology.nodes[c.node]
         indexes = f"precomputed_indexes[{c.precomputed}]" if c.precomputed else "NULL"
         if c.type == "Propagate":
             return (
@@ -233,11 +237,8 @@ class Computation:
             return f"{node.component_name}.Backprop({indexes}, {values}, {model}, {into})"
         if c.type == "AcceptInput":
             return f"{names[c.target]} = user input [for node: '{node.name}']"
-        if c.type == "ProvideOutput":
-            return f"output {names[c.target]} to user [for node: '{node.name}']"
-        if c.type == "GotoLabel":
-            return f"goto c{c.step}"
-        return _PLAIN[c.type]
+        assert c.type == "ProvideOutput"
+        return f"output {names[c.target]} to user [for node: '{node.name}']"
 
     def _pairs(self, rows: np.ndarray) -> str:
         parts = []

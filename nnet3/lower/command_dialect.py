@@ -231,7 +231,7 @@ class _Reader:
         if net.metadata.get("dialect") != DIALECT:
             raise FormatError(f"net {net.name!r} is no list of nnet3 commands")
         self.node = topology.number if topology is not None else _numbering()
-        self.computation = Computation(topology)
+        self.computation = Computation(topology or Topology([]))
         flag = net.metadata.get("need_model_derivative")
         self.computation.need_model_derivative = flag == "true"
         self.variables = {var.name: var for var in net.vars}

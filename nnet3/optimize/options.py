@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ...framework.base.errors import AttributeTypeError
 
@@ -77,7 +78,7 @@ class OptimizeOptions:
     @classmethod
     def none(cls) -> OptimizeOptions:
         """No optimisation at all."""
-        off = {field.name: False for field in fields(cls) if field.type == "bool"}
+        off: dict[str, Any] = {field.name: False for field in fields(cls) if field.type == "bool"}
         return cls(**off, memory_compression_level=0)
 
     def has(self, *switches: str) -> bool:

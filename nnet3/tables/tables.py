@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from ...framework.base.errors import FormatError, SaveError
 from ..files.kaldi_io import Reader, Writer
@@ -353,7 +353,7 @@ class TableWriter:
             self._offset += len(body.getvalue())
         self.count += 1
 
-    def _put(self, file: BinaryIO, data: bytes) -> None:
+    def _put(self, file: IO[bytes], data: bytes) -> None:
         try:
             file.write(data)
             if self.specifier.flush:
