@@ -128,7 +128,7 @@ class Program:
             ShapeError: a stream is missing, or has another dimension than its input.
         """
         context = (context or OpContext()).derive(
-            train=context is not None and context.train, keep=self._keep
+            train=context is not None and context.train, live_out=self._keep
         )
         self.feed(minibatch, context)
         self.net.run(self.scope, context)
@@ -447,7 +447,7 @@ class CntkNet:
         return Program(where, lowered, net, gradients, kept, conditions, further, *watched)
 
     def _context(self, train: bool) -> OpContext:
-        return self.context.derive(train=train, keep=None)
+        return self.context.derive(train=train, live_out=None)
 
     def forget(self) -> None:
         """Drop all programs: the network's attributes have changed."""

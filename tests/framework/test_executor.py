@@ -70,7 +70,7 @@ def test_switches_that_are_none(monkeypatch):
 
 
 def blocks(net, scope):
-    frame = net.frame(scope, OpContext(keep=()))
+    frame = net.frame(scope, OpContext(live_out=()))
     return frame.plan.blocks
 
 
@@ -95,7 +95,7 @@ def test_temporaries_are_not_left_in_the_scope_but_kept_ones_are():
     scope = fed(X)
     net.run(scope)
     assert "h0" not in scope and "y" in scope
-    net.run(scope, OpContext(keep=["h0"]))
+    net.run(scope, OpContext(live_out=["h0"]))
     np.testing.assert_allclose(scope.numpy("h0"), X * X + 0.125, rtol=1e-6)
     net.run(scope)
     assert scope.get("h0").array is None, "a stale value is not left to be read"

@@ -171,7 +171,7 @@ def test_one_scope_for_many_batches(seed):
     made, rng, scope = Maker(seed), np.random.default_rng(seed), Scope()
     net = with_loss(made.desc, made.values, made.results)
     names = net.add_backward_ops("loss", list(made.values))
-    context = OpContext(keep=[*made.results, *names.values()], seed=1)
+    context = OpContext(live_out=[*made.results, *names.values()], seed=1)
     for lengths in ([2, 3], [3, 2, 1], [4, 4], [1], [5, 0, 2], [2, 3], [3, 3], [4, 4], [6, 1, 1]):
         for name, value in made.values.items():
             if isinstance(value, Sequences):

@@ -69,7 +69,7 @@ def bind(monkeypatch: pytest.MonkeyPatch) -> Bind:
         scope = Scope()
         fill(scope, given)
         net = desc if isinstance(desc, Net) else Net.create(desc)
-        net.run(scope, OpContext(keep=keep, seed=1))
+        net.run(scope, OpContext(live_out=keep, seed=1))
         return made[1 if gradient else 0]
 
     return bound

@@ -159,9 +159,9 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         linked += [memory.previous for memory in step.memories]
         for name in free_names(step.net, linked):
             step.static_links.append(Link(name, name))
-    held = OpList(net.name, net.type, steps=net.steps)
-    step_net(held)  # refuses what is wrong with it
-    step = held.steps[0]
+    inner = OpList(net.name, net.type, steps=net.steps)
+    step_net(inner)  # refuses what is wrong with it
+    step = inner.steps[0]
     inputs = {
         "x": [link.outer for link in step.in_links],
         "static": [link.outer for link in step.static_links],
@@ -173,7 +173,7 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         "sum": [link.outer for link in step.sum_links],
         "steps": steps or steps_name(net.name or "recurrent"),
     }
-    return make_op("recurrent", inputs, outputs, {"net": held})
+    return make_op("recurrent", inputs, outputs, {"net": inner})
 
 
 @register_net(RECURRENT)
