@@ -48,6 +48,8 @@ ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
 REQUIRED = object()
 """Default of an attribute that must be given."""
+REFERENCE = "xp"
+"""The library of the kernels that NumPy and CuPy share, against which all others are tested."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,12 @@ Kernel = Callable[[KernelArgs], Call | None]
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """A kernel and where it applies; `library` "xp" is the reference. It may decline (None)."""
+    """A kernel and where it applies. It may decline by returning None.
+
+    Attributes:
+        bind: makes the call. device: "cpu", "gpu", or "" for both.
+        dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
+    """
 
     bind: Kernel
     device: str
@@ -194,7 +201,7 @@ class OperatorDef:
         *,
         device: str = "",
         dtypes: Iterable[Any] | None = None,
-        library: str = "xp",
+        library: str = REFERENCE,
     ) -> Any:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
@@ -453,6 +460,11 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
 def find(op_type: str) -> OperatorDef | None:
     """The entry of a type among those registered so far; None where there is none."""
     return _operators.get(op_type)
+
+
+def kernel_libraries() -> set[str]:
+    """The libraries of all kernels that are registered so far, and the reference."""
+    return {REFERENCE, *(kernel.library for op in _operators.values() for kernel in op.kernels)}
 
 
 def operator_types() -> list[str]:

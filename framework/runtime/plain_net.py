@@ -6,14 +6,14 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base import settings
 from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
-from ..base.errors import OpscopeError, VariableError
+from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.expand import expand_op
@@ -21,6 +21,7 @@ from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator
+from ..ir.registry import REFERENCE, kernel_libraries, load_operators
 from ..passes.backward import build_backward
 from ..passes.lowering import lower
 from ..passes.optimizer import build_optimizer
@@ -365,14 +366,37 @@ class PlainNet(Net):
 
 
 def current_options() -> PlanOptions:
-    """Plan switches as the environment sets them now."""
-    libraries = tuple(part.strip() for part in settings.switch("OPSCOPE_LIBRARIES").split(","))
+    """Plan switches as the environment sets them now.
+
+    Raises:
+        OpscopeError: a switch has a value that it cannot have.
+    """
     return PlanOptions(
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
-        libraries=libraries if "xp" in libraries else (*libraries, "xp"),
+        libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
+
+
+@lru_cache(maxsize=64)
+def _listed_libraries(text: str) -> tuple[str, ...]:
+    """The kernel libraries that a text lists, separated by commas; the reference is always one.
+
+    Raises:
+        OpscopeError: no operator has a kernel of such a library.
+    """
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not kernel_libraries().issuperset(names):
+        load_operators()
+    known = kernel_libraries()
+    for name in names:
+        if name not in known:
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
+                f" there are {', '.join(sorted(known))}"
+            )
+    return names if REFERENCE in names else (*names, REFERENCE)
 
 
 def grouping(place: Place) -> Any:

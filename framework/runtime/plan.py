@@ -16,6 +16,7 @@ from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
+from ..ir.registry import REFERENCE
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 
@@ -27,7 +28,7 @@ class PlanOptions:
     fuse: bool = True
     reuse: bool = True
     inplace: bool = True
-    libraries: tuple[str, ...] = ("xp",)
+    libraries: tuple[str, ...] = (REFERENCE,)
 
 
 class Chain(list[Operator]):
