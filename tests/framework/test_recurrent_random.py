@@ -10,7 +10,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.printer import net_text
 from opscope.framework.loops.recurrent import net as recurrent_net
-from opscope.framework.loops.recurrent.fast import RecurrentProgram
+from opscope.framework.loops.recurrent.stages import RecurrentProgram
 from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, with_loss
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")

@@ -8,7 +8,7 @@ Where in-links hold sequences of sequences, steps run along the outer level and 
 
 A net runs in one of two ways, by the switch OPSCOPE_RECURRENT, with the same results:
 `steps`: a scope for each step (scopes.py), the reference; `fast`: over whole sequences
-wherever the step net allows it (fast.py).
+wherever the step net allows it (stages.py).
 
 Sources: Paddle's `recurrent_op.cc` and design of RNN operators (step scopes, memories, links);
 CNTK's PastValue and FutureValue (delays, both directions).
@@ -35,9 +35,9 @@ from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .chunks import ChunkedProgram, chunk_steps
 from .description import free_names, step_net
-from .fast import RecurrentProgram
 from .links import RecurrentBinding, make_static_track, make_track, plain_schedule
 from .scopes import StepScopeProgram
+from .stages import RecurrentProgram
 from .store import SavedSteps
 
 
