@@ -128,7 +128,7 @@ class BoundNet:
             ShapeError: a stream is missing, or has another dimension than its input.
         """
         context = (context or OpContext()).derive(
-            train=context is not None and context.train, keep=self._live_out
+            train=context is not None and context.train, live_out=self._live_out
         )
         self.feed(minibatch, context)
         self.net.run(self.scope, context)
@@ -457,7 +457,7 @@ class CntkNet:
         )
 
     def _context(self, train: bool) -> OpContext:
-        return self.context.derive(train=train, keep=None)
+        return self.context.derive(train=train, live_out=None)
 
     def forget(self) -> None:
         """Drop all bound nets: the network's attributes have changed."""

@@ -141,8 +141,8 @@ class ShapeArgs:
         """The one floating dtype that all the given slots share."""
         dtypes = {dtype for slot in slots for _, dtype in self.specs(slot)}
         if len(dtypes) != 1 or not is_float(next(iter(dtypes))):
-            held = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.specs(s))}" for s in slots)
-            self.fail(f"wants one floating dtype for all of these, has {held}")
+            given = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.specs(s))}" for s in slots)
+            self.fail(f"wants one floating dtype for all of these, has {given}")
         return dtypes.pop()
 
     def integers(self, slot: str) -> np.dtype:

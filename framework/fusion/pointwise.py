@@ -158,12 +158,12 @@ def _needed(
 
 def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     """How an operand meets a loop over `shape`; None where it does not."""
-    own, held = spec
+    own, own_dtype = spec
     rank = len(shape)
     if len(own) > rank:
         return None
-    if held != dtype:
-        return ONE if prod(own) == 1 and name_of(held) in C_TYPES else None
+    if own_dtype != dtype:
+        return ONE if prod(own) == 1 and name_of(own_dtype) in C_TYPES else None
     if own == shape:
         return FULL
     if prod(own) == 1:

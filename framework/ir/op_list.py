@@ -115,8 +115,8 @@ def _renamed(slots: SlotNames, names: Mapping[str, str]) -> SlotNames:
         for name in given:
             if name in names:
                 return {
-                    slot: tuple([names.get(one, one) for one in held])
-                    for slot, held in slots.items()
+                    slot: tuple([names.get(one, one) for one in variables])
+                    for slot, variables in slots.items()
                 }
     return slots
 

@@ -107,8 +107,8 @@ def _var_lines(variables: Iterable[VarDecl], locations: bool) -> Iterator[str]:
     ]
     kind_width = max(len(row[0]) for row in rows)
     name_width = max(len(row[1]) for row in rows)
-    for kind, name, held, var in rows:
-        line = f"{kind:{kind_width}}  {name:{name_width}}  {held}"
+    for kind, name, shown, var in rows:
+        line = f"{kind:{kind_width}}  {name:{name_width}}  {shown}"
         yield line + _flags(var) + _location(var.source, locations)
 
 
@@ -147,8 +147,8 @@ def _slots(slots: SlotNames) -> str:
     parts = []
     for slot, variables in listed_slots(slots):
         names = [_name(name) for name in variables]
-        held = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-        parts.append(f"{_name(slot)}={held}")
+        shown = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+        parts.append(f"{_name(slot)}={shown}")
     return ", ".join(parts)
 
 

@@ -48,6 +48,8 @@ ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
 REQUIRED = object()
 """Default of an attribute that must be given."""
+REFERENCE = "xp"
+"""The library of the kernels that NumPy and CuPy share, against which all others are tested."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,11 @@ class AttrSpec:
             FormatError, ShapeError: it comes from a file and is damaged.
         """
         value = attr_value(value)
-        held = attr_type(value)
+        given = attr_type(value)
         if isinstance(value, pb.Attr):
             value = decode_attr(value)  # which refuses it, or it would be a plain value
-        if held != self.type:
-            value = self._convert(value, held, where)
+        if given != self.type:
+            value = self._convert(value, given, where)
         elif type(value) is EmptyList:
             value = ()
         if self._is_free:
@@ -120,21 +122,21 @@ class AttrSpec:
         """Whether any value of the type will do."""
         return self.minimum is None and self.maximum is None and not self.choices
 
-    def _convert(self, value: Any, held: str, where: object) -> Any:
+    def _convert(self, value: Any, given: str, where: object) -> Any:
         wanted = self.type
-        if wanted == "float" and held == "int":
+        if wanted == "float" and given == "int":
             return float(value)
-        if wanted.endswith("s") and held == wanted[:-1]:
+        if wanted.endswith("s") and given == wanted[:-1]:
             return (value,)
-        if wanted == "floats" and held in ("int", "ints"):
-            return tuple(float(item) for item in (value if held == "ints" else (value,)))
+        if wanted == "floats" and given in ("int", "ints"):
+            return tuple(float(item) for item in (value if given == "ints" else (value,)))
         if wanted.endswith("s") and isinstance(value, tuple) and not value:
             return ()
-        if wanted == "dtype" and held == "string":
+        if wanted == "dtype" and given == "string":
             return to_dtype(value)
-        if wanted == "tensor" and held in ("ints", "floats", "int", "float"):
+        if wanted == "tensor" and given in ("ints", "floats", "int", "float"):
             return np.asarray(value)
-        raise AttributeTypeError(f"{where}: {self.name}={value!r} is {held}, want {wanted}")
+        raise AttributeTypeError(f"{where}: {self.name}={value!r} is {given}, want {wanted}")
 
 
 Kernel = Callable[[KernelArgs], Call | None]
@@ -142,7 +144,12 @@ Kernel = Callable[[KernelArgs], Call | None]
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """A kernel and where it applies; `library` "xp" is the reference. It may decline (None)."""
+    """A kernel and where it applies. It may decline by returning None.
+
+    Attributes:
+        bind: makes the call. device: "cpu", "gpu", or "" for both.
+        dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
+    """
 
     bind: Kernel
     device: str
@@ -194,7 +201,7 @@ class OperatorDef:
         *,
         device: str = "",
         dtypes: Iterable[Any] | None = None,
-        library: str = "xp",
+        library: str = REFERENCE,
     ) -> Any:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
@@ -237,12 +244,12 @@ class OperatorDef:
         writes `IN_grad` for each of `wrt` (by default every input).
         """
         wrt = wrt or tuple(slot.name for slot in self.inputs)
-        kept = [slot for slot in self.outputs if not slot.not_in_gradient]
+        saved = [slot for slot in self.outputs if not slot.not_in_gradient]
         grads = [slot for slot in self.outputs if not slot.intermediate]
         inputs = [
             replace(s, shape_only=s.not_in_gradient, not_in_gradient=False) for s in self.inputs
         ]
-        inputs += [Slot(s.name, s.doc, duplicable=s.duplicable, optional=s.optional) for s in kept]
+        inputs += [Slot(s.name, s.doc, duplicable=s.duplicable, optional=s.optional) for s in saved]
         inputs += [
             Slot(f"{s.name}_grad", f"gradient of the loss with respect to {s.name}", s.duplicable)
             for s in grads
@@ -278,7 +285,7 @@ class OperatorDef:
 
         def maker(g: Any) -> list[OpNode]:
             reads = {slot.name: g.inputs(slot.name) for slot in self.inputs}
-            reads |= {slot.name: g.outputs(slot.name) for slot in kept}
+            reads |= {slot.name: g.outputs(slot.name) for slot in saved}
             reads |= {f"{slot.name}_grad": g.output_grads(slot.name) for slot in grads}
             writes = {f"{name}_grad": g.input_grads(name) for name in wrt}
             return [g.op(grad.type, reads, writes, g.attrs)]
@@ -453,6 +460,11 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
 def find(op_type: str) -> OperatorDef | None:
     """The entry of a type among those registered so far; None where there is none."""
     return _operators.get(op_type)
+
+
+def kernel_libraries() -> set[str]:
+    """The libraries of all kernels that are registered so far, and the reference."""
+    return {REFERENCE, *(kernel.library for op in _operators.values() for kernel in op.kernels)}
 
 
 def operator_types() -> list[str]:

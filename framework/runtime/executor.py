@@ -23,7 +23,7 @@ from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
 from ..ir.operation import Operator
-from .plan import Plan, Step
+from .plan import Plan, PlanStep
 
 _ALIGN = 64
 _COPIED = 1 << 16
@@ -41,13 +41,14 @@ class Frame:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         prepared: in a loop, what is made before it of arrays that it does not change; else None.
-        version: of the operator list that the plan was made for.
+        net_version: of the operator list that the plan was made for.
+        scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
     least_cost = 2
-    version = -1
+    net_version = -1
 
     def __init__(
         self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
@@ -58,7 +59,7 @@ class Frame:
         self.xp = place.xp
         self.train = train
         self.state = RunState(place)
-        self.layout = -1
+        self.scope_version = -1
         self.arrays: dict[str, Any] = {}
         self._scratch = ScratchPool(self.xp)
         self._fused = fused
@@ -89,7 +90,7 @@ class Frame:
         name = variable.name
         self._borrowed.discard(name)
         if variable.borrowed:
-            if name in self.plan.survivors:
+            if name in self.plan.live_out:
                 raise VariableError(
                     f"variable {name!r} shares the caller's array; the net writes it"
                 )
@@ -100,7 +101,7 @@ class Frame:
         blocks = self._blocks()
         for name, block in plan.placement.items():
             self.arrays[name] = as_view(blocks[block], plan.specs[name])
-        for name in plan.survivors:
+        for name in plan.live_out:
             if name in self.arrays:
                 continue
             shape, dtype = plan.specs[name]
@@ -120,7 +121,7 @@ class Frame:
         return pool[: len(self.plan.blocks)]
 
     def _variable(self, name: str) -> Variable:
-        """Where a survivor is kept: what the net computes is local, what it updates is found."""
+        """Where a value that outlives the run is: local, or outside if the run updates it."""
         declared = self.plan.declared.get(name)
         if declared is None or declared.kind in (TEMPORARY, OUTPUT):
             if name not in self.plan.externals:
@@ -151,10 +152,10 @@ class Frame:
         scope = self.scope
         for name in scope.names():
             if name in self.plan.placement:
-                scope.var(name).clear()  # of an earlier run that kept what this one does not
-        for name in self.plan.survivors:
+                scope.var(name).clear()  # of an earlier run with another `live_out`
+        for name in self.plan.live_out:
             self._variable(name).bind(self.arrays[name], self.plan.offsets.get(name, ()))
-        self.layout = scope.root.layout
+        self.scope_version = scope.root.version
 
     def accept_inputs(self) -> bool:
         """Take inputs whose array was replaced; False for a parameter: that needs a new frame.
@@ -169,7 +170,7 @@ class Frame:
             if variable.array is mine:
                 continue
             declared = self.plan.declared.get(name)
-            if declared is None or declared.kind != INPUT or name in self.plan.survivors:
+            if declared is None or declared.kind != INPUT or name in self.plan.live_out:
                 return False
             copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
             if copied and not variable.borrowed and name not in self._borrowed:
@@ -199,7 +200,7 @@ class Frame:
 
     # -- binding -------------------------------------------------------------------------------
 
-    def _bind(self, step: Step) -> Callable[[], Any]:
+    def _bind(self, step: PlanStep) -> Callable[[], Any]:
         """One callable for a step; a fused one where there is one.
 
         Raises:

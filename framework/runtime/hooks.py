@@ -27,10 +27,10 @@ from ..base.backend import to_host
 from ..base.context import Hook
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
 from ..ir.names import EMPTY
-from .plan import Step
+from .plan import PlanStep
 
 
-def _label(step: Step) -> str:
+def _step_label(step: PlanStep) -> str:
     """`%3 affine`; `%3 relu+scale` for fused operators."""
     types = "+".join(op.type for op in step.operators)
     return f"%{step.operators[0].index} {types}"
@@ -71,7 +71,7 @@ class Profiler(Hook):
     def __init__(self, *, max_events: int = 1_000_000) -> None:
         """
         Args:
-            max_events: calls kept for `chrome_trace`; later ones count in `table` only.
+            max_events: calls recorded for `chrome_trace`; later ones count in `table` only.
         """
         self.steps: dict[str, StepTimes] = {}
         self.runs = 0
@@ -92,7 +92,7 @@ class Profiler(Hook):
         step = frame.plan.steps[index]
         arrays = [frame.array(name) for name in dict.fromkeys(step.writes) if name != EMPTY]
         memory = sum(int(array.nbytes) for array in arrays if array is not None)
-        label = _label(step)
+        label = _step_label(step)
         with self._lock:
             self.steps.setdefault(label, StepTimes(label)).add(spent, memory)
             if len(self._events) < self._max_events:
@@ -178,7 +178,7 @@ class FiniteCheck(Hook):
                 for name in names:
                     found = "" if name == EMPTY else self._look(frame, name)
                     if found:
-                        fused = f", fused in {_label(step)}" if len(step.operators) > 1 else ""
+                        fused = f", fused in {_step_label(step)}" if len(step.operators) > 1 else ""
                         why = f"output {slot}={name} holds {found}{fused}"
                         raise NotFiniteError(op.describe(why, frame.plan.specs))
 
@@ -227,7 +227,7 @@ class Dump(Hook):
         self.packed = packed
         self.run = -1
         self._seen: dict[str, int] = {}
-        self._pack: dict[str, np.ndarray] = {}
+        self._pack: dict[str, Any] = {}  # arrays by title
 
     def before_run(self, frame: Any) -> None:
         self.run += 1
@@ -239,7 +239,7 @@ class Dump(Hook):
                 raise VariableError(f"dump: the net has no variable {name!r}{hint}")
             if frame.array(name) is None:
                 raise VariableError(
-                    f"dump: {name!r} lives inside a fused kernel; keep it (OpContext.keep), or"
+                    f"dump: {name!r} lives inside a fused kernel; keep it (OpContext.live_out), or"
                     " switch fusing off (OPSCOPE_FUSE=0)"
                 )
             if name not in written:

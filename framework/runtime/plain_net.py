@@ -6,14 +6,14 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base import settings
 from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
-from ..base.errors import OpscopeError, VariableError
+from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.expand import expand_op
@@ -21,12 +21,13 @@ from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator
+from ..ir.registry import REFERENCE, kernel_libraries, load_operators
 from ..passes.backward import build_backward
 from ..passes.lowering import lower
 from ..passes.optimizer import build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, register_net
-from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
+from .plan import Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
@@ -261,19 +262,19 @@ class PlainNet(Net):
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
-        key = (self._token, begin, end, context.train, context.keep, context.device)
+        key = (self._token, begin, end, context.train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
-            and frame.layout == scope.root.layout
-            and frame.version == self._version
+            and frame.scope_version == scope.root.version
+            and frame.net_version == self._version
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
-        span = self._range(first, last, context.keep)
+        span = self._range(first, last, context.live_out)
         place = context.device or scope.place
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
@@ -284,7 +285,7 @@ class PlainNet(Net):
             if frame is None or not frame.accept_inputs():
                 sources = (span, known, offsets)
                 frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.version = self._version
+                frame.net_version = self._version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last
@@ -319,12 +320,12 @@ class PlainNet(Net):
             )
         return first, last
 
-    def _range(self, first: int, last: int, keep: frozenset[str] | None) -> Range:
-        key = (first, last, keep)
+    def _range(self, first: int, last: int, live_out: frozenset[str] | None) -> Range:
+        key = (first, last, live_out)
         found = self._ranges.get(key)
         if found is None:
             ops = self.operators
-            found = analyse(ops[first:last], ops[last:], self.vars, keep, before=ops[:first])
+            found = analyse(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
             self._ranges[key] = found
         return found
 
@@ -352,8 +353,8 @@ class PlainNet(Net):
             for name in op.output_vars():
                 shape, dtype = plan.specs[name]
                 variable = scope.find(name) or scope.var(name)
-                held = variable.array
-                if held is None or held.shape != shape or held.dtype != dtype:
+                array = variable.array
+                if array is None or array.shape != shape or array.dtype != dtype:
                     with on_device(scope.place):
                         variable.bind(scope.place.xp.empty(shape, dtype))
 
@@ -365,14 +366,37 @@ class PlainNet(Net):
 
 
 def current_options() -> PlanOptions:
-    """Plan switches as the environment sets them now."""
-    libraries = tuple(part.strip() for part in settings.switch("OPSCOPE_LIBRARIES").split(","))
+    """Plan switches as the environment sets them now.
+
+    Raises:
+        OpscopeError: a switch has a value that it cannot have.
+    """
     return PlanOptions(
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
-        libraries=libraries if "xp" in libraries else (*libraries, "xp"),
+        libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
+
+
+@lru_cache(maxsize=64)
+def _listed_libraries(text: str) -> tuple[str, ...]:
+    """The kernel libraries that a text lists, separated by commas; the reference is always one.
+
+    Raises:
+        OpscopeError: no operator has a kernel of such a library.
+    """
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not kernel_libraries().issuperset(names):
+        load_operators()
+    known = kernel_libraries()
+    for name in names:
+        if name not in known:
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
+                f" there are {', '.join(sorted(known))}"
+            )
+    return names if REFERENCE in names else (*names, REFERENCE)
 
 
 def grouping(place: Place) -> Any:
@@ -382,7 +406,7 @@ def grouping(place: Place) -> Any:
     return partial(group_chains, device=place.kind)
 
 
-def bind_chain(frame: Frame, step: Step) -> Any:
+def bind_chain(frame: Frame, step: PlanStep) -> Any:
     """See `fuse.bind_chain`; without loops, fusion is not loaded."""
     if not step.loops:
         return None

@@ -25,7 +25,7 @@ from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import OpList
-from ...framework.passes.to_float64 import WidenFloats
+from ...framework.passes.to_float64 import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..cache.computations import CachingCompiler
 from ..components import part_of, set_statistic
@@ -94,7 +94,7 @@ class NnetTrainer:
             float(options.max_param_change),
         )
         self._seed = seed
-        self._context = OpContext(train=True, seed=seed, keep=())
+        self._context = OpContext(train=True, seed=seed, live_out=())
         interval = options.backstitch_training_interval
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
@@ -146,7 +146,7 @@ class NnetTrainer:
     def _seed_again(self) -> None:
         """Begin a new series of random numbers, which depends on seed and minibatch alone."""
         seed = (self._seed * 1000003 + self.minibatches + 1) & 0x7FFFFFFF
-        self._context = OpContext(train=True, seed=seed, keep=(), hooks=self._context.hooks)
+        self._context = OpContext(train=True, seed=seed, live_out=(), hooks=self._context.hooks)
 
     def _run(
         self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
@@ -193,7 +193,7 @@ class NnetTrainer:
             if var.kind == STATE and "/" in var.name and var.dtype == np.float64
         }
         if options.double_precision:
-            desc = WidenFloats().apply(desc)
+            desc = ToFloat64().apply(desc)
         self._adopt(desc)
         return _Step(desc, self._shared)
 

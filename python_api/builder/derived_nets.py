@@ -73,5 +73,5 @@ class RunCache:
         key = (base, train, names)
         found = self._contexts.get(key)
         if found is None:
-            found = self._contexts[key] = base.derive(train=train, keep=names)
+            found = self._contexts[key] = base.derive(train=train, live_out=names)
         return found

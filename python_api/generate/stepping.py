@@ -272,7 +272,7 @@ class Stepper:
         self.step = one_step(self.op_list, self.ids, self.scores)
         self.scope = scope
         kept = [self.scores, *(memory.state for memory in self.step.memories)]
-        self._context = OpContext(device, train=False, keep=kept)
+        self._context = OpContext(device, train=False, live_out=kept)
         self._device = device
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
@@ -334,7 +334,7 @@ class Stepper:
         if names:
             wanted = [name for name in names if declared[name].kind != INPUT]
             if wanted:
-                context = OpContext(self._device, train=False, keep=wanted)
+                context = OpContext(self._device, train=False, live_out=wanted)
                 Net.create(prune(self.op_list, wanted)).run(scope, context)
         first = {}
         for name in names:

@@ -45,7 +45,7 @@ def steps(net: PlainNet, feed: dict[str, Any], keep: Any = None) -> list[list[st
     """Operator types by step."""
     scope = Scope()
     scope.feed(feed)
-    frame = net.frame(scope, OpContext(keep=keep))
+    frame = net.frame(scope, OpContext(live_out=keep))
     return [[op.type for op in step.operators] for step in frame.plan.steps]
 
 
@@ -114,7 +114,7 @@ def test_kept_temporaries_are_stored(monkeypatch: Any) -> None:
     net = chain(*CHAIN)
     scope = Scope()
     scope.feed({"a": normal(5, 7), "b": normal(7)})
-    net.run(scope, OpContext(keep=["t", "v"]))
+    net.run(scope, OpContext(live_out=["t", "v"]))
     np.testing.assert_allclose(scope.numpy("t"), scope.numpy("a") + scope.numpy("b"))
     assert scope.numpy("v").shape == (5, 7)
 
@@ -424,7 +424,7 @@ def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
     rng = np.random.default_rng(0)
     given = {n: rng.normal(size=s).astype("f4") for n, s in (("x", (6, 5)), ("w", (5, 7)))}
     given["b"] = rng.normal(size=7).astype("f4")
-    scope, context = Scope(), OpContext(keep=["y"])
+    scope, context = Scope(), OpContext(live_out=["y"])
     scope.feed(given)
     net.run(scope, context)
     steps = [[op.type for op in step.operators] for step in net.frame(scope, context).plan.steps]
@@ -434,5 +434,5 @@ def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
     assert lookup("affine").split_epilogue is not None
     kept = Scope()
     kept.feed(given)
-    net.run(kept, OpContext(keep=["h", "y"]))  # the sum itself may be wanted too
+    net.run(kept, OpContext(live_out=["h", "y"]))  # the sum itself may be wanted too
     np.testing.assert_allclose(np.maximum(kept.numpy("h"), 0), kept.numpy("y"))

@@ -21,12 +21,12 @@ from opscope.framework.loops.recurrent.boundary import (
     saved_steps,
 )
 from opscope.framework.loops.recurrent.chunks import ChunkedProgram
-from opscope.framework.loops.recurrent.fast import bind_recurrent
 from opscope.framework.loops.recurrent.frame import LoopContext, loop_context
 from opscope.framework.loops.recurrent.links import RecurrentBinding
 from opscope.framework.loops.recurrent.loop import StepSums, bind_loop
 from opscope.framework.loops.recurrent.once import bind_once, bring_into_slots
 from opscope.framework.loops.recurrent.sharing import Sharing, shared_values
+from opscope.framework.loops.recurrent.stages import bind_recurrent
 from opscope.framework.loops.recurrent.store import (
     Arena,
     DoubleBuffer,
@@ -69,7 +69,7 @@ def bind(monkeypatch: pytest.MonkeyPatch) -> Bind:
         scope = Scope()
         fill(scope, given)
         net = desc if isinstance(desc, Net) else Net.create(desc)
-        net.run(scope, OpContext(keep=keep, seed=1))
+        net.run(scope, OpContext(live_out=keep, seed=1))
         return made[1 if gradient else 0]
 
     return bound

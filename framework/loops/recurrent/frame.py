@@ -24,7 +24,7 @@ class StepFrame(Frame):
     """A plan bound to arrays; `calls` does the work.
 
     Args:
-        arrays: of all externals and survivors of the plan; temporaries are added.
+        arrays: of all externals of the plan and all that outlives it; temporaries are added.
         outer: the frame of the recurrent operator, whose place and phase hold here too.
         arena: holds temporaries; frames of one `tag` share the memory of their temporaries.
         scope: where operators that hold nets find their variables.
@@ -76,12 +76,12 @@ def step_plan(
         externals.update((name, None) for name in op.input_vars() if name not in written)
         written.update(op.output_vars())
     known = {name: known[name] for name in externals}
-    survivors = written.intersection(live_out)
+    outlive = written.intersection(live_out)
     levels = {name: own for name, own in (offsets or {}).items() if own}
-    span = Range(list(operators), list(externals), survivors, {})
+    span = Range(list(operators), list(externals), outlive, {})
     if levels:
         return make_plan(span, known, step.vars, options, grouping(place), levels)
-    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(survivors), options, place)
+    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(outlive), options, place)
     found: Plan | None = step.plans.get(key)
     if found is None:
         found = make_plan(span, known, step.vars, options, grouping(place))

@@ -163,9 +163,9 @@ class _StepBinder:
             self.offsets.append(dict(plan.offsets))
         else:
             plan = context.plan(operators, self._specs_at(step), self._live_out)
-        for name in sorted(plan.survivors):
+        for name in sorted(plan.live_out):
             self._make_room(name, plan.specs[name])
-        names = (*plan.externals, *plan.survivors)
+        names = (*plan.externals, *plan.live_out)
         arrays = {name: self.values[name].at(step) for name in names if self._at_hand(name)}
         return context.bind(plan, arrays, "loop", self._scopes[step])
 

@@ -8,7 +8,7 @@ Where in-links hold sequences of sequences, steps run along the outer level and 
 
 A net runs in one of two ways, by the switch OPSCOPE_RECURRENT, with the same results:
 `steps`: a scope for each step (scopes.py), the reference; `fast`: over whole sequences
-wherever the step net allows it (fast.py).
+wherever the step net allows it (stages.py).
 
 Sources: Paddle's `recurrent_op.cc` and design of RNN operators (step scopes, memories, links);
 CNTK's PastValue and FutureValue (delays, both directions).
@@ -35,9 +35,9 @@ from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .chunks import ChunkedProgram, chunk_steps
 from .description import free_names, step_net
-from .fast import RecurrentProgram
 from .links import RecurrentBinding, make_static_track, make_track, plain_schedule
 from .scopes import StepScopeProgram
+from .stages import RecurrentProgram
 from .store import SavedSteps
 
 
@@ -159,9 +159,9 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         linked += [memory.previous for memory in step.memories]
         for name in free_names(step.net, linked):
             step.static_links.append(Link(name, name))
-    held = OpList(net.name, net.type, steps=net.steps)
-    step_net(held)  # refuses what is wrong with it
-    step = held.steps[0]
+    inner = OpList(net.name, net.type, steps=net.steps)
+    step_net(inner)  # refuses what is wrong with it
+    step = inner.steps[0]
     inputs = {
         "x": [link.outer for link in step.in_links],
         "static": [link.outer for link in step.static_links],
@@ -173,7 +173,7 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         "sum": [link.outer for link in step.sum_links],
         "steps": steps or steps_name(net.name or "recurrent"),
     }
-    return make_op("recurrent", inputs, outputs, {"net": held})
+    return make_op("recurrent", inputs, outputs, {"net": inner})
 
 
 @register_net(RECURRENT)

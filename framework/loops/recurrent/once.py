@@ -38,7 +38,7 @@ def bind_once(context: LoopContext, operators: Sequence[Operator], values: Value
     known = context.analysis.specs_at(context.slots.total, inputs)
     arrays = {name: _compact(context, found, calls, name) for name in sorted(reads)}
     plan = context.plan(operators, known, _read_elsewhere(context, operators, written))
-    for name in sorted(plan.survivors):
+    for name in sorted(plan.live_out):
         arrays[name], found[name] = _result(context, name, plan.specs[name])
     calls += context.bind(plan, arrays, "once", context.binding.frame.scope)
     return Stage(found, calls)

@@ -26,7 +26,7 @@ class StepScopeProgram:
     def __call__(self) -> None:
         b = self._binding
         outer = b.frame.state.context
-        context = outer.derive(train=outer.train, keep=self._names)
+        context = outer.derive(train=outer.train, live_out=self._names)
         context.device = b.frame.place
         self._start_results()
         scopes = list(b.saved or [Scope(parent=b.frame.scope) for _ in b.order])

@@ -212,10 +212,10 @@ class TreeNet:
             children = {inner: node[state] for state, inner in self.child_links}
             pair = self._infer(self.pair, links | children, "child net")
         for memory, (row, dtype) in zip(self.memories, rows, strict=True):
-            shape, held = (pair if memory.by_pair else node)[memory.state]
-            if not fits(shape, (-1, *row)) or held != dtype:
+            shape, own_dtype = (pair if memory.by_pair else node)[memory.state]
+            if not fits(shape, (-1, *row)) or own_dtype != dtype:
                 raise ShapeError(
-                    f"{self.title}: the memory {memory.state!r} is {held}{format_shape(shape)}"
+                    f"{self.title}: the memory {memory.state!r} is {own_dtype}{format_shape(shape)}"
                     f" and {memory.previous!r} is {dtype}{format_shape((-1, *row))}"
                 )
         for name in self.states:

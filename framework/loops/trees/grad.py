@@ -2,7 +2,7 @@
 
 The gradient operators come from the same backward pass as any gradient, with respect to links and
 to what each node got from its children. They run in the step scopes of the forward run; what a node
-hands down to its children is kept by place and taken up when these run.
+hands down to its children is stored by place and taken up when these run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
     """The gradient maker of `recursive`: one `recursive_grad` over the nets with their gradients.
 
     Raises:
-        GradientError: the operator keeps no `steps`, or an operator inside has no gradient.
+        GradientError: the operator has no variable in the slot `steps`, or an operator inside has
+            no gradient.
     """
     tree = tree_net(g.attrs["net"])
     net = g.attrs["net"].copy()
@@ -102,7 +103,7 @@ class _Flow:
                 if made in written:
                     self.gradients[name] = made
                     break
-        self.keep = frozenset(self.gradients.values())
+        self.live_out = frozenset(self.gradients.values())
 
 
 class TreeGradientProgram(TreeProgram):
@@ -117,8 +118,8 @@ class TreeGradientProgram(TreeProgram):
         parts = [memory.state for memory in self.memories if memory.by_pair]
         self.node = _Flow(tree.node_grad, tree.states, links + previous)
         self.pair = _Flow(tree.pair_grad, parts, links + children)
-        self.node_context = self.context(self.node.keep if self.node.net else frozenset())
-        self.pair_context = self.context(self.pair.keep if self.pair.net else frozenset())
+        self.node_context = self.context(self.node.live_out if self.node.net else frozenset())
+        self.pair_context = self.context(self.pair.live_out if self.pair.net else frozenset())
         self.x_grads = self._wanted("x_grad", tree.inputs)
         self.static_grads = self._wanted("static_grad", tree.statics)
         self.boot_grads = k.list("boot_grad")

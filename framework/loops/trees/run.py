@@ -74,9 +74,9 @@ class TreeProgram:
         self._used += 1
         return as_view(block, (shape, dtype))
 
-    def context(self, keep: frozenset[str]) -> OpContext:
-        """The context that step nets are bound in; `keep`: what is read after their runs."""
-        return OpContext(self.frame.place, train=self.k.train, keep=keep)
+    def context(self, live_out: frozenset[str]) -> OpContext:
+        """The context that step nets are bound in; `live_out`: variables read after their runs."""
+        return OpContext(self.frame.place, train=self.k.train, live_out=live_out)
 
     def initial_rows(self, number: int) -> int:
         """Rows that the initial state of memory `number` takes."""

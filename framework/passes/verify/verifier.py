@@ -124,8 +124,8 @@ def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     except ShapeError as error:
         return str(error)
     if var.shape is not None and not fits(var.shape, extents):
-        held, cut = format_shape(var.shape), format_shape(extents)
-        return f"view {var.name!r}: it is declared {held} and its ranges make {cut}"
+        declared, cut = format_shape(var.shape), format_shape(extents)
+        return f"view {var.name!r}: it is declared {declared} and its ranges make {cut}"
     return ""
 
 
