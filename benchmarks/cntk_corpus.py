@@ -263,7 +263,7 @@ def all_commands(config: ConfigParameters, supplied: dict[str, str]) -> list[Com
     sections = [
         name
         for name in config
-        if config.given(name)
+        if config.has_value(name)
         and config.raw(name).string.startswith("[")
         and (config.section(name).has("action") or builder_of(config.section(name)))
     ]

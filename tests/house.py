@@ -77,7 +77,7 @@ only what a command needs. Such imports count neither for the order of rooms nor
 
 KINDS = {
     "nnet3/components",
-    "cntk/lower",
+    "cntk/lower/kinds",
     "cntk/network/kinds",
     "cntk/operators",
 }
@@ -95,10 +95,10 @@ MOST_LINES = 500
 LONG_FILES = {"framework/loops/recurrent/fast.py": 506, "tests/nnet3/test_components_io.py": 518}
 """Files that are longer for now, and how long at most."""
 
-MODULES_IN_CIRCLES = 15
+MODULES_IN_CIRCLES = 10
 """How many modules may import each other in a circle at run time, inside functions included."""
 
-MODULES_IN_CIRCLES_OF_TYPES = 50
+MODULES_IN_CIRCLES_OF_TYPES = 21
 """The same with what is imported for type checkers only, under `if TYPE_CHECKING`."""
 
 UNNAMED_FUNCTIONS = 0

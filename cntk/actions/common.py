@@ -10,12 +10,14 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.backend import CPUPlace, GPUPlace, Place, gpu_present
 from ...framework.base.errors import FormatError, OpscopeError
+from ..base.text import is_located
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..models.dump import dump
 from ..models.open_model import open_model
 from ..network.network import Network
-from ..readers.base.reader import DataReader, create_reader
+from ..readers.base.reader import DataReader
+from ..readers.catalogue import create_reader
 from ..run.build import Seeds, build_section_network, builder_of
 from ..run.runtime import CntkNet
 from ..sgd.job import JobProgress
@@ -120,7 +122,7 @@ def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = 
     try:
         network = load(section, str(value))
     except FormatError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise value.error(str(error)) from None
     _set_outputs(run, network, outputs)
@@ -188,7 +190,7 @@ def refuse_overwriting(
 def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
     """The values of a section and those inside of it, sections and what cannot be read aside."""
     for name in section:
-        if not section.given(name) or name.lower().endswith("networkbuilder"):
+        if not section.has_value(name) or name.lower().endswith("networkbuilder"):
             continue
         raw = section.raw(name).string
         with suppress(OpscopeError):

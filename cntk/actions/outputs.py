@@ -23,8 +23,8 @@ from ..network.nodes.node import Node
 from ..readers.base.data import Samples
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
-from ..readers.base.writer import create_writer
-from ..run.runtime import CntkNet, Program, goes_on
+from ..readers.catalogue import create_writer
+from ..run.runtime import BoundNet, CntkNet, goes_on
 from ..run.tracing import names_of, trace
 from ..run.value_format import NodeWriter, WriteFormat
 from ..sgd.measure import columns_of
@@ -48,10 +48,10 @@ def write(run: Run, section: ConfigParameters) -> None:
         raise VariableError("There is no default output node specified in the network.")
     size = section.array("minibatchSize", "2048").ints()[0]
     epoch_size = whole(section.int("epochSize", 0))
-    slopes = _slopes(section, nodes) if section.bool("nodeUnitTest", False) else []
+    gradients = _gradient_nodes(section, nodes) if section.bool("nodeUnitTest", False) else []
     if "outputPath" in section:
         path = section.string("outputPath")
-        written = [*(node.name for node in nodes), *map(_slope_name, slopes)]
+        written = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
         refuse_overwriting(section.section("reader"), [f"{path}.{name}" for name in written])
     net = net_of(section, network)
     trace(net, names_of(section), run.say)
@@ -63,7 +63,7 @@ def write(run: Run, section: ConfigParameters) -> None:
             _through_writer(run, section, net, nodes, reader)
         elif "outputPath" in section:
             path, form = section.string("outputPath"), WriteFormat.of(section)
-            _to_files(run, net, nodes, slopes, reader, path, form)
+            _to_files(run, net, nodes, gradients, reader, path, form)
         else:
             raise located(
                 FormatError,
@@ -72,7 +72,7 @@ def write(run: Run, section: ConfigParameters) -> None:
             )
 
 
-def _slopes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
+def _gradient_nodes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
     """The inputs and parameters of the only output node."""
     if len(nodes) != 1:
         raise section["nodeUnitTest"].error(
@@ -85,40 +85,40 @@ def _slopes(section: ConfigParameters, nodes: list[Node]) -> list[Node]:
     return inputs + [node for node in below if node.is_parameter]
 
 
-def _slope_name(node: Node) -> str:
+def _gradient_name(node: Node) -> str:
     return f"{node.name}.grad"
 
 
 def _minibatches(
-    net: CntkNet, nodes: list[Node], reader: DataReader, slopes: list[Node] | None = None
-) -> Iterator[tuple[Minibatch, Program]]:
-    """Minibatches, with a program that has run on them."""
+    net: CntkNet, nodes: list[Node], reader: DataReader, gradients: list[Node] | None = None
+) -> Iterator[tuple[Minibatch, BoundNet]]:
+    """Minibatches, each with the net that has run on it."""
     carried = False
-    target = nodes[0] if slopes else None
+    target = nodes[0] if gradients else None
     context = OpContext(train=target is not None, seed=0)
     while (minibatch := reader.get_minibatch()) is not None:
         carried = carried or goes_on(minibatch)
-        program = net.program(nodes, target, carried=carried, slopes=slopes or ())
-        program.run(minibatch, context)
-        yield minibatch, program
+        bound = net.bound_net(nodes, target, carried=carried, extra_gradients=gradients or ())
+        bound.run(minibatch, context)
+        yield minibatch, bound
 
 
 def _to_files(
     run: Run,
     net: CntkNet,
     nodes: list[Node],
-    slopes: list[Node],
+    gradients: list[Node],
     reader: DataReader,
     path: str,
     form: WriteFormat,
 ) -> None:
     samples = 0
-    names = [*(node.name for node in nodes), *map(_slope_name, slopes)]
+    names = [*(node.name for node in nodes), *map(_gradient_name, gradients)]
     with ExitStack() as stack:
         files = [_open(stack, path, name) for name in names]
         writers = [
             NodeWriter(name, node.shape or (1,), form)
-            for name, node in zip(names, [*nodes, *slopes], strict=True)
+            for name, node in zip(names, [*nodes, *gradients], strict=True)
         ]
         for node, writer in zip(nodes, writers, strict=False):
             if writer.unmapped:
@@ -128,9 +128,9 @@ def _to_files(
                 )
         for file in files[: len(nodes)]:
             file.write(form.prologue.encode())
-        minibatches = _minibatches(net, nodes, reader, slopes)
-        for number, (minibatch, program) in enumerate(minibatches):
-            found = [*map(program.value, nodes), *map(program.gradient, slopes)]
+        minibatches = _minibatches(net, nodes, reader, gradients)
+        for number, (minibatch, bound) in enumerate(minibatches):
+            found = [*map(bound.value, nodes), *map(bound.gradient, gradients)]
             for name, value, file, writer in zip(names, found, files, writers, strict=True):
                 if value is not None:
                     file.write(writer.text(value, number).encode())
@@ -169,10 +169,10 @@ def _through_writer(
             raise section["writer"].error(
                 f"the node {name!r} is none of those that are written{nearest(name, known)}"
             )
-        for minibatch, program in _minibatches(net, nodes, reader):
+        for minibatch, bound in _minibatches(net, nodes, reader):
             values = {}
             for node in nodes:
-                value = program.value(node)
+                value = bound.value(node)
                 if value.offsets is None:
                     raise node.error("it has no samples to write")
                 rows = value.data.reshape(len(value.data), -1)

@@ -59,9 +59,9 @@ def _set(net: CntkNet, node: Node, time: float, blend: float) -> None:
 
 
 def _average(net: CntkNet, node: Node, reader: DataReader, rounds: int) -> None:
-    program = net.program([node])
+    bound = net.bound_net([node])
     for _ in range(rounds):
         minibatch = reader.get_minibatch()
         if minibatch is None:
             raise RunError("bnstat: the reader gives too few minibatches")
-        program.run(minibatch, OpContext(train=True, seed=0))
+        bound.run(minibatch, OpContext(train=True, seed=0))

@@ -107,9 +107,9 @@ class _Reference:
         self.net, self.node, self.label, self.weight = net, node, label, weight
 
     def __call__(self, minibatch: Minibatch) -> None:
-        program = self.net.program([self.node])
-        program.run(minibatch, OpContext(train=False))
-        output = program.value(self.node).data
+        bound = self.net.bound_net([self.node])
+        bound.run(minibatch, OpContext(train=False))
+        output = bound.value(self.node).data
         rows = output.reshape(len(output), -1)
         labels = minibatch.streams[self.label]
         mixed = self.weight * rows + (1 - self.weight) * labels.dense(rows.shape[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 from ...framework.base.errors import FormatError
 from ..base.text import located
 from ..config.parameters import ConfigParameters
-from ..readers.base.reader import create_reader
+from ..readers.catalogue import create_reader
 from ..sgd.report import general
 from .common import Run, refuse_overwriting, write_text
 

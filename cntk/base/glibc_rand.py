@@ -21,7 +21,7 @@ _TRIES = 5
 RAND_MAX = (1 << 31) - 1
 
 
-class CRandom:
+class GlibcRand:
     """`srand(seed)` and `rand()`.
 
     Args:
@@ -80,7 +80,7 @@ def nearby_order(count: int, half: int | None, seed: int) -> np.ndarray:
         half: how far a number may move; None: anywhere.
         seed: of the generator.
     """
-    order, random = list(range(count)), CRandom(seed)
+    order, random = list(range(count)), GlibcRand(seed)
     if half is None or half > count:
         for t, j in enumerate((random.draw(count) % np.uint64(max(count, 1))).tolist()):
             order[t], order[j] = order[j], order[t]

@@ -171,9 +171,13 @@ def located(
     links = list(chain)
     text = f"{location}: {message}\n{location.caret()}" if location else message
     error = error_class(text + _shown(links))
-    error.location = location
-    error.chain = links
+    vars(error).update(location=location, chain=links)
     return error
+
+
+def is_located(error: BaseException) -> bool:
+    """Whether an error has the place in a source text that it is about."""
+    return getattr(error, "location", None) is not None
 
 
 def extended(error: ErrorT, chain: Chain) -> ErrorT:
@@ -181,7 +185,7 @@ def extended(error: ErrorT, chain: Chain) -> ErrorT:
     links = list(chain)
     longer = type(error)(str(error) + _shown(links))
     vars(longer).update(vars(error))
-    longer.chain = [*getattr(error, "chain", []), *links]
+    vars(longer)["chain"] = [*getattr(error, "chain", []), *links]
     return longer
 
 

@@ -3,7 +3,7 @@
 tokens, parser, printer   text to the parse tree of `syntax`, and back
 formatter                 a uniform layout of the user's own text
 compiler, operators       the parse tree to values, computed when they are needed
-values, session           records, arrays, functions; limits and settings of one evaluation
+values                    records, arrays, functions; limits and settings of one evaluation
 functions, nodes,         the classes that `new` makes
 node_functions, networks
 library/*.bs              the standard library: layers, operations, `BS`

@@ -23,8 +23,7 @@ from .library import INCLUDE_NAMES, STANDARD, define_library
 from .networks import NETWORK_TYPES
 from .node_functions import NODE_FUNCTION_TYPES
 from .nodes import computation_node
-from .session import RuntimeType, Session, log
-from .values import Failure, Record, Thunk, Value, type_name
+from .values import Failure, Record, RuntimeType, Session, Thunk, Value, log, type_name
 
 TYPES: dict[str, RuntimeType] = {
     "ComputationNode": RuntimeType(computation_node, True),

@@ -206,7 +206,7 @@ def _apply(expression: syntax.Apply) -> Code:
 
     def apply(scope: Record, path: Path) -> Value:
         function = expect_function(run_function(scope, path), expression.function)
-        if function.__class__ is Overload:
+        if isinstance(function, Overload):
             function = function.choose(count)
         names = function.parameters
         partial = 0 < count < len(names) and scope.session.curried

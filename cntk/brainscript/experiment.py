@@ -32,12 +32,12 @@ from .language.printer import number_text
 from .language.syntax import New, Number
 from .library import REDESIGNED
 from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
-from .session import Session
 from .values import (
     Array,
     Failure,
     Instance,
     Record,
+    Session,
     Thunk,
     Value,
     expect_integer,

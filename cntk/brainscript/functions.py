@@ -14,12 +14,12 @@ import re
 from .language.depth import MAX_STRING
 from .language.printer import number_text
 from .language.syntax import Expression
-from .session import RuntimeType
 from .values import (
     Array,
     Failure,
     Path,
     Record,
+    RuntimeType,
     Shape,
     Value,
     flatten,

@@ -21,7 +21,7 @@ REDESIGNED = (*STANDARD, "redesign")
 def compiled_library(names: tuple[str, ...] = STANDARD) -> tuple[tuple[Member, Code], ...]:
     """The definitions of the library's files with their code."""
     members = []
-    folder = files(__package__) / "library"
+    folder = files(str(__package__)) / "library"
     for name in names:
         text = (folder / f"{name}.bs").read_text(encoding="utf-8")
         members += parse_members(LibrarySource(f"library/{name}.bs", text)).members

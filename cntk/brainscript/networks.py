@@ -13,11 +13,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, nearest
-from ..network.network import GROUPS, Network, group_of_tag
+from ..network.graph import GROUPS, group_of_tag
+from ..network.network import Network
 from ..network.nodes.node import Node
 from .language.syntax import Expression
 from .nodes import attach_late
-from .session import RuntimeType, Session
 from .values import (
     Array,
     Failure,
@@ -25,6 +25,8 @@ from .values import (
     LimitFailure,
     Path,
     Record,
+    RuntimeType,
+    Session,
     Value,
     as_failure,
     flatten,
@@ -128,7 +130,7 @@ def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Nod
             group = group_of_tag(tag)
             if group is not None:
                 network.add_to_group(group, node)
-        node.inputs = [replaced.get(n, n) if n is not None else None for n in node.inputs]
+        node.connect([replaced.get(n, n) if n is not None else None for n in node.inputs])
         work.extend(n for n in node.inputs if n is not None)
     return network
 

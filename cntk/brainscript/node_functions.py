@@ -16,8 +16,18 @@ from __future__ import annotations
 
 from .language.syntax import Expression
 from .nodes import as_input_nodes, make_node, plain
-from .session import RuntimeType
-from .values import Failure, Function, Overload, Path, Record, Thunk, Value, flatten, force
+from .values import (
+    Failure,
+    Function,
+    Overload,
+    Path,
+    Record,
+    RuntimeType,
+    Thunk,
+    Value,
+    flatten,
+    force,
+)
 
 
 class NodeFunction(Function):

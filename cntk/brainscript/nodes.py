@@ -10,12 +10,12 @@ Source: ComputationNetworkBuilder.cpp (NewComputationNodeFromConfig), Computatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...framework.base.errors import OpscopeError, SlotError, nearest
 from ..base.text import Location
 from ..network.catalogue import kind as find_kind
-from ..network.nodes.given import RANDOM, kind_of_values
+from ..network.nodes.initial_values import RANDOM, kind_of_values
 from ..network.nodes.node import Node
 from .language.syntax import Expression, LibrarySource
 from .values import (
@@ -23,6 +23,7 @@ from .values import (
     Failure,
     Path,
     Record,
+    Session,
     Shape,
     Value,
     as_failure,
@@ -30,9 +31,6 @@ from .values import (
     path_text,
     type_name,
 )
-
-if TYPE_CHECKING:
-    from .session import Session
 
 
 def make_node(

@@ -19,16 +19,17 @@ from typing import Any
 from ...framework.base.errors import OpscopeError
 from ..network.network import Network
 from ..network.nodes.node import Node
-from ..network.standard.simple_builder import SimpleNetwork
+from ..network.standard.settings import SimpleNetworkSettings
+from ..network.standard.simple_builder import build_simple_network
 from .language.syntax import Expression
 from .networks import computation_network, duplicate, network_of
 from .nodes import make_node, plain
-from .session import RuntimeType
 from .values import (
     Failure,
     Instance,
     Path,
     Record,
+    RuntimeType,
     as_failure,
     expect_record,
     path_text,
@@ -73,18 +74,20 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
     own = [c for c in criteria if isinstance(c, Node)]
     chosen = ["CrossEntropyWithSoftmax", "ClassificationError"] if own else criteria
     try:
-        network = SimpleNetwork(
-            layer_sizes=_list(record, "layerSizes"),
-            training_criterion=str(chosen[0]),
-            eval_criterion=str(chosen[1]),
-            layer_types=_list(record, "layerTypes", ["Sigmoid"]),
-            apply_mean_var_norm=bool(record.own("applyMeanVarNorm", False)),
-            need_prior=bool(record.own("needPrior", False)),
-            add_dropout_nodes=bool(record.own("addDropoutNodes", False)),
-            uniform_init=bool(record.own("uniformInit", True)),
-            init_value_scale=record.own("initValueScale", 1.0),
-            precision=str(record.find("precision", "float")),
-        ).build()
+        network = build_simple_network(
+            SimpleNetworkSettings(
+                layer_sizes=_list(record, "layerSizes"),
+                training_criterion=str(chosen[0]),
+                eval_criterion=str(chosen[1]),
+                layer_types=_list(record, "layerTypes", ["Sigmoid"]),
+                apply_mean_var_norm=bool(record.own("applyMeanVarNorm", False)),
+                need_prior=bool(record.own("needPrior", False)),
+                add_dropout_nodes=bool(record.own("addDropoutNodes", False)),
+                uniform_init=bool(record.own("uniformInit", True)),
+                init_value_scale=record.own("initValueScale", 1.0),
+                precision=str(record.find("precision", "float")),
+            )
+        )
     except (OpscopeError, TypeError, ValueError) as error:
         if isinstance(error, OpscopeError):
             raise as_failure(error, where) from None
@@ -150,7 +153,7 @@ def edited_model(record: Record, path: Path, where: Expression) -> Network:
     redirected = {copies[model.find(name)]: node for name, node in added.items() if name in model}
     for copy in copies.values():
         inputs = (copies.get(i, i) if i is not None else None for i in copy.inputs)
-        copy.inputs = [redirected.get(i, i) if i is not None else None for i in inputs]
+        copy.connect([redirected.get(i, i) if i is not None else None for i in inputs])
     for old, new in redirected.items():
         new.tags += [tag for tag in old.tags if tag not in new.tags]
         old.tags.clear()

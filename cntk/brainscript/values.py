@@ -10,19 +10,21 @@ Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLa
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
-from ..base.text import Location, located
+from ..base.text import Location, is_located, located
 from ..network.network import Network
 from ..network.nodes.node import Node
 from .language.depth import MAX_CALLS, MAX_DEPTH
 from .language.syntax import Expression, LibrarySource, Member
 
-if TYPE_CHECKING:
-    from .session import Session
+log = logging.getLogger("opscope.cntk")
 
 Value = Any
 # The path that names what an expression makes, innermost piece first: ((None, ".z"), "[2]") is
@@ -30,6 +32,8 @@ Value = Any
 Path = tuple[Any, str] | None
 # A compiled expression: (scope for its names, path that names what it makes) -> its value.
 Code = Callable[["Record", Path], Value]
+# The constructor of a runtime class: (its record, the path of the object, the `new`) -> the object.
+Constructor = Callable[["Record", Path, Expression], Value]
 
 
 class Failure(Exception):
@@ -55,7 +59,7 @@ class Failure(Exception):
     def error(self) -> OpscopeError:
         """The error with its place and chain; it has the attribute `others`, a list of errors."""
         error = located(self.error_class, self.message, self.location, self.chain)
-        error.others = [other.error() for other in self.others]
+        vars(error)["others"] = [other.error() for other in self.others]
         return error
 
 
@@ -65,7 +69,7 @@ class LimitFailure(Failure):
 
 def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
     """An error of another part of the package; `where` unless it has a place itself."""
-    place = None if getattr(error, "location", None) is not None else where
+    place = None if is_located(error) else where
     return Failure(str(error), place, type(error))
 
 
@@ -198,6 +202,46 @@ class Record:
         return names
 
 
+@dataclass(frozen=True)
+class RuntimeType:
+    """A class that `new` can make.
+
+    With `names_inside_start_anew`, paths inside its record do not begin with the object's own path:
+    so it is for classes whose members can be reached with a dot.
+    """
+
+    construct: Constructor
+    names_inside_start_anew: bool = False
+
+
+@dataclass
+class Session:
+    """One evaluation.
+
+    Attributes:
+        types: the classes that `new` knows.
+        load_model: reads the model file of a name for `BS.Network.Load`.
+        seeds: gives the seeds of random initial values, in the order in which parameters are made;
+            CNTK has one counter for all networks of a process.
+        say: takes the lines of `Print` and `Debug`.
+        warn: takes what is suspicious.
+        curried: whether a call with too few arguments gives a function of the others, as in the
+            redesigned language; in CNTK's own it is an error.
+    """
+
+    types: Mapping[str, RuntimeType]
+    load_model: Callable[[str], Network] | None = None
+    say: Callable[[str], None] = log.info
+    warn: Callable[[str], None] = log.warning
+    seeds: Iterator[int] = field(default_factory=lambda: count(1))
+    curried: bool = False
+    calls: int = 0
+    depth: int = 0
+    waiting: list[Thunk] = field(default_factory=list)
+    # Delay nodes whose inputs are not attached yet, with the record that names them.
+    late: MutableMapping[Node, tuple[Record, Expression]] = field(default_factory=dict)
+
+
 class Array:
     """Elements, some not computed yet, counted from `first`."""
 
@@ -239,7 +283,7 @@ class Function(ABC):
 
     __slots__ = ("optional", "parameters")
 
-    def __init__(self, parameters: Sequence[str], optional: Mapping[str, Thunk]):
+    def __init__(self, parameters: Sequence[str], optional: Mapping[str, Value]):
         self.parameters = tuple(parameters)
         self.optional = optional
 
@@ -267,7 +311,7 @@ class Closure(Function):
     def __init__(
         self,
         parameters: Sequence[str],
-        optional: Mapping[str, Thunk],
+        optional: Mapping[str, Value],
         body: Code,
         scope: Record,
         expression: Expression,
@@ -387,38 +431,38 @@ def type_name(value: Value) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def expect_number(value: Value, where: Expression) -> float:
+def expect_number(value: Value, where: Expression | None) -> float:
     if not isinstance(value, float):
         raise Failure(f"expected a number, not a {type_name(value)}", where)
     return value
 
 
-def expect_integer(value: Value, where: Expression) -> int:
+def expect_integer(value: Value, where: Expression | None) -> int:
     number = expect_number(value, where)
     if not number.is_integer():
         raise Failure(f"expected an integer, not {number:g}", where)
     return int(number)
 
 
-def expect_boolean(value: Value, where: Expression) -> bool:
+def expect_boolean(value: Value, where: Expression | None) -> bool:
     if not isinstance(value, bool):
         raise Failure(f"expected a boolean, not a {type_name(value)}", where)
     return value
 
 
-def expect_record(value: Value, where: Expression) -> Record:
+def expect_record(value: Value, where: Expression | None) -> Record:
     if not isinstance(value, Record):
         raise Failure(f"expected a record, not a {type_name(value)}", where)
     return value
 
 
-def expect_function(value: Value, where: Expression) -> Function:
+def expect_function(value: Value, where: Expression | None) -> Function:
     if not isinstance(value, Function):
         raise Failure(f"expected a function, not a {type_name(value)}", where)
     return value
 
 
-def expect_array(value: Value, where: Expression) -> Array:
+def expect_array(value: Value, where: Expression | None) -> Array:
     if not isinstance(value, Array):
         raise Failure(f"expected an array, not a {type_name(value)}", where)
     return value

@@ -1,11 +1,10 @@
 """CNTK's old config language: sections, arrays, variables, includes, command lines, commands."""
 
-from .array import ArgVector, ConfigArray, param_list
 from .commands import ACTIONS, Command, commands
 from .files import load_array, load_config, load_into, parse_command_line, parse_config
 from .parameters import ConfigParameters
 from .printer import format_config
-from .value import ConfigValue
+from .value import ArgVector, ConfigArray, ConfigValue, param_list
 
 __all__ = [
     "ACTIONS",

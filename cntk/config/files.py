@@ -8,10 +8,9 @@ from pathlib import Path
 
 from ...framework.base.errors import FormatError
 from ..base.text import Chain, Source, Text, join, located
-from .array import ConfigArray
 from .parameters import ConfigParameters
 from .scan import lines, strip_comments
-from .value import ConfigValue
+from .value import ConfigArray, ConfigValue
 from .variables import resolve
 
 LARGEST = 1 << 26  # bytes of a config file

@@ -127,12 +127,12 @@ def _unknown(section: ConfigParameters, used: set[str], in_reader: bool = False)
 
 
 def _is_own(section: ConfigParameters, kind: str) -> bool:
-    text = section.raw(kind).string if section.given(kind) else ""
+    text = section.raw(kind).string if section.has_value(kind) else ""
     return "$" in text or text.lower() in _OWN_TYPES
 
 
 def _is_section(section: ConfigParameters, name: str) -> bool:
-    return section.given(name) and section.raw(name).string[:1] in ("[", "(", "{")
+    return section.has_value(name) and section.raw(name).string[:1] in ("[", "(", "{")
 
 
 def _hint(key: str, known: dict[str, str]) -> str:

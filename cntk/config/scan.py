@@ -41,7 +41,9 @@ def bracketed(items: list[str], brackets: str = "()") -> str:
 
 def skip_blanks(string: str, start: int) -> int:
     """The offset of the first character from `start` on that is no space and no tab."""
-    return _BLANKS.match(string, start).end()
+    found = _BLANKS.match(string, start)
+    assert found is not None  # it matches nothing, too
+    return found.end()
 
 
 def closing(text: Text, start: int) -> int:
@@ -106,7 +108,9 @@ def records(text: Text, separator: str = ";") -> Iterator[tuple[int, int]]:
     inside = False
     position = 0
     while position < len(string):
-        start = skip_blanks(string, skip.match(string, position).end())
+        separators = skip.match(string, position)
+        assert separators is not None  # it matches nothing, too
+        start = skip_blanks(string, separators.end())
         if start >= len(string):
             return
         if opens(string, start):

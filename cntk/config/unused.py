@@ -48,7 +48,7 @@ def unused_parameters(section: ConfigParameters) -> Iterator[str]:
 def _given(section: ConfigParameters) -> Iterator[tuple[str, str]]:
     """Names with a value that is not off, and the paths of their sections."""
     for name in section:
-        if not section.given(name) or name.lower() in _SCRIPTS:
+        if not section.has_value(name) or name.lower() in _SCRIPTS:
             continue
         if section.raw(name).string.strip().lower() not in _OFF:
             yield name, section.path

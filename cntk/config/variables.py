@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from ...framework.base.errors import FormatError, nearest
 from ..base.text import Location, Text, join, located
 from .scan import lines, strip_comment
-
-if TYPE_CHECKING:
-    from .parameters import ConfigParameters
+from .section import Section
 
 LONGEST = 1 << 24  # characters of a value after replacing
 DEEPEST = 100  # variables whose values use variables
@@ -21,7 +18,7 @@ _VARIABLE = re.compile(
 )
 
 
-def resolve(text: Text, section: ConfigParameters, unknown: bool = False) -> Text:
+def resolve(text: Text, section: Section, unknown: bool = False) -> Text:
     """`text` with every `$name$` replaced by its value in `section` or one around it.
 
     Comments are stripped once more, and of a text of several lines the empty ones. With `unknown`,
@@ -45,10 +42,10 @@ class _Resolver:
 
     def __init__(self, unknown: bool = False) -> None:
         self.unknown = unknown
-        self.open: list[tuple[ConfigParameters, str, Location | None]] = []
+        self.open: list[tuple[Section, str, Location | None]] = []
         self.known: dict[tuple[int, str], Text] = {}
 
-    def text(self, text: Text, section: ConfigParameters) -> Text:
+    def text(self, text: Text, section: Section) -> Text:
         if "\n" not in text.string:
             return self.line(text, section)
         pieces: list[Text | str] = []
@@ -60,7 +57,7 @@ class _Resolver:
             pieces += [resolved, "\n"]
         return join(pieces)
 
-    def line(self, line: Text, section: ConfigParameters) -> Text:
+    def line(self, line: Text, section: Section) -> Text:
         line = strip_comment(line)
         pieces: list[Text | str] = []
         done = size = 0
@@ -78,10 +75,10 @@ class _Resolver:
         pieces.append(line.cut(done, len(line)))
         return join(pieces)
 
-    def value(self, name: str, line: Text, offset: int, section: ConfigParameters) -> Text:
+    def value(self, name: str, line: Text, offset: int, section: Section) -> Text:
         """The value of one variable, its own variables replaced."""
         owner = section.owner(name)
-        if self.unknown and (owner is None or not owner.given(name)):
+        if self.unknown and (owner is None or not owner.has_value(name)):
             return line.cut(offset + 1, offset + 1 + len(name))
         if owner is None or owner.raw(name).string == "default":
             known = [known for around in section.outwards() for known in around]

@@ -234,6 +234,7 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
     order = np.lexsort(lattice.edges.T)
     _check(lattice, order)
     first = lattice.first
+    acoustic = lattice.scores if lattice.acoustic is None else lattice.acoustic
     scored = lattice.acoustic is not None and bool(np.any(lattice.acoustic))
     counts = np.diff(first)
     ending = np.flatnonzero(counts > 1)
@@ -241,7 +242,7 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
     if pause is not None:
         implied[ending] = lattice.units[first[ending + 1] - 1, 0] == pause
     bits = _joined_bits(_UNIT, symbol=lattice.units[:, 0], frames=lattice.units[:, 1])
-    heads = np.stack([lattice.scores if not scored else lattice.acoustic, lattice.scores], axis=1)
+    heads = np.stack([acoustic, lattice.scores], axis=1)
     heads = heads.astype("<f4").view("<u4")[:, 0 if scored else 1 :]
     places: dict[bytes, int] = {}
     tokens: list[np.ndarray] = []

@@ -46,7 +46,9 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
         raise FormatError(f"{path}: {error.strerror}") from error
     reader = _Reader(str(path), hmms, period)
     for number, line in enumerate(text.splitlines(), 1):
-        fields = {_LONG.get(name, name): value for name, value in _FIELD.findall(line)}
+        fields: dict[str, str] = {}
+        for name, value in _FIELD.findall(line):
+            fields[_LONG[name] if name in _LONG else name] = value
         if fields and not line.startswith("#"):
             reader.line(f"{path}:{number}: ", fields)
     return reader.lattice()
@@ -129,6 +131,7 @@ class _Reader:
         acoustic, language = np.array(self._scores, np.float64).reshape(-1, 2).T
         units = [unit for edge in self._units for unit in edge]
         first = offsets_of([len(edge) for edge in self._units])
+        language_scale, penalty = self._scales
         try:
             return Lattice(
                 np.array(self._times),
@@ -138,7 +141,7 @@ class _Reader:
                 first,
                 None,
                 acoustic,
-                LatticeHeader(*self._scales, self._period),
+                LatticeHeader(language_scale, penalty, self._period),
             )
         except ShapeError as error:
             raise FormatError(f"{self._path}: {error}") from None

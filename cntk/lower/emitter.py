@@ -12,16 +12,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...framework.base.errors import UnknownOperatorError, nearest
 from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, output_names
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ..network.nodes.node import DynamicAxis, Node
-from .table import TABLE
 
 
 @dataclass(frozen=True)
@@ -274,16 +272,8 @@ class Emitter:
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def lower(self, node: Node) -> str | None:
-        """Emit a node whose inputs are there.
-
-        Raises:
-            UnknownOperatorError: no function lowers its operation.
-        """
-        function = TABLE.get(node.operation)
-        if function is None:
-            hint = nearest(node.operation, TABLE)
-            raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)
+    def emit(self, node: Node, function: Lowering) -> str:
+        """Emit a node whose inputs have been emitted, by the function for its operation."""
         self._owner, first = node.name, len(self.lowered.op_list.ops)
         name = function(self, node)
         if name:
@@ -300,13 +290,17 @@ class Emitter:
         self._written.add(node.name)
         return node.name
 
-    def keep(self, node: Node) -> str:
-        """Make a node's value one that can be read after a run."""
+    def mark_live_out(self, node: Node) -> str:
+        """Let a node's value be read after a run; returns its variable."""
         name = self.value(node)
         if name in self._written and name not in self._vars:
             self._vars.add(name)
             self.lowered.op_list.vars.append(VarDecl(name, kind=OUTPUT))
         return name
+
+
+Lowering: TypeAlias = Callable[[Emitter, Node], str]
+"""Emits the operators of a node, and returns the variable with its value."""
 
 
 def dims(node: Node) -> tuple[int, ...]:
@@ -326,6 +320,7 @@ __all__ = [
     "Delayed",
     "Emitter",
     "Lowered",
+    "Lowering",
     "Sparse",
     "dims",
     "size",

@@ -15,8 +15,9 @@ from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from ...framework.loops.recurrent.net import recurrent_op
 from ..network.nodes.analysis import Loop
 from ..network.nodes.node import Node
-from .delays import delay_start, delay_states, delay_steps, widened
 from .emitter import Emitter, Sparse, dims
+from .kinds.delays import delay_start, delay_states, delay_steps, widened
+from .table import lower_node
 
 
 class StepEmitter(Emitter):
@@ -77,7 +78,7 @@ def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
         step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
     for node in loop.nodes:
         if not node.delay:
-            step.lower(node)
+            lower_node(step, node)
     axis = loop.source.axis
     e.sequences(axis)
     if not step.links:

@@ -10,6 +10,7 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from .emitter import Emitter, Lowered
 from .loops import lower_loop
+from .table import lower_node
 
 
 def lower(
@@ -48,14 +49,14 @@ def lower(
         if node not in needed or id(loop) in done:
             continue
         if loop is None:
-            emitter.lower(node)
+            lower_node(emitter, node)
         else:
             done.add(id(loop))
             lower_loop(emitter, loop, wanted)
     if carried:
         roots += [delayed.node.inputs[0] for delayed in emitter.lowered.delays]
     for root in roots:
-        emitter.keep(root)
+        emitter.mark_live_out(root)
     return emitter.lowered
 
 

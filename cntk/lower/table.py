@@ -1,23 +1,20 @@
-"""Which function lowers which operation. Modules of this package fill the table; so do users.
+"""The table of lowering functions: which function lowers which operation.
 
     @lowers("Sigmoid")
     def lower_sigmoid(e: Emitter, node: Node) -> str:
-        return e.op("sigmoid", x=e.value(node.inputs[0]))
+        return e.op("sigmoid", {"x": e.value(node.inputs[0])})
 
-A function emits operators for one node and returns the variable that holds its value.
+A function emits operators for one node and returns the variable that holds its value. The modules
+of `kinds/` fill the table; modules of other packages add to it the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
 
+from ...framework.base.errors import UnknownOperatorError, nearest
 from ..network.nodes.node import Node
-
-if TYPE_CHECKING:
-    from .emitter import Emitter
-
-Lowering: TypeAlias = "Callable[[Emitter, Node], str]"
+from .emitter import Emitter, Lowering
 
 TABLE: dict[str, Lowering] = {}
 
@@ -31,3 +28,16 @@ def lowers(*operations: str) -> Callable[[Lowering], Lowering]:
         return function
 
     return register
+
+
+def lower_node(e: Emitter, node: Node) -> str:
+    """Emit the operators of a node whose inputs have been emitted.
+
+    Raises:
+        UnknownOperatorError: no function lowers its operation.
+    """
+    function = TABLE.get(node.operation)
+    if function is None:
+        hint = nearest(node.operation, TABLE)
+        raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)
+    return e.emit(node, function)

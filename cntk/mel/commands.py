@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +25,8 @@ from ..models.dump import dump
 from ..network.edit import property_name
 from ..network.network import Network
 from ..network.nodes.node import Node
+from .session import Model, Session
 from .syntax import Command, is_cut_from
-
-if TYPE_CHECKING:
-    from .session import Model, Session
 
 
 @dataclass(frozen=True)

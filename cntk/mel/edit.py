@@ -7,12 +7,14 @@ from itertools import count
 from pathlib import Path
 
 from ...framework.base.errors import FormatError
+from ..base.text import is_located
 from ..config.files import load_resolved
 from ..config.parameters import ConfigParameters
 from ..models.v1 import write_model
 from ..ndl.builder import load_macro_files
 from ..network.network import Network
 from .parse import parse_mel_file
+from .run import run_script
 from .session import Session
 
 
@@ -44,7 +46,7 @@ def edit_section(
     try:
         text = load_resolved(str(path), section)
     except FormatError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise path.error(str(error)) from None
     scripts, script = parse_mel_file(text, Path(str(path)).name)
@@ -52,5 +54,5 @@ def edit_section(
         for macro in ndl.macros:
             session.macros.define(macro)
         session.numbering.script(ndl)
-    session.run(script)
+    run_script(session, script)
     return session

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from ...framework.base.errors import FormatError
 from ..base.text import Source, Text, join, located
-from ..config.array import param_list
 from ..config.parameters import ConfigParameters
 from ..config.scan import key_end, records, skip_blanks
-from ..config.value import ConfigValue
+from ..config.value import ConfigValue, param_list
 from ..ndl.parse import parse_ndl
 from ..ndl.syntax import Script
 from .syntax import Command, Embedded, Inline, MelScript, MelStatement, is_cut_from

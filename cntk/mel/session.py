@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.atomic import make_folder_of
-from ...framework.base.errors import FormatError, OpscopeError, VariableError, nearest
+from ...framework.base.errors import FormatError, VariableError, nearest
 from ..base.text import Text, located
 from ..config.files import find_file, read_config_text
 from ..config.parameters import ConfigParameters
@@ -27,8 +27,7 @@ from ..network.edit import split_pattern
 from ..network.initialize import initial_value
 from ..network.network import Network
 from ..network.nodes.node import Node
-from .commands import run_command
-from .syntax import Embedded, Inline, MelScript
+from .syntax import Inline
 
 
 @dataclass(eq=False)
@@ -42,7 +41,7 @@ class Model:
 
 @dataclass(eq=False)
 class Session:
-    """Runs scripts of MEL.
+    """The state of a run of MEL scripts; `run_script` runs one.
 
     Attributes:
         macros: of NDL, for scripts in line.
@@ -64,26 +63,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.numbering = Numbering(self.macros)
-
-    def run(self, script: MelScript) -> None:
-        """Execute the statements in order.
-
-        Raises:
-            OpscopeError: with the place of the statement.
-        """
-        for statement in script:
-            try:
-                if isinstance(statement, Inline):
-                    self._inline(statement)
-                elif isinstance(statement, Embedded):
-                    network = self.evaluate(statement.script)
-                    self.open(statement.name.string, network)
-                else:
-                    run_command(self, statement)
-            except OpscopeError as error:
-                if getattr(error, "location", None) is not None:
-                    raise
-                raise located(type(error), str(error), statement.text.locate()) from None
 
     # -- models
 
@@ -157,7 +136,12 @@ class Session:
 
     # -- NDL in line
 
-    def _inline(self, statement: Inline) -> None:
+    def run_inline(self, statement: Inline) -> None:
+        """Give a statement of NDL to the default model.
+
+        Raises:
+            VariableError: there is no default model.
+        """
         if self.default is None:
             raise located(
                 VariableError,

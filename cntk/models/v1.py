@@ -21,7 +21,7 @@ from ..network.catalogue import kind
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
-from . import layouts
+from .file_fields import CURRENT_VERSION, OLDEST_WRITTEN, read_attributes, write_attributes
 from .stream import BinaryReader, BinaryWriter
 
 MARKER = "BCN"
@@ -74,10 +74,8 @@ def parse_model(data: bytes, name: str = "model", precision: str = "float") -> N
     if reader.try_marker("BVersion"):
         version = reader.number("uint64")
         reader.marker("EVersion")
-    if not 1 <= version <= layouts.CURRENT_VERSION:
-        raise reader.error(
-            f"model version {version}; versions 1 to {layouts.CURRENT_VERSION} can be read"
-        )
+    if not 1 <= version <= CURRENT_VERSION:
+        raise reader.error(f"model version {version}; versions 1 to {CURRENT_VERSION} can be read")
     network = Network(Path(name).stem)
     network.precision = precision
     count = reader.count(4, "nodes")
@@ -120,7 +118,7 @@ def _make_node(
         return node
     if operation in ("InputValue", "SparseInputValue"):
         return _read_input(reader, network, operation, name, version)
-    values = layouts.read_attributes(reader, kind(operation).operation, version, network.precision)
+    values = read_attributes(reader, kind(operation), version, network.precision)
     return network.add(operation, name, attributes=values)
 
 
@@ -222,7 +220,7 @@ def _update_old(network: Network, version: int) -> None:
                 deviation.value = variance + np.float32(node.attributes["epsilon"])
 
 
-def write_model(network: Network, path: PathLike, version: int = layouts.CURRENT_VERSION) -> None:
+def write_model(network: Network, path: PathLike, version: int = CURRENT_VERSION) -> None:
     """Write a validated network as a model of `version`, 14 (which CNTK 1.7 reads) to 18.
 
     Raises:
@@ -234,7 +232,7 @@ def write_model(network: Network, path: PathLike, version: int = layouts.CURRENT
         file.writelines(writer.parts)
 
 
-def format_model(network: Network, version: int = layouts.CURRENT_VERSION) -> bytes:
+def format_model(network: Network, version: int = CURRENT_VERSION) -> bytes:
     """The bytes of a model file.
 
     Raises:
@@ -245,10 +243,10 @@ def format_model(network: Network, version: int = layouts.CURRENT_VERSION) -> by
 
 
 def _written(network: Network, version: int) -> BinaryWriter:
-    if not layouts.OLDEST_WRITTEN <= version <= layouts.CURRENT_VERSION:
+    if not OLDEST_WRITTEN <= version <= CURRENT_VERSION:
         raise FormatError(
-            f"models of version {version} are not written, only {layouts.OLDEST_WRITTEN} to"
-            f" {layouts.CURRENT_VERSION}"
+            f"models of version {version} are not written, only {OLDEST_WRITTEN} to"
+            f" {CURRENT_VERSION}"
         )
     writer = BinaryWriter()
     writer.marker(MARKER)
@@ -301,7 +299,7 @@ def _write_node(writer: BinaryWriter, node: Node, element: str, version: int) ->
         writer.number("bool", node.attributes["hasComputed"])
         writer.matrix(_typed(node, element))
     else:
-        layouts.write_attributes(writer, node, element, version)
+        write_attributes(writer, node, element, version)
 
 
 def _typed(node: Node, element: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, VariableError, nearest
-from ..base.text import Text, join, located
+from ..base.text import Text, is_located, join, located
 from ..config.files import load_resolved, read_config_text
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
@@ -58,7 +58,7 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
     try:
         text = load_resolved(name, section)
     except FormatError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise section["networkDescription"].error(str(error)) from None
     return _built(_scripts(text, Path(name).name, section), macros, seeds, numbering)
@@ -92,7 +92,7 @@ def load_macro_files(files: ConfigValue, config: ConfigParameters, macros: Macro
         try:
             text = load_resolved(name, config)
         except FormatError as error:
-            if getattr(error, "location", None) is not None:
+            if is_located(error):
                 raise
             raise files.error(str(error)) from None
         for script in parse_ndl_file(text, Path(name).name):

@@ -25,7 +25,8 @@ from ...framework.base.errors import (
 )
 from ..base.text import Location, extended, located
 from ..network.catalogue import ndl_function, ndl_names
-from ..network.network import GROUPS, Network, group_of_tag
+from ..network.graph import GROUPS, group_of_tag
+from ..network.network import Network
 from ..network.nodes.kind import NdlFunction
 from ..network.nodes.node import Node
 from .arguments import number_of, plain, read_options
@@ -344,7 +345,7 @@ class Evaluator:
         waiting, self._waiting = self._waiting, []
         for instance in waiting:
             if instance.inner is not None:
-                instance.node = self._returned(instance)
+                instance.node = self._returned(instance.inner)
         for instance in waiting:
             with self._recovered():
                 if instance.inner is None:
@@ -353,9 +354,9 @@ class Evaluator:
         with self._recovered():
             self._special()
 
-    def _returned(self, instance: Instance) -> Node | None:
+    def _returned(self, inner: Scope) -> Node | None:
         """The node that a macro returns: what has the macro's own name, or its last call."""
-        inner = instance.inner
+        assert inner.macro is not None
         named = inner.symbols.get(inner.macro.name.string.lower())
         value: Value = None
         if named is not None:
@@ -370,6 +371,7 @@ class Evaluator:
     def _connect(self, instance: Instance) -> None:
         call, scope = instance.call, instance.scope
         function = ndl_function(call.function.string)
+        assert function is not None and instance.node is not None
         values = [reduce(parameter, scope) for parameter in call.parameters]
         nodes = function.nodes([number_of(value) is not None for value in values])
         inputs = [self._input(values[n], call.parameters[n], call, scope) for n in nodes]

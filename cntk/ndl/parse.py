@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from ...framework.base.errors import FormatError
 from ..base.text import Source, Text, located
-from ..config.array import ConfigArray
 from ..config.scan import closing, key_end, opens, records, skip_blanks
-from ..config.value import ConfigValue, parse_double
+from ..config.value import ConfigArray, ConfigValue, parse_double
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Statement, Word
 
 DEEPEST = 100  # calls and macro definitions inside one another
@@ -129,10 +128,12 @@ def _expression(text: Text, depth: int) -> Expression:
     """A word, an array, or a call."""
     if opens(text.string, 0) and text.string[0] != '"':
         _check_depth(depth, text)
-        items = [_parameter(item.text, depth + 1) for item in ConfigArray(ConfigValue(text))]
-        for item in items:
+        found = [_parameter(item.text, depth + 1) for item in ConfigArray(ConfigValue(text))]
+        items: list[Expression] = []
+        for item in found:
             if isinstance(item, Option):
                 raise located(FormatError, "an array has no named values", item.name.locate())
+            items.append(item)
         return Array(text, tuple(items))
     if "(" in text.string and parse_double(text.string) is None:
         return _call(text, depth)

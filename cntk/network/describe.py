@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from .graph import NodeGraph
 from .nodes.analysis import Loop
 from .nodes.node import Node
-
-if TYPE_CHECKING:
-    from .network import Network
 
 
 def shape_text(node: Node) -> str:
@@ -56,7 +53,7 @@ def loop_lines(loops: Iterable[Loop], log: Callable[[str], None]) -> None:
             log("".join(f"\t{node.name}" for node in loop.nodes[start : start + 3]))
 
 
-def describe(network: Network) -> str:
+def describe(network: NodeGraph) -> str:
     """All nodes of a validated network in evaluation order, one line each, then the groups."""
     lines = [prototype(node) for node in network.order]
     for group, nodes in network.groups.items():

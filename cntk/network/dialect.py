@@ -34,8 +34,9 @@ from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ...proto import net_pb2 as pb
 from ..base.text import Location, Source
 from .catalogue import kind
-from .network import GROUPS, Network
-from .nodes.kind import AttributeSpec
+from .graph import GROUPS
+from .network import Network
+from .nodes.attributes import AttributeSpec
 from .nodes.node import Node
 
 DIALECT: Final = "cntk"
@@ -196,7 +197,7 @@ def _add_nodes(network: Network, desc: OpList) -> None:
         attrs.pop("axisName", None)
         operation = op.type[len(PREFIX) :]
         node = _add_node(network, operation, outputs[0], attrs, _location(op.source, sources))
-        node.tags = list(tags)
+        node.tags = [str(tag) for tag in tags]
         node.learning_rate = rate
         inputs[node.name] = op.inputs.get("inputs", ())
     for name, names in inputs.items():

@@ -3,8 +3,7 @@ ModelEditLanguage.h)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,13 +14,9 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
-from .nodes.analysis import depth_first
+from .graph import GROUPS, NodeGraph
 from .nodes.node import Node
 
-if TYPE_CHECKING:
-    from .network import Network
-
-GROUPS = ("feature", "label", "criterion", "evaluation", "output")
 _PROPERTIES = (*GROUPS, "learningRateMultiplier", "recurrent", "freezeParameters")
 _OLD_PROPERTIES = {
     "finalcriterion": "criterion",
@@ -54,13 +49,13 @@ def property_name(name: str) -> str:
     raise AttributeTypeError(f"no property is called {name!r}{nearest(name, _PROPERTIES)}")
 
 
-class Editing:
-    """The part of `Network` that changes networks. Nothing is validated here; `validate` again."""
+class EditableGraph(NodeGraph):
+    """A graph whose nodes can be renamed, replaced, copied and connected anew.
 
-    nodes: dict[str, Node]
-    groups: dict[str, list[Node]]
+    No edit validates anything: validate the network once more when the edits are done.
+    """
 
-    def match(self: Network, pattern: str) -> list[Node]:
+    def match(self, pattern: str) -> list[Node]:
         """Nodes of a name (in any case), or of a pattern with one `*` (which minds case), in the
         order of CNTK's lists: sorted without regard to case."""
         parts = split_pattern(pattern)
@@ -75,16 +70,7 @@ class Editing:
             and node.name.endswith(tail)
         ]
 
-    def below(self, roots: Iterable[Node]) -> list[Node]:
-        """All nodes that `roots` are computed from, with them, inputs first."""
-        return depth_first(roots)
-
-    def remove_from_group(self, group: str, node: Node) -> None:
-        """Take a node out of a group, if it is in it."""
-        if node in self.groups[group]:
-            self.groups[group].remove(node)
-
-    def rename(self: Network, node: Node, name: str) -> None:
+    def rename(self, node: Node, name: str) -> None:
         """Give a node another name.
 
         Raises:
@@ -97,7 +83,7 @@ class Editing:
             raise node.error("a node needs a name", VariableError)
         self.rename_all([(node, name)])
 
-    def delete(self: Network, node: Node) -> None:
+    def delete(self, node: Node) -> None:
         """Take a node out; inputs that read it are left unconnected."""
         self.replace_inputs(node, None)
         for nodes in self.groups.values():
@@ -108,9 +94,9 @@ class Editing:
     def replace_inputs(self, old: Node, new: Node | None) -> None:
         """Let all nodes that read `old` read `new`."""
         for node in self.nodes.values():
-            node.inputs = [new if child is old else child for child in node.inputs]
+            node.connect([new if child is old else child for child in node.inputs])
 
-    def replace(self: Network, old: Node, new: Node, keep_inputs: bool = True) -> None:
+    def replace(self, old: Node, new: Node, keep_inputs: bool = True) -> None:
         """Put `new` in the place of `old`, in the groups too, under the name of `old`. With
         `keep_inputs` it reads what `old` read."""
         if keep_inputs:
@@ -132,7 +118,7 @@ class Editing:
             raise node.error(f"input {number} does not exist; there are {len(node.inputs)}")
         node.inputs[number] = child
 
-    def set_property(self: Network, node: Node, name: str, value: float | bool) -> None:
+    def set_property(self, node: Node, name: str, value: float | bool) -> None:
         """Set a property as MEL's SetProperty: a group's name with true or false,
         learningRateMultiplier, needsGradient, or freezeParameters.
 
@@ -174,13 +160,11 @@ class Editing:
                 f"{known} cannot be set below a node, only needsGradient and learningRateMultiplier"
             )
         rate = float(bool(value)) if known == "needsGradient" else float(value)
-        for node in self.nodes.values() if root is None else depth_first([root]):
+        for node in self.nodes.values() if root is None else self.below([root]):
             if node.is_parameter:
                 node.learning_rate = rate
 
-    def copy_node(
-        self: Network, source: Node, name: str, links: bool = True, content: bool = True
-    ) -> Node:
+    def copy_node(self, source: Node, name: str, links: bool = True, content: bool = True) -> Node:
         """Copy a node under a name; a node of that name is overwritten. With `links` the copy reads
         what `source` reads; with `content` attributes and values are taken over.
 
@@ -189,7 +173,7 @@ class Editing:
         """
         if name not in self:
             copy = Node(name, source.kind, location=source.location)
-            copy.inputs = [None] * len(source.inputs)
+            copy.connect([None] * len(source.inputs))
             self.insert(copy)
             content = True
         else:
@@ -207,31 +191,29 @@ class Editing:
             copy.inputs = list(source.inputs)
         return copy
 
-    def copy_nodes(
-        self: Network, pairs: Sequence[tuple[Node, str]], links: bool = True
-    ) -> dict[Node, Node]:
+    def copy_nodes(self, pairs: Sequence[tuple[Node, str]], links: bool = True) -> dict[Node, Node]:
         """Copy several nodes. With `links`, copies read copies where there is one; what is not
         copied is read as before if it is in this network, and left unconnected otherwise."""
         copies = {node: self.copy_node(node, name, links=False) for node, name in pairs}
         if links:
             for node, copy in copies.items():
-                copy.inputs = [
-                    copies.get(child, child if self._holds(child) else None)
-                    for child in node.inputs
-                ]
+                copy.connect(
+                    [
+                        copies.get(child, child if self._has_node(child) else None)
+                        for child in node.inputs
+                    ]
+                )
         return copies
 
-    def _holds(self, node: Node | None) -> bool:
+    def _has_node(self, node: Node | None) -> bool:
         return node is not None and self.nodes.get(node.name) is node
 
-    def copy_subtree(
-        self: Network, root: Node, prefix: str = "", links: bool = True
-    ) -> dict[Node, Node]:
+    def copy_subtree(self, root: Node, prefix: str = "", links: bool = True) -> dict[Node, Node]:
         """Copy a node and all that it is computed from; the copies' names begin with `prefix`."""
-        return self.copy_nodes([(node, prefix + node.name) for node in depth_first([root])], links)
+        return self.copy_nodes([(node, prefix + node.name) for node in self.below([root])], links)
 
     def copied_names(
-        self: Network, pattern: str, target: Network, result: str
+        self, pattern: str, target: EditableGraph, result: str
     ) -> list[tuple[Node, str]]:
         """Pairs of a node of `pattern` and its new name in `target`, which is made as MEL does:
         `a*b` to `c*d` keeps what the star stands for; one name to a pattern means all nodes of

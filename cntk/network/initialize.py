@@ -14,8 +14,8 @@ import numpy as np
 from ...framework.base.errors import FormatError, ShapeError
 from .network import Network
 from .nodes import rules
-from .nodes.given import kind_of_values, load_given
-from .nodes.kind import Dims
+from .nodes.attributes import Dims
+from .nodes.initial_values import kind_of_values, load_initial_value
 from .nodes.node import Node
 from .ziggurat import normal, uniform
 
@@ -103,7 +103,8 @@ def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
     if rules.size(shape) == 0:
         raise node.error(f"dimensions of [{rules.text(shape)}] are not known")
     if kind in ("fromFile", "fromLiteral"):
-        load_given(node, dtype)
+        load_initial_value(node, dtype)
+        assert node.value is not None
         return node.value
     if kind == "bilinear":
         return _bilinear(node, dtype)

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError, VariableError
 from .describe import loop_lines, prototype, root_lines
+from .graph import NodeGraph
 from .nodes import analysis, rules
-from .nodes.given import has_own_shape, load_given
+from .nodes.initial_values import has_own_shape, load_initial_value
 from .nodes.node import DEFAULT_AXIS, DynamicAxis, Node
-
-if TYPE_CHECKING:
-    from .network import Network
 
 Log = Callable[[str], None]
 _MOST_ELEMENTS = 1 << 62
@@ -44,7 +41,7 @@ class AxisNames:
 Found = Iterator[tuple[Node, OpscopeError]]  # what is wrong with which node
 
 
-def _set_axes(network: Network, names: AxisNames) -> Found:
+def _set_axes(network: NodeGraph, names: AxisNames) -> Found:
     """Axes of inputs; all other nodes get theirs while rules run."""
     default = DynamicAxis(names.unique(DEFAULT_AXIS))
     made: dict[int, DynamicAxis] = {}
@@ -70,7 +67,7 @@ def _set_axes(network: Network, names: AxisNames) -> Found:
             yield node, node.error(f"dynamicAxis must be a DynamicAxis node, not {what}")
 
 
-def _check_inputs(network: Network, nodes: Sequence[Node]) -> Found:
+def _check_inputs(network: NodeGraph, nodes: Sequence[Node]) -> Found:
     """Inputs that are missing, too many, foreign, or an axis."""
     for node in nodes:
         try:
@@ -96,7 +93,7 @@ def _start(node: Node, dtype: np.dtype) -> None:
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
     if node.is_parameter:
         if node.value is None and not rules.size(given) and has_own_shape(node):
-            load_given(node, dtype)
+            load_initial_value(node, dtype)
         if node.value is not None:
             given = node.value.shape
         elif rules.size(node.shape):
@@ -159,8 +156,10 @@ class _Passes:
                 left += 1
                 continue
             try:
-                apply = self._apply_logged if self.log else self._apply
-                changed = apply(node, first, final)
+                if self.log is None:
+                    changed = self._apply(node, final)
+                else:
+                    changed = self._apply_logged(self.log, node, first, final)
                 if final and changed:
                     raise node.error("its shape does not settle; a loop may need a known dimension")
             except OpscopeError as error:
@@ -170,7 +169,7 @@ class _Passes:
                 left += 1
         return left
 
-    def _apply(self, node: Node, first: bool, final: bool) -> bool:
+    def _apply(self, node: Node, final: bool) -> bool:
         """Run the rule of a node; whether something changed by it."""
         before = _state(node)
         known = node.axis
@@ -182,16 +181,16 @@ class _Passes:
             node.needs_gradient = True
         return before != _state(node)
 
-    def _apply_logged(self, node: Node, first: bool, final: bool) -> bool:
+    def _apply_logged(self, log: Log, node: Node, first: bool, final: bool) -> bool:
         shown = prototype(node)
         try:
-            changed = self._apply(node, first, final)
+            changed = self._apply(node, final)
         except OpscopeError:
-            self.log(f"Validating --> {shown} FAILED")
+            log(f"Validating --> {shown} FAILED")
             raise
         now = prototype(node)
         if first or changed or shown != now:
-            self.log(f"Validating --> {now}")
+            log(f"Validating --> {now}")
         return changed
 
     @staticmethod
@@ -206,7 +205,7 @@ class _Passes:
 class _Validation:
     """Validation of one network: stops at the first error, or takes wrong nodes out and goes on."""
 
-    def __init__(self, network: Network, log: Log | None, names: AxisNames | None, every: bool):
+    def __init__(self, network: NodeGraph, log: Log | None, names: AxisNames | None, every: bool):
         self.network = network
         self.log = log
         self.names = names or AxisNames()
@@ -219,7 +218,7 @@ class _Validation:
     def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
         """An error about nodes; what is computed from them cannot be validated either."""
         if not self.every:
-            error.network = self.network  # for whoever wants to know the other errors, too
+            vars(error)["network"] = self.network  # for whoever wants to know the other errors, too
             raise error
         self.errors.append(error)
         self.failed |= analysis.dependents(self.network.nodes.values(), nodes)
@@ -267,7 +266,7 @@ class _Validation:
             raise _Failure(node, error) from None
 
 
-def validate(network: Network, log: Log | None = None, names: AxisNames | None = None) -> None:
+def validate(network: NodeGraph, log: Log | None = None, names: AxisNames | None = None) -> None:
     """Validate all nodes of a network. Sets `order` and `loops` of the network, and shape, axis
     and needs_gradient of its nodes. `log` gets the lines that CNTK prints meanwhile.
 
@@ -278,7 +277,7 @@ def validate(network: Network, log: Log | None = None, names: AxisNames | None =
     _Validation(network, log, names, every=False).run()
 
 
-def problems(network: Network) -> list[OpscopeError]:
+def problems(network: NodeGraph) -> list[OpscopeError]:
     """All errors of a network, but for those that follow from others; none for a valid one.
 
     Nodes that do not depend on wrong ones are validated as `validate` does it.

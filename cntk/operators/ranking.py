@@ -49,7 +49,7 @@ class _Ranking:
     @classmethod
     def of(cls, gain: np.ndarray, score: np.ndarray, query: np.ndarray) -> _Ranking:
         begins = np.flatnonzero(np.concatenate([[True], np.diff(query.astype(np.int64)) != 0]))
-        number = np.repeat(np.arange(len(begins)), np.diff([*begins, len(query)]))
+        number = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(query))))
         place = np.arange(len(query)) - begins[number]
         rank = np.empty_like(place)
         rank[np.lexsort((gain, -score, number))] = place

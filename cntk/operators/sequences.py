@@ -117,7 +117,9 @@ with_sequences = operator(
 @with_sequences.shape_rule
 def with_sequences_shape(s: ShapeArgs) -> None:
     mine, others = levels_of(s, "x"), levels_of(s, "like")
-    if mine is not None and not np.array_equal(lengths_of(mine[0]), lengths_of(others[0])):
+    if not (
+        mine is None or others is None or np.array_equal(lengths_of(mine[0]), lengths_of(others[0]))
+    ):
         s.fail("the sequences of x and like differ in length")
     s.set("out", (s["x"], s.dtype("x")))
     s.set_offsets("out", others)

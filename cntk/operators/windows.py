@@ -45,7 +45,8 @@ def table(attrs: dict[str, Any]) -> np.ndarray:
 
 def _counts(attrs: dict[str, Any]) -> tuple[int, int, int]:
     """Elements of a tensor, windows, elements of a window."""
-    return tuple(int(np.prod(attrs[name])) for name in ("shape", "counts", "kernel"))
+    size, windows, kernel = (int(np.prod(attrs[name])) for name in ("shape", "counts", "kernel"))
+    return size, windows, kernel
 
 
 class _Gather:

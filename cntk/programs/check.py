@@ -122,7 +122,7 @@ def parse_sections(
         named = _SCRIPT_NAMES.findall(config.text.string)
         scripts = frozenset(name.lower() for names in named for name in names.split(":"))
     for name in config:
-        if not config.given(name):
+        if not config.has_value(name):
             continue
         value, lower = config.raw(name), name.lower()
         with report.kept():

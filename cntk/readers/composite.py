@@ -8,47 +8,27 @@
         )
     ]
 
-A deserializer from elsewhere plugs in by an entry point of the group `opscope.deserializers`, whose
-name is the `type`. Source: CNTK's `CompositeDataReader/CompositeDataReader.cpp` and
+Source: CNTK's `CompositeDataReader/CompositeDataReader.cpp` and
 `HTKDeserializers/HTKMLFReader.cpp`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TypeAlias
-
-from ...framework.base.errors import nearest
 from ..config.parameters import ConfigParameters
+from .base.bundler import Bundler, SingleSamples
 from .base.data import Deserializer
-from .base.joined import Joined, SingleSamples
 from .base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from .base.pack import FramePacker, SequencePacker, TruncatedPacker
-from .base.reader import DataReader, PackedReader
-from .base.sections import complaint, sections_with
+from .base.packed_reader import PackedReader
+from .base.reader import DataReader
+from .base.sections import complaint, enumerator, sections_with
+from .catalogue import create_deserializer
 from .htk.data import LabelSequences, Utterances
 from .htk.lattices import LatticePacker, lattices_of, phones_of
 from .htk.reader import features_of, labels_of, randomization
-from .text.reader import enumerator
-
-Factory: TypeAlias = Callable[[ConfigParameters], Deserializer]
-
-GROUP = "opscope.deserializers"
 
 _HTK_FEATURES = "HTKFeatureDeserializer"
 _IMAGES = ("ImageDeserializer", "Base64ImageDeserializer")
-
-# Reader type: module of this package, and the function that makes the deserializer of a config.
-_OWN = {
-    "CNTKBinaryFormatDeserializer": ("binary.format", "binary_source"),
-    "CNTKTextFormatDeserializer": ("text.reader", "text_source"),
-    _HTK_FEATURES: ("composite", "htk_features"),
-    "HTKMLFDeserializer": ("composite", "htk_labels"),
-    "ImageDeserializer": ("image.reader", "image_source"),
-    "Base64ImageDeserializer": ("image.reader", "base64_image_source"),
-}
 
 
 def composite_reader(config: ConfigParameters) -> DataReader:
@@ -62,7 +42,7 @@ def composite_reader(config: ConfigParameters) -> DataReader:
     truncated = config.bool("truncated", False) and not writing
     if frame_mode and truncated:
         raise config["truncated"].error("'truncated' needs frameMode = false")
-    parts = [value.section() for value in config.array("deserializers")]
+    parts = [ConfigParameters.of(value) for value in config.array("deserializers")]
     if not parts:
         raise config["deserializers"].error("there is no deserializer")
     kinds = [part.string("type") for part in parts]
@@ -100,28 +80,10 @@ def _join(
     if len(sources) > 1:
         cleanse = config.bool("checkData", True)
         numeric = config.bool("useNumericSequenceKeys", numeric)
-        source = Joined(
+        source = Bundler(
             sources, expanded=expanded, cleanse=cleanse, equal=by_frames, numeric=numeric
         )
     return SingleSamples(source) if by_frames else source
-
-
-def create_deserializer(config: ConfigParameters) -> Deserializer:
-    """The deserializer that a section asks for by its `type`.
-
-    Raises:
-        FormatError: there is no such type; and what the deserializer itself does not like.
-    """
-    value = config["type"]
-    name = str(value)
-    if name in _OWN:
-        module, function = _OWN[name]
-        made: Factory = getattr(import_module(f".{module}", __package__), function)
-        return made(config)
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    if name in points:
-        return points[name].load()(config)
-    raise value.error(f"there is no deserializer {name!r}{nearest(name, {*_OWN, *points})}")
 
 
 def _input(config: ConfigParameters) -> tuple[str, ConfigParameters]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ..base.text import located
+from ..base.text import is_located, located
 from ..brainscript.build import build_section
 from ..config.parameters import ConfigParameters
 from ..ndl.builder import build_ndl_section
 from ..network.network import Network
-from ..network.standard.simple_builder import SimpleNetwork
+from ..network.standard.settings import SimpleNetworkSettings
+from ..network.standard.simple_builder import build_simple_network
 
 # In the order in which CNTK looks for them.
 BUILDERS = (
@@ -90,10 +91,10 @@ def build_section_network(
 
 def _simple(section: ConfigParameters) -> Network:
     try:
-        network = SimpleNetwork.from_config(section).build()
+        network = build_simple_network(SimpleNetworkSettings.from_config(section))
         network.validate()
     except OpscopeError as error:
-        if getattr(error, "location", None) is not None:
+        if is_located(error):
             raise
         raise located(type(error), str(error), section.text.locate()) from None
     return network

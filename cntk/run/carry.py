@@ -1,4 +1,4 @@
-"""Truncated back-propagation: what delays hand on from one minibatch to the next.
+"""Truncated back-propagation: states of delays that go on from one minibatch to the next.
 
 A sequence that goes on lies in the same slot of the next minibatch, at its beginning. Source:
 CNTK's `DelayedValueNodeBase` (`ComputationNetworkLib/RecurrentNodes.cpp`).
@@ -10,16 +10,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import RunError
 from ...framework.base.scope import Scope
 from ..lower import Delayed, Lowered
-from ..lower.delays import delay_start
 from ..lower.emitter import dims
+from ..lower.kinds.delays import delay_start
 from ..network.nodes.node import DynamicAxis
 from ..readers.base.layout import Layout
 from ..readers.base.pack import Minibatch
 
-Layouts = Mapping[DynamicAxis, tuple[np.ndarray, Layout]]
+Layouts = Mapping[DynamicAxis | None, tuple[np.ndarray, Layout]]
 
 
 def goes_on(minibatch: Minibatch) -> bool:
@@ -31,11 +32,11 @@ def goes_on(minibatch: Minibatch) -> bool:
 
 
 class Carrier:
-    """The states of all delays of a program, by slot."""
+    """The states of all delays of a net, by slot."""
 
     def __init__(self, scope: Scope, lowered: Lowered) -> None:
         self._scope, self._lowered = scope, lowered
-        self._held: dict[Delayed, np.ndarray] = {}  # [slots, steps, ...], the nearest row first
+        self._saved: dict[Delayed, np.ndarray] = {}  # [slots, steps, ...], the nearest row first
 
     def feed(self, layouts: Layouts) -> None:
         """Set the states of all sequences of a minibatch.
@@ -54,9 +55,9 @@ class Carrier:
 
     def _feed(self, delayed: Delayed, layout: Layout) -> None:
         node, old = delayed.node, layout.begin < 0
-        held = self._held.get(delayed)
+        saved = self._saved.get(delayed)
         slot = layout.slot + layout.first_slot
-        if old.any() and (held is None or len(held) <= slot[old].max()):
+        if old.any() and (saved is None or len(saved) <= slot[old].max()):
             raise node.error(
                 "a sequence of this minibatch began in an earlier one, which was not seen", RunError
             )
@@ -65,50 +66,48 @@ class Carrier:
         for number, name in enumerate(delayed.states):
             variable = self._scope.var(name)
             state = np.full(shape, initial, self._dtype(delayed))
-            if held is not None:
-                state[old] = held[slot[old], number]
+            if saved is not None:
+                state[old] = saved[slot[old], number]
             variable.set(state)
         if delayed.fresh:
             self._scope.var(delayed.fresh).set(~old)
 
     def _dtype(self, delayed: Delayed) -> np.dtype:
-        from ...framework.base.dtypes import to_dtype
-
         names = {var.name: var.dtype for var in self._lowered.op_list.vars}
         return to_dtype(names[delayed.states[0]])
 
-    def keep(self, layouts: Layouts) -> None:
-        """Take the states of the sequences that go on from the values of a run."""
+    def save(self, layouts: Layouts) -> None:
+        """Save the states of the sequences that go on, from the values of a run."""
         for delayed in self._lowered.delays:
             offsets, layout = layouts[delayed.node.axis]
-            self._keep(delayed, offsets, layout)
+            self._save(delayed, offsets, layout)
 
-    def _keep(self, delayed: Delayed, offsets: np.ndarray, layout: Layout) -> None:
+    def _save(self, delayed: Delayed, offsets: np.ndarray, layout: Layout) -> None:
         values = self._scope.get(self._lowered.values[delayed.node.inputs[0]]).numpy()
         on = np.flatnonzero(layout.end > layout.steps)
         count, slot = len(delayed.states), layout.slot + layout.first_slot
-        held = self._room(delayed, layout, (count, *dims(delayed.node)), values.dtype)
+        saved = self._room(delayed, layout, (count, *dims(delayed.node)), values.dtype)
         before = [self._scope.get(name).numpy() for name in delayed.before]
         for number in range(count):
             row = offsets[on + 1] - 1 - number
             inside = row >= offsets[on]
-            held[slot[on[inside]], number] = values[row[inside]]
+            saved[slot[on[inside]], number] = values[row[inside]]
             short = on[~inside]  # this piece is shorter than the delay: what was before it
             back = number - (offsets[short + 1] - offsets[short])
             for sequence, steps in zip(short.tolist(), back.tolist(), strict=True):
-                held[slot[sequence], number] = before[steps][sequence]
+                saved[slot[sequence], number] = before[steps][sequence]
 
     def _room(
         self, delayed: Delayed, layout: Layout, shape: tuple[int, ...], dtype: np.dtype
     ) -> np.ndarray:
         """The states of a delay, those of a layout's slots empty; others are of other parts."""
-        old = self._held.get(delayed, np.zeros((0, *shape), dtype))
+        old = self._saved.get(delayed, np.zeros((0, *shape), dtype))
         first, last = layout.first_slot, layout.first_slot + layout.parallel
-        held = np.zeros((max(len(old), last), *shape), dtype)
-        held[: len(old)] = old
-        held[first:last] = 0
-        self._held[delayed] = held
-        return held
+        saved = np.zeros((max(len(old), last), *shape), dtype)
+        saved[: len(old)] = old
+        saved[first:last] = 0
+        self._saved[delayed] = saved
+        return saved
 
 
 __all__ = ["Carrier", "goes_on"]

@@ -73,30 +73,30 @@ class NodeValue:
 
 
 class Watcher(Protocol):
-    """Sees values of nodes whenever a program has run."""
+    """Sees values of nodes after each run of a bound net."""
 
     def nodes(self, below: Sequence[Node]) -> Sequence[Node]:
-        """Those whose values it wants, of the nodes of a program."""
+        """The nodes whose values the watcher wants, of those that a net computes."""
         ...
 
-    def slopes(self, below: Sequence[Node]) -> Sequence[Node]:
-        """Those whose gradients it wants, where the program has some."""
+    def extra_gradients(self, below: Sequence[Node]) -> Sequence[Node]:
+        """The nodes whose gradients the watcher wants, where the net computes gradients."""
         ...
 
-    def show(self, program: Program) -> None:
+    def show(self, bound: BoundNet) -> None:
         """Called after a run."""
         ...
 
 
-class Program:
+class BoundNet:
     """Some nodes of a network as a net that is ready to run.
 
     Attributes:
         net: the operators.
         lowered: what joins them to minibatches.
         gradients: parameter -> the variable of its gradient, where there is a criterion.
-        slopes: the same for nodes whose gradients were asked for.
-        below: all nodes that it computes, where somebody watches.
+        extra_gradients: node -> the variable of its gradient, for the nodes that were named.
+        below: all nodes that the net computes, where there is a watcher.
     """
 
     def __init__(
@@ -105,21 +105,21 @@ class Program:
         lowered: Lowered,
         net: PlainNet,
         gradients: dict[str, str],
-        keep: frozenset[str],
-        conditions: dict[Node, Program],
-        slopes: dict[Node, str] | None = None,
+        live_out: frozenset[str],
+        conditions: dict[Node, BoundNet],
+        extra_gradients: dict[Node, str] | None = None,
         watcher: Watcher | None = None,
         below: frozenset[Node] = frozenset(),
     ) -> None:
         self.scope, self.lowered, self.net = scope, lowered, net
         self.below = below
-        self.gradients, self.slopes = gradients, slopes or {}
+        self.gradients, self.extra_gradients = gradients, extra_gradients or {}
         self._watcher = watcher
-        self._keep = keep
+        self._live_out = live_out
         self._conditions = conditions
         across = lowered.delays or lowered.backwards
         self._carrier = Carrier(scope, lowered) if across else None
-        self._layouts: dict[DynamicAxis, tuple[np.ndarray, Layout]] = {}
+        self._layouts: dict[DynamicAxis | None, tuple[np.ndarray, Layout]] = {}
 
     def run(self, minibatch: Minibatch, context: OpContext | None = None) -> None:
         """Feed a minibatch and run all operators.
@@ -128,17 +128,17 @@ class Program:
             ShapeError: a stream is missing, or has another dimension than its input.
         """
         context = (context or OpContext()).derive(
-            train=context is not None and context.train, keep=self._keep
+            train=context is not None and context.train, keep=self._live_out
         )
         self.feed(minibatch, context)
         self.net.run(self.scope, context)
         if self._carrier is not None:
-            self._carrier.keep(self._layouts)
+            self._carrier.save(self._layouts)
         if self._watcher is not None:
             self._watcher.show(self)
 
     def feed(self, minibatch: Minibatch, context: OpContext) -> None:
-        """Put the samples of a minibatch into the scope, and what is found from them."""
+        """Write the samples of a minibatch into the scope, with their columns and positions."""
         self._layouts = {}
         for node, sparse in self.lowered.inputs.items():
             samples = minibatch.streams.get(node.name)
@@ -161,9 +161,9 @@ class Program:
                 )
             begin, _ = self._layouts[node.inputs[0].axis]
             feed_lattices(self.scope, node.name, minibatch.lattices, begin)
-        for node, program in self._conditions.items():
-            program.run(minibatch, context)
-            self._feed_positions(node, program.value(node.inputs[0]))
+        for node, bound in self._conditions.items():
+            bound.run(minibatch, context)
+            self._feed_positions(node, bound.value(node.inputs[0]))
         if self._carrier is not None:
             self._carrier.feed(self._layouts)
         for axis, (columns, grid) in self.lowered.columns.items():
@@ -175,8 +175,9 @@ class Program:
             self.scope.var(grid).set(np.array([layout.parallel, layout.steps]))
 
     def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
-        held = self._layouts.setdefault(node.axis, (begin, layout))
-        if held[0] is not begin and not np.array_equal(held[0], begin):
+        first, _ = self._layouts.setdefault(node.axis, (begin, layout))
+        if first is not begin and not np.array_equal(first, begin):
+            assert node.axis is not None
             raise node.error(
                 f"its sequences differ in length from those of other inputs with the dynamic axis"
                 f" {node.axis.name!r}; give it an axis of its own"
@@ -222,12 +223,12 @@ class Program:
         self._layouts[node.axis] = offsets, packed(np.diff(offsets))
 
     def value(self, node: Node) -> NodeValue:
-        """The value of one of the nodes that the program was made for, after a run."""
+        """The value of one of the nodes that the net was made for, after a run."""
         return self._value(node, self.scope.numpy(self.lowered.values[node]))
 
     def gradient(self, node: Node) -> NodeValue | None:
-        """The gradient of one of the nodes in `slopes`, after a run; None for others."""
-        name = self.slopes.get(node)
+        """The gradient of one of `extra_gradients`, after a run; None for other nodes."""
+        name = self.extra_gradients.get(node)
         if name is None:
             return None
         data, rows = self.scope.numpy(name), rows_name(name)
@@ -239,8 +240,8 @@ class Program:
         if node.axis is None:
             return NodeValue(data, None, None, node.shape)
         offsets, layout = self._layouts.get(node.axis, (None, None))
-        if offsets is None and (held := self.scope.get(self.lowered.values[node]).offsets):
-            offsets = held[0]
+        if offsets is None and (levels := self.scope.get(self.lowered.values[node]).offsets):
+            offsets = levels[0]
             layout = packed(np.diff(offsets))
         return NodeValue(data, offsets, layout, node.shape)
 
@@ -261,7 +262,7 @@ class CntkNet:
         dtype: of all values; by default that of the network's precision.
 
     Attributes:
-        watcher: sees values of nodes; set it before programs are made.
+        watcher: sees values of nodes; set it before nets are bound.
     """
 
     watcher: Watcher | None = None
@@ -272,8 +273,8 @@ class CntkNet:
         self.dtype = np.dtype(dtype or own)
         self.scope = Scope(place)
         self.context = OpContext(seed=0)  # random numbers of dropout and sampling
-        self._programs: dict[Any, Program] = {}
-        self._last: Program | None = None  # whose gradients stand in the scope
+        self._bound_nets: dict[Any, BoundNet] = {}
+        self._last: BoundNet | None = None  # its gradients are in the scope
         initialize(network)
         for node in network.nodes.values():
             if node.value is not None:
@@ -326,20 +327,21 @@ class CntkNet:
         """The gradient of a parameter after `forward_backward`, in CNTK's shape; zeros where the
         criterion does not depend on it."""
         node = self._holder(name)
-        held = self._last.gradients.get(node.name) if self._last is not None else None
-        if held is None:
+        last = self._last
+        grad = last.gradients.get(node.name) if last is not None else None
+        if last is None or grad is None:
             return np.zeros(node.shape, self.dtype)
-        array, rows = self.scope.numpy(held), rows_name(held)
-        if rows in self._last.net.vars:
+        array, rows = self.scope.numpy(grad), rows_name(grad)
+        if rows in last.net.vars:
             array = _whole(array, self.scope.numpy(rows), dims(node))
         return array.transpose()
 
     def store(self) -> None:
         """Write the values of the scope into the network's nodes, for saving."""
         for node in self.network.nodes.values():
-            held = self.scope.find(node.name)
-            if held is not None and (node.is_parameter or node.kind.precompute):
-                node.value = np.asfortranarray(held.numpy().transpose())
+            own = self.scope.find(node.name)
+            if own is not None and (node.is_parameter or node.kind.precompute):
+                node.value = np.asfortranarray(own.numpy().transpose())
             seen = self.scope.find(f"{node.name}@SEEN")
             if seen is not None and "samplesSeen" in node.attributes:
                 node.attributes["samplesSeen"] = int(seen.numpy()[0])
@@ -356,7 +358,7 @@ class CntkNet:
 
     # -- running -------------------------------------------------------------------------------
 
-    def program(
+    def bound_net(
         self,
         nodes: Sequence[Node | str],
         criterion: Node | str | None = None,
@@ -364,28 +366,29 @@ class CntkNet:
         extend: Pass | None = None,
         key: Any = None,
         carried: bool = False,
-        slopes: Sequence[Node] = (),
-    ) -> Program:
+        extra_gradients: Sequence[Node] = (),
+    ) -> BoundNet:
         """The operators that compute `nodes`, and gradients where there is a criterion.
 
-        Programs are kept, by nodes, criterion and `key`.
+        A net is made once for the same nodes, criterion and `key`.
 
         Args:
             criterion: gradients of the sum of its elements by all parameters that learn are
-                computed, into variables of the names `Program.gradients` tells.
-            extend: a pass over the finished op list (updates of parameters, say). Name it by `key`.
+                computed, into the variables of `BoundNet.gradients`.
+            extend: a pass over the finished op list, for updates of parameters and the like.
+            key: names the pass.
             carried: whether sequences may go on from minibatch to minibatch.
-            slopes: further nodes, constants among them, by which gradients are wanted.
+            extra_gradients: further nodes, constants among them, whose gradients are computed.
         """
         wanted = [self._node(node) for node in nodes]
         target = None if criterion is None else self._node(criterion)
         if target is not None and target not in wanted:
             wanted.append(target)
-        held = (tuple(wanted), target, key, carried, tuple(slopes))
-        found = self._programs.get(held)
+        known_by = (tuple(wanted), target, key, carried, tuple(extra_gradients))
+        found = self._bound_nets.get(known_by)
         if found is None:
-            found = self._make(wanted, target, extend, carried, slopes, self.watcher)
-            self._programs[held] = found
+            found = self._make(wanted, target, extend, carried, extra_gradients, self.watcher)
+            self._bound_nets[known_by] = found
         return found
 
     def _node(self, node: Node | str) -> Node:
@@ -397,22 +400,22 @@ class CntkNet:
         target: Node | None,
         extend: Pass | None,
         carried: bool,
-        slopes: Sequence[Node] = (),
+        extra_gradients: Sequence[Node] = (),
         watcher: Watcher | None = None,
         scope: Scope | None = None,
-    ) -> Program:
+    ) -> BoundNet:
         below: list[Node] = []
         if watcher is not None:
             below = self.network.below(wanted)
             wanted = [*wanted, *watcher.nodes(below)]
-            slopes = [*slopes, *watcher.slopes(below)]
+            extra_gradients = [*extra_gradients, *watcher.extra_gradients(below)]
         lowered = lower(self.network, wanted, self.dtype, carried=carried)
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
         made, gradients, further = lowered.op_list.copy(), {}, {}
         if target is not None:
-            by = {node: lowered.values[node] for node in slopes if node in lowered.values}
+            by = {node: lowered.values[node] for node in extra_gradients if node in lowered.values}
             learning = [
                 var.name for var in made.vars if var.kind == PARAMETER and not var.stop_gradient
             ]
@@ -432,26 +435,33 @@ class CntkNet:
         if extend is not None:
             made = extend(made)
         computed = {*gradients.values(), *further.values()}
-        keep = {lowered.values[node] for node in wanted} | computed
-        keep |= set(map(rows_name, computed))
+        live_out = {lowered.values[node] for node in wanted} | computed
+        live_out |= set(map(rows_name, computed))
         for delayed in lowered.delays:
-            keep.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
+            live_out.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
         # In scopes of their own, as they may feed the same inputs in another form.
         conditions = {
             node: self._make(node.inputs[:1], None, None, carried, scope=self.scope.new_scope())
             for node in lowered.conditions
         }
-        net, kept = PlainNet(made), frozenset(keep)
-        where = scope or self.scope
-        watched = watcher, frozenset(below)
-        return Program(where, lowered, net, gradients, kept, conditions, further, *watched)
+        return BoundNet(
+            scope or self.scope,
+            lowered,
+            PlainNet(made),
+            gradients,
+            frozenset(live_out),
+            conditions,
+            further,
+            watcher,
+            frozenset(below),
+        )
 
     def _context(self, train: bool) -> OpContext:
         return self.context.derive(train=train, keep=None)
 
     def forget(self) -> None:
-        """Drop all programs: the network's attributes have changed."""
-        self._programs.clear()
+        """Drop all bound nets: the network's attributes have changed."""
+        self._bound_nets.clear()
         self.scope.bound.clear()
 
     def forward(
@@ -459,9 +469,9 @@ class CntkNet:
     ) -> dict[str, NodeValue]:
         """The values of some nodes, by name."""
         found = [self._node(node) for node in nodes]
-        program = self.program(found, carried=goes_on(minibatch))
-        program.run(minibatch, self._context(train))
-        return {node.name: program.value(node) for node in found}
+        bound = self.bound_net(found, carried=goes_on(minibatch))
+        bound.run(minibatch, self._context(train))
+        return {node.name: bound.value(node) for node in found}
 
     def forward_backward(
         self,
@@ -474,10 +484,10 @@ class CntkNet:
         """Criterion and evaluation nodes, summed over the samples; gradients stay in the scope."""
         target = self._node(criterion)
         nodes = [target, *(self._node(node) for node in evaluations)]
-        program = self.program(nodes, target, carried=goes_on(minibatch))
-        program.run(minibatch, self._context(train))
-        self._last = program
-        return {node.name: program.value(node).total for node in nodes}
+        bound = self.bound_net(nodes, target, carried=goes_on(minibatch))
+        bound.run(minibatch, self._context(train))
+        self._last = bound
+        return {node.name: bound.value(node).total for node in nodes}
 
 
-__all__ = ["CntkNet", "NodeValue", "Program", "Watcher", "goes_on"]
+__all__ = ["CntkNet", "NodeValue", "BoundNet", "Watcher", "goes_on"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..config.parameters import ConfigParameters
 from ..network.describe import prototype
 from ..network.nodes.node import Node
-from .runtime import CntkNet, NodeValue, Program
+from .runtime import BoundNet, CntkNet, NodeValue
 from .value_format import NodeWriter, WriteFormat, read_labels
 
 _KINDS = {
@@ -110,27 +110,27 @@ class _Tracer:
         sources = [one.source for one in self._traces if one.node in below]
         return [node for node in below if node in self._named] + sources
 
-    def slopes(self, below: Sequence[Node]) -> list[Node]:
-        """See `Watcher.slopes`."""
+    def extra_gradients(self, below: Sequence[Node]) -> list[Node]:
+        """See `Watcher.extra_gradients`."""
         return [one.source for one in self._traces if one.gradient and one.node in below]
 
-    def show(self, program: Program) -> None:
+    def show(self, bound: BoundNet) -> None:
         """See `Watcher.show`."""
         for node, writer in self._writers.items():
-            if node in program.below:
-                self._say(f"Trace --> {prototype(node)}\n{writer.text(program.value(node), 0)}")
+            if node in bound.below:
+                self._say(f"Trace --> {prototype(node)}\n{writer.text(bound.value(node), 0)}")
         for one in self._traces:
-            if one.node not in program.below:
+            if one.node not in bound.below:
                 continue
             one.runs += 1
             if one.runs == 1:
                 self._say(one.prologue())
             if not one.due:
                 continue
-            self._say(one.text(program.value(one.source)))
-            slope = program.gradient(one.source) if one.gradient else None
-            if slope is not None:
-                self._say(one.text(slope, "(gradient) "))
+            self._say(one.text(bound.value(one.source)))
+            gradient = bound.gradient(one.source) if one.gradient else None
+            if gradient is not None:
+                self._say(one.text(gradient, "(gradient) "))
 
 
 def _writer(node: Node, kind: str) -> NodeWriter:

@@ -22,7 +22,7 @@ from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
-from ..run.runtime import CntkNet, Program, goes_on
+from ..run.runtime import BoundNet, CntkNet, goes_on
 from .job import JobProgress
 from .measure import (
     accumulating,
@@ -122,16 +122,16 @@ class EpochRunner:
             if self.prepare is not None:
                 self.prepare(minibatch)
             carried = carried or goes_on(minibatch)
-            program = self._program(nodes, learns, count == 1, carried)
+            bound = self._bound_net(nodes, learns, count == 1, carried)
             true = samples_of(network, minibatch)
             columns = self._columns(minibatch)
             control = np.array([rate, momentum**columns, columns], np.float64)
             self.net.scope.var(CONTROL).set(control)
             if count == 1:
-                program.run(minibatch, context)
-                progress.add([measured(program, nodes, true)])
+                bound.run(minibatch, context)
+                progress.add([measured(bound, nodes, true)])
             else:
-                progress.add(self._in_parts(program, nodes, minibatch, count, context, learns))
+                progress.add(self._in_parts(bound, nodes, minibatch, count, context, learns))
             used += true
         return progress.result()
 
@@ -141,18 +141,18 @@ class EpochRunner:
             return samples_of(self.net.network, minibatch)
         return columns_of(self.net.network, minibatch)
 
-    def _program(self, nodes: list[Node], learns: bool, whole: bool, carried: bool) -> Program:
+    def _bound_net(self, nodes: list[Node], learns: bool, whole: bool, carried: bool) -> BoundNet:
         target = self.criterion if learns else None
         if learns and whole:
             extend, key = self.updates.extend, self.updates
-            return self.net.program(nodes, target, extend=extend, key=key, carried=carried)
-        return self.net.program(nodes, target, carried=carried)
+            return self.net.bound_net(nodes, target, extend=extend, key=key, carried=carried)
+        return self.net.bound_net(nodes, target, carried=carried)
 
     # -- minibatches in parts ------------------------------------------------------------------
 
     def _in_parts(
         self,
-        program: Program,
+        bound: BoundNet,
         nodes: list[Node],
         minibatch: Minibatch,
         count: int,
@@ -163,9 +163,9 @@ class EpochRunner:
         found = []
         sums: dict[str, list[np.ndarray]] = {}
         for part in parts(minibatch, count):
-            program.run(part, context)
-            found.append(list(measured(program, nodes, samples_of(self.net.network, part))))
-            for grad in program.gradients.values() if learns else ():
+            bound.run(part, context)
+            found.append(list(measured(bound, nodes, samples_of(self.net.network, part))))
+            for grad in bound.gradients.values() if learns else ():
                 self._collect(sums, grad)
         if learns:
             for name, arrays in sums.items():

@@ -72,10 +72,10 @@ class Evaluator:
         reader.start_minibatch_loop(size, 0, epoch_size)
         while (minibatch := reader.get_minibatch()) is not None:
             carried = carried or goes_on(minibatch)
-            program = self.net.program(nodes, carried=carried)
+            bound = self.net.bound_net(nodes, carried=carried)
             for part in parts(minibatch, count):
-                program.run(part)
-                found = measured(program, nodes, samples_of(network, part))
+                bound.run(part)
+                found = measured(bound, nodes, samples_of(network, part))
                 totals = [
                     Total(value, 1) if keep else Total(old.value + value, old.samples + samples)
                     for old, (value, samples), keep in zip(totals, found, kept, strict=True)

@@ -42,12 +42,12 @@ class GradientCheck:
         Raises:
             GradientError: gradients and differences do not agree.
         """
-        program = self.net.program([self.criterion], self.criterion)
+        bound = self.net.bound_net([self.criterion], self.criterion)
         drawn = self._drawn()
-        program.run(minibatch, OpContext(train=True))
+        bound.run(minibatch, OpContext(train=True))
         wrong = []
         for node in self.parameters:
-            name = program.gradients.get(node.name)
+            name = bound.gradients.get(node.name)
             if name is None or self.net.scope.find(rows_name(name)) is not None:
                 continue  # gradients of sparse inputs are not checked
             gradient = self.net.scope.numpy(name).reshape(-1).copy()
@@ -78,7 +78,7 @@ class GradientCheck:
     ) -> float:
         """The difference quotient for one element of a parameter, in CNTK's order of elements."""
         held = self.net.scope.numpy(node.name).copy()
-        program = self.net.program([self.criterion])
+        bound = self.net.bound_net([self.criterion])
         found = []
         for step in (_STEP, -_STEP):
             moved = held.copy()
@@ -86,8 +86,8 @@ class GradientCheck:
             self.net.scope.var(node.name).set(moved)
             for name, position in drawn.items():
                 self.net.scope.var(name).set(position)
-            program.run(minibatch, OpContext(train=True))
-            found.append(float(program.value(self.criterion).data.sum()))
+            bound.run(minibatch, OpContext(train=True))
+            found.append(float(bound.value(self.criterion).data.sum()))
         self.net.scope.var(node.name).set(held)
         return (found[0] - found[1]) / (2 * _STEP)
 

@@ -12,7 +12,7 @@ from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import DEFAULT_AXIS, Node
 from ..readers.base.layout import Layout
 from ..readers.base.pack import Minibatch
-from ..run.runtime import CntkNet, Program
+from ..run.runtime import BoundNet, CntkNet
 
 
 def samples_of(network: Network, minibatch: Minibatch) -> int:
@@ -52,10 +52,10 @@ def _axis(node: Node) -> str:
     return node.axis.name if node.axis is not None else ""
 
 
-def measured(program: Program, nodes: Sequence[Node], samples: int) -> Iterator[tuple[float, int]]:
+def measured(bound: BoundNet, nodes: Sequence[Node], samples: int) -> Iterator[tuple[float, int]]:
     """Sum and samples of each node: `samples` for one that is a number, else its own rows."""
     for node in nodes:
-        value = program.value(node)
+        value = bound.value(node)
         count = samples if node.axis is None else len(value.data)
         yield float(value.data.sum()) if samples else 0.0, count
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ..base.text import located
-from ..config.array import ArgVector
 from ..config.parameters import ConfigParameters
+from ..config.value import ArgVector
 from ..network.kinds.criteria import SEQUENCE_OPTIONS
 from ..run.tracing import names_of
 

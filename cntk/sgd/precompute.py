@@ -73,12 +73,12 @@ def precompute(
             say(f"\t{node.name} = {node.operation}()\n")
     sources = list(dict.fromkeys(node.inputs[0] for node in nodes))
     moments = {source: _Moments() for source in sources}
-    program = net.program(sources)
+    bound = net.bound_net(sources)
     reader.start_minibatch_loop(size, 0, epoch_size)
     while (minibatch := reader.get_minibatch()) is not None:
-        program.run(minibatch)
+        bound.run(minibatch)
         for source, held in moments.items():
-            held.add(program.value(source).data)
+            held.add(bound.value(source).data)
     for node in nodes:
         held = moments[node.inputs[0]]
         if not held.count:

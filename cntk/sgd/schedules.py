@@ -24,7 +24,7 @@ _STATES = {  # attributes that operators read from a variable
 
 
 def set_attribute(net: CntkNet, node: Node, name: str, value: float) -> None:
-    """Set an attribute of a node, also for the programs that are there already."""
+    """Set an attribute of a node, also for the nets that are bound already."""
     node.attributes[name] = value
     net.scope.var(f"{node.name}@{_STATES[name]}").set(np.full(1, float(value)))
 

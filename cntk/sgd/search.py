@@ -143,7 +143,7 @@ def _search_minibatch(trials: Trials, epoch: int, rate: float, least: int, most:
     runner.say(f"{head} Evaluating minibatchSizes {span}\n")
     size, good, good_value, base = np.float32(least), 0, 0.0, math.nan
     while size <= most:
-        trial = _rounded(size)
+        trial = _rounded(float(size))
         if trace:
             runner.say(f"{head} Evaluating trial minibatchSize={trial} (search range: {span})...\n")
         first = not good

@@ -12,7 +12,7 @@ import sys
 
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.cntk.run.runtime import CntkNet
 
 READER = """reader = [

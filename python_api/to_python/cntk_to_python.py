@@ -18,7 +18,7 @@ import numpy as np
 from ...cntk.lower import Lowered, Sparse, lower
 from ...cntk.network.initialize import initial_value, initialize, is_random, spread
 from ...cntk.network.network import Network
-from ...cntk.network.nodes.given import kind_of_values
+from ...cntk.network.nodes.initial_values import kind_of_values
 from ...cntk.network.nodes.node import Node
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.files.tensor_file import write_tensors

@@ -256,7 +256,7 @@ def walk(config, depth=0):
         found = config.find(name)
         if found is not None:
             found.array()
-            walk(found.section(), depth + 1)
+            walk(ConfigParameters.of(found), depth + 1)
 
 
 class TestBadInput:

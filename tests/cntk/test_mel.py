@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from opscope.cntk.base.text import Source
 from opscope.cntk.config import parse_config
-from opscope.cntk.mel import Session, edit_section, format_mel, parse_mel
+from opscope.cntk.mel import Session, edit_section, format_mel, parse_mel, run_script
 from opscope.cntk.mel.commands import command_names
 from opscope.cntk.mel.syntax import Command, Embedded, Inline
 from opscope.cntk.models.v1 import read_model, write_model
@@ -41,7 +41,7 @@ def folder(tmp_path, monkeypatch):
 def run(text, load=True):
     session = Session()
     text = f'm = LoadModel("a.model", format=cntk)\n{text}' if load else text
-    session.run(parse_mel(Source("e.mel", text).whole()))
+    run_script(session, parse_mel(Source("e.mel", text).whole()))
     return session
 
 

@@ -13,7 +13,7 @@ from opscope.cntk.models.checkpoint import (
     parse_checkpoint,
 )
 from opscope.cntk.models.dump import dump
-from opscope.cntk.models.layouts import CURRENT_VERSION
+from opscope.cntk.models.file_fields import CURRENT_VERSION
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
 from opscope.cntk.models.v1 import format_model, parse_model, read_model, write_model
 from opscope.cntk.network.dialect import from_desc, parameter_arrays, to_desc

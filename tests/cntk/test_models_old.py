@@ -3,28 +3,31 @@
 import numpy as np
 import pytest
 
-from opscope.cntk.models.layouts import FIELDS, Field, read_attributes, register_fields
+from opscope.cntk.models.file_fields import read_attributes
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
 from opscope.cntk.models.v1 import format_model, parse_model
-from opscope.cntk.network.catalogue import ndl_function
+from opscope.cntk.network.catalogue import kind, ndl_function
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes import rules
-from opscope.cntk.network.nodes.kind import KINDS, NDL, AttributeSpec, Kind, NdlFunction, register
+from opscope.cntk.network.nodes.attributes import AttributeSpec, FileField
+from opscope.cntk.network.nodes.kind import KINDS, NDL, register
+from opscope.cntk.network.nodes.ndl_function import NdlFunction
+from opscope.cntk.network.nodes.node import Kind
 from opscope.framework.base.errors import FormatError
 
 
 def stored(*fields):
     """Bytes of (type, value) pairs; a shape is a tuple, a list truth values."""
     writer = BinaryWriter()
-    for kind, value in fields:
-        if kind == "wide":
+    for type_name, value in fields:
+        if type_name == "wide":
             writer.wide(value)
-        elif kind == "shape":
+        elif type_name == "shape":
             writer.shape(value)
-        elif kind == "bools":
+        elif type_name == "bools":
             writer.bools(value)
         else:
-            writer.number(kind, value)
+            writer.number(type_name, value)
     return writer.bytes()
 
 
@@ -126,13 +129,13 @@ SIZES = ("uint64", "uint64", "uint64", "uint64")
 def test_attributes_of_older_versions(operation, version, fields, wanted):
     data = stored(*fields)
     reader = BinaryReader(data)
-    found = read_attributes(reader, operation, version, "float")
+    found = read_attributes(reader, kind(operation), version, "float")
     assert {key: found[key] for key in wanted} == wanted
     unread = 4 if operation == "NCEBasedCrossEntropyWithSoftmax" else 0  # not a mode: not taken
     assert reader.left == unread
     for end in range(len(data) - unread):
         with pytest.raises(FormatError):
-            read_attributes(BinaryReader(data[:end]), operation, version, "float")
+            read_attributes(BinaryReader(data[:end]), kind(operation), version, "float")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_attributes_of_older_versions(operation, version, fields, wanted):
 )
 def test_versions_of_nobody(operation, fields):
     with pytest.raises(FormatError, match="version"):
-        read_attributes(BinaryReader(stored(*fields)), operation, 5, "float")
+        read_attributes(BinaryReader(stored(*fields)), kind(operation), 5, "float")
 
 
 @pytest.fixture
@@ -152,10 +155,10 @@ def scale_by():
     """A node type of a user's own: names, inputs, attributes, shapes, what a file keeps of it."""
     function = NdlFunction(("ScaleBy", "SB"), "ScaleBy", (1,))
     attributes = {"factor": AttributeSpec("float", 2.0)}
-    register(Kind("ScaleBy", (1, 1), rules.unary, attributes, ndl=(function,)))
-    register_fields("ScaleBy", [Field("factor", "double")])
+    fields = (FileField("factor", "double"),)
+    register(Kind("ScaleBy", (1, 1), rules.unary, attributes, ndl=(function,), file_fields=fields))
     yield "ScaleBy"
-    for table, name in ((KINDS, "ScaleBy"), (NDL, "scaleby"), (NDL, "sb"), (FIELDS, "ScaleBy")):
+    for table, name in ((KINDS, "ScaleBy"), (NDL, "scaleby"), (NDL, "sb")):
         del table[name]
 
 
@@ -168,7 +171,7 @@ def test_kind_of_a_user(scale_by):
     copy.validate()
     assert copy.find("z").attributes == {"factor": 5.0} and copy.find("z").shape == (3, 2)
     with pytest.raises(ValueError):
-        register_fields(scale_by, [])
+        register(KINDS[scale_by])
     with pytest.raises(ValueError):
         register(Kind("Times", (1, 1), rules.unary))
 

@@ -6,7 +6,8 @@ import pytest
 from opscope.cntk.network.edit import property_name
 from opscope.cntk.network.initialize import fans, initial_value, initialize
 from opscope.cntk.network.network import Network
-from opscope.cntk.network.standard.simple_builder import SimpleNetwork
+from opscope.cntk.network.standard.settings import SimpleNetworkSettings
+from opscope.cntk.network.standard.simple_builder import build_simple_network
 from opscope.cntk.network.ziggurat import normal, uniform
 from opscope.framework.base.errors import (
     AttributeTypeError,
@@ -230,7 +231,7 @@ class TestStandardNetworks:
             "eval_criterion": "errorPrediction",
             **options,
         }
-        net = SimpleNetwork(rnn_type=kind, **spec).build()
+        net = build_simple_network(SimpleNetworkSettings(rnn_type=kind, **spec))
         net.validate()
         initialize(net)
         assert len(net) == nodes
@@ -239,13 +240,19 @@ class TestStandardNetworks:
     def test_wrong_parameters(self):
         given = {"layer_sizes": [4, 3], "training_criterion": "squareError"}
         with pytest.raises(FormatError, match="evalCriterion"):
-            SimpleNetwork(**given, eval_criterion="perplexity").build()
+            build_simple_network(SimpleNetworkSettings(**given, eval_criterion="perplexity"))
         given["eval_criterion"] = "squareError"
         with pytest.raises(FormatError, match="recurrentLayer"):
-            SimpleNetwork(**{**given, "layer_sizes": [4, 5, 3]}, rnn_type="SIMPLERNN").build()
+            build_simple_network(
+                SimpleNetworkSettings(**{**given, "layer_sizes": [4, 5, 3]}, rnn_type="SIMPLERNN")
+            )
         with pytest.raises(FormatError, match="layerTypes"):
-            SimpleNetwork(**{**given, "layer_sizes": [4, 5, 3]}, layer_types=["Softsign"]).build()
+            build_simple_network(
+                SimpleNetworkSettings(
+                    **{**given, "layer_sizes": [4, 5, 3]}, layer_types=["Softsign"]
+                )
+            )
         with pytest.raises(FormatError, match="lookupTableOrder"):
-            SimpleNetwork(**given, rnn_type="CLASSLSTM").build()
+            build_simple_network(SimpleNetworkSettings(**given, rnn_type="CLASSLSTM"))
         with pytest.raises(FormatError, match="rnnType"):
-            SimpleNetwork(**given, rnn_type="CRF").build()
+            build_simple_network(SimpleNetworkSettings(**given, rnn_type="CRF"))

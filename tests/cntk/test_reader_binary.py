@@ -13,8 +13,8 @@ from damage import check_damaged
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.base.reader import create_reader
 from opscope.cntk.readers.binary.format import BinaryFile, write_binary
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError, ShapeError
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from htk_files import corpus, epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers import composite
+from opscope.cntk.readers import catalogue
+from opscope.cntk.readers.base.bundler import Bundler, SingleSamples
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.base.joined import Joined, SingleSamples
-from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
 
@@ -124,9 +124,9 @@ def test_joined_chunks_hold_the_same_sequences(first, second):
     common = {n for chunk in first for n in chunk} & {n for chunk in second for n in chunk}
     if not common:
         with pytest.raises(FormatError, match="have no match"):
-            Joined([one, two])
+            Bundler([one, two])
         return
-    joined = Joined([one, two])
+    joined = Bundler([one, two])
     found = []
     for number, chunk in enumerate(joined.chunks):
         a, b = joined.read_chunk(number)
@@ -141,7 +141,7 @@ def test_joined_chunks_hold_the_same_sequences(first, second):
 def test_a_single_sample_stands_for_all(tmp_path):
     one = Named("a", [("1", 3), ("2", 2)])
     two = Named("b", [("2", 1), ("1", 1)])
-    _, b = Joined([one, two], expanded=[1]).read_chunk(0)
+    _, b = Bundler([one, two], expanded=[1]).read_chunk(0)
     assert b.values[:, 0].tolist() == [1, 1, 1, 2, 2] and b.lengths.tolist() == [3, 2]
 
 
@@ -205,7 +205,7 @@ def test_a_deserializer_from_elsewhere(monkeypatch):
         def load(self):
             return lambda config: Named("mine", [(config.string("first"), 2)])
 
-    monkeypatch.setattr(composite, "entry_points", lambda group: [Point()])
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [Point()])
     with composed('[ type = "MyDeserializer" ; first = 7 ]') as reader:
         (batch,) = epoch(reader, 5)
     assert batch.streams["mine"].values.tolist() == [[7], [7]]

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from htk_files import IN_ORDER, corpus, epoch, section
-from opscope.cntk.base.glibc_rand import CRandom
+from opscope.cntk.base.glibc_rand import GlibcRand
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import HtkFile, write_htk
-from opscope.cntk.readers.base.reader import create_reader
-from opscope.cntk.readers.base.writer import create_writer
+from opscope.cntk.readers.catalogue import create_reader, create_writer
 from opscope.framework.base.errors import FormatError, SaveError, ShapeError
 
 
@@ -29,14 +28,14 @@ def test_numbers_of_c(seed):
     libc = ctypes.CDLL("libc.so.6")
     libc.srand(ctypes.c_uint(seed))
     expected = [libc.rand() for _ in range(1500)]
-    assert CRandom(seed).rand(1500).tolist() == expected
+    assert GlibcRand(seed).rand(1500).tolist() == expected
 
 
 def test_wide_numbers_wrap_as_in_c():
-    first, second = CRandom(1).rand(2).tolist()
+    first, second = GlibcRand(1).rand(2).tolist()
     wrapped = (first * (2**31 - 1) + second) % 2**32
     wrapped -= 2**32 if wrapped >> 31 else 0
-    assert int(CRandom(1).draw(1)[0]) == wrapped % 2**64
+    assert int(GlibcRand(1).draw(1)[0]) == wrapped % 2**64
 
 
 def test_frames_in_order(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.cntk.readers.image.reader import read_map
 from opscope.cntk.readers.image.transforms import read_opencv, resize, transform_of
 from opscope.framework.base.errors import FormatError, ShapeError

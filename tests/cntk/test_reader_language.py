@@ -11,9 +11,8 @@ from htk_files import epoch
 from opscope.cntk.base.std_shuffle import mersenne32, minimal_standard, shuffled
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
-from opscope.cntk.readers.base.reader import create_reader
 from opscope.cntk.readers.base.words import read_word_classes, read_words, read_words_with_classes
-from opscope.cntk.readers.base.writer import create_writer
+from opscope.cntk.readers.catalogue import create_reader, create_writer
 from opscope.cntk.readers.language.noise_words import NoiseWords
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, ShapeError
 

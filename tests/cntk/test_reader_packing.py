@@ -16,7 +16,7 @@ from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Str
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
 from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker
-from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError, ShapeError
 
 

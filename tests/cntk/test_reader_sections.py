@@ -9,7 +9,6 @@ from damage import check_damaged
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base import section_file
-from opscope.cntk.readers.base.reader import create_reader
 from opscope.cntk.readers.base.section_file import (
     CATEGORY,
     DATA,
@@ -19,6 +18,7 @@ from opscope.cntk.readers.base.section_file import (
     read_sections,
     write_sections,
 )
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.framework.base.errors import FormatError
 
 

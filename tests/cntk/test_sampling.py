@@ -109,7 +109,7 @@ def test_dropout_of_rows_and_in_loops(delay):
     b.criterion(step)
     net = b.net()
     batch = minibatch(LENGTHS, x=np.ones((10, 3)))
-    net.program(["total", "rows", "step"])
+    net.bound_net(["total", "rows", "step"])
     dropping(net)
     values = net.forward(batch, ["total", "rows", "step"], train=True)
     layout = values["rows"].layout
@@ -138,7 +138,7 @@ def test_gradients_pass_what_is_kept():
     h = b.add("Dropout", "h", b.add("Times", "z", b.parameter("W", 2, 2), x))
     b.criterion(h)
     net = b.net()
-    net.program(["total"], "total")
+    net.bound_net(["total"], "total")
     dropping(net)
     batch = minibatch(LENGTHS, x=np.ones((10, 2)))
     net.forward_backward(batch, "total")
@@ -172,7 +172,7 @@ def test_each_node_has_a_seed_at_each_epoch():
 
 def test_gradients_are_checked_with_the_same_numbers():
     net = two_dropouts()
-    net.program(["total"], "total")
+    net.bound_net(["total"], "total")
     dropping(net)
     total, weights = net.network.find("total"), [net.network.find("W")]
     GradientCheck(net, total, weights, 4, lambda line: None)(

@@ -52,7 +52,7 @@ def trained(kind: str, sgd: str, words: int, numbers: np.ndarray):
     updates = Updates(options, parameters, np.dtype(np.float32))
     updates.reset(net.scope)
     net.scope.var(CONTROL).set(np.array([0.05, 0.5, len(numbers) / parts]))
-    program = net.program([criterion], criterion, extend=updates.extend, key=updates)
+    bound = net.bound_net([criterion], criterion, extend=updates.extend, key=updates)
     rows = len(numbers) // parts
     begin = np.arange(rows + 1)
     first = begin * parts
@@ -65,10 +65,10 @@ def trained(kind: str, sgd: str, words: int, numbers: np.ndarray):
     )
     tracemalloc.start()
     for number in range(3):
-        program.run(batch, OpContext(train=True, seed=number))
+        bound.run(batch, OpContext(train=True, seed=number))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert program.gradients["E"] == grad_name("E")
+    assert bound.gradients["E"] == grad_name("E")
     assert net.scope.numpy(rows_name(grad_name("E"))).tolist() == numbers.tolist()
     assert net.scope.numpy(grad_name("E")).shape == (len(numbers), width)
     return net.get("E").T, peak

@@ -16,7 +16,8 @@ from opscope.cntk.models.v1 import format_model, parse_model, read_model
 from opscope.cntk.network.dialect import from_desc, parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initial_value, initialize
 from opscope.cntk.network.network import Network
-from opscope.cntk.network.standard.simple_builder import SimpleNetwork
+from opscope.cntk.network.standard.settings import SimpleNetworkSettings
+from opscope.cntk.network.standard.simple_builder import build_simple_network
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.ir.messages import parse_net, serialize_net
 
@@ -130,8 +131,8 @@ SIMPLE = [
 def test_standard_network_is_the_initial_model(case, monkeypatch):
     monkeypatch.chdir(FOLDER / case)
     config = load_config("case.cntk")
-    network = SimpleNetwork.from_config(config.section("Train").section("SimpleNetworkBuilder"))
-    network = network.build()
+    section = config.section("Train").section("SimpleNetworkBuilder")
+    network = build_simple_network(SimpleNetworkSettings.from_config(section))
     lines = validation(network)
     initialize(network)
     model = read_model("init.model")

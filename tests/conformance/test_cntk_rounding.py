@@ -211,7 +211,7 @@ class Ours:
         options = SgdOptions.of(section.section("SGD"))
         self.updates = Updates(options, parameters, np.dtype(np.float32))
         self.updates.reset(self.net.scope)
-        self.program = self.net.program(
+        self.bound = self.net.bound_net(
             [self.criterion], self.criterion, extend=self.updates.extend, key=self.updates
         )
 
@@ -223,8 +223,8 @@ class Ours:
         self.net.scope.var(CONTROL).set(np.array([rate, MOMENTUM, SIZE]))
         begin = np.arange(SIZE + 1)
         streams = {"features": Samples(begin, x), "labels": Samples(begin, y)}
-        self.program.run(Minibatch(streams), OpContext(train=True))
-        criterion = self.program.value(self.criterion).scalar
+        self.bound.run(Minibatch(streams), OpContext(train=True))
+        criterion = self.bound.value(self.criterion).scalar
         return criterion, [self.net.get(name) for name in NAMES]
 
 

@@ -17,7 +17,7 @@ from opscope.cntk.models.open_model import open_model
 from opscope.cntk.readers.base.data import Stream
 from opscope.cntk.readers.base.order import FileOrder
 from opscope.cntk.readers.base.pack import SequencePacker
-from opscope.cntk.readers.base.reader import create_reader
+from opscope.cntk.readers.catalogue import create_reader
 from opscope.cntk.readers.text.format import TextFormat, TextStream
 from opscope.cntk.run.runtime import CntkNet
 

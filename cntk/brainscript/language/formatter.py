@@ -82,7 +82,7 @@ def _pieces(source: Source) -> Iterator[_Piece]:
     while at < len(source.text):
         match = TOKEN.match(source.text, at)
         assert match is not None  # the parser has read it
-        kind, text = match.lastgroup, match.group()
+        kind, text = match.lastgroup or "", match.group()
         if kind == "space":
             breaks += text.count("\n")
             blank = True
@@ -142,8 +142,9 @@ class _Layout:
         if not (brackets[-1].record if brackets else self.members):
             return base
         first = next((p for p in pieces[number:] if not p.is_comment), None)
-        begins = first is None or first.at in self.starts or first.text == "include"
-        return base if begins or first.is_symbol((*_CLOSING, ";")) else base + 1
+        if first is None or first.at in self.starts or first.text == "include":
+            return base
+        return base if first.is_symbol((*_CLOSING, ";")) else base + 1
 
 
 def _space(before: _Piece, piece: _Piece, record: bool) -> str:

@@ -9,7 +9,8 @@ booleans, and `Class [ a = 1 ]` without `new`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ....framework.base.errors import FormatError
 from ...base.text import Source, located
@@ -40,6 +41,7 @@ from .tokens import Finder, Token, tokens
 
 MAX_ERRORS = 50  # of one text
 MAX_SKIPPED = 5_000  # tokens after an error, to find the next member
+Tree = TypeVar("Tree", bound=Expression)
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
@@ -76,8 +78,9 @@ class _Parser:
         self.nesting = 0
         self.errors: list[FormatError] = []
 
-    def parse(self, read: Callable[[_Parser], Expression]) -> Expression:
+    def parse(self, read: Callable[[_Parser], Tree]) -> Tree:
         """What `read` makes of the whole text; or the first error, with all others."""
+        tree: Tree | None = None
         try:
             self.token = next(self.tokens)
             with deep_calls():
@@ -90,8 +93,9 @@ class _Parser:
             if error not in self.errors:
                 self.errors.append(error)
         if self.errors:
-            self.errors[0].others = self.errors[1:]
+            vars(self.errors[0])["others"] = self.errors[1:]
             raise self.errors[0]
+        assert tree is not None
         return tree
 
     # --- tokens
@@ -371,13 +375,15 @@ class _Parser:
         if function:
             arguments, optional, at = self.arguments(self.token.text)
             source = self.token.source
+            parameters: list[Identifier] = []
             for argument in arguments:
                 if not isinstance(argument, Identifier):
                     raise located(
                         FormatError, "a parameter must be an identifier", argument.location
                     )
-            names = tuple(argument.name for argument in arguments)
-            self.check_distinct(arguments, optional)
+                parameters.append(argument)
+            names = tuple(parameter.name for parameter in parameters)
+            self.check_distinct(parameters, optional)
         self.expect("=")
         value = self.expression()
         if function:
@@ -389,10 +395,10 @@ class _Parser:
         return Member(name.source, name.at, name.text, value)
 
     def check_distinct(
-        self, arguments: tuple[Expression, ...], optional: tuple[Member, ...]
+        self, parameters: Sequence[Identifier], optional: tuple[Member, ...]
     ) -> None:
         seen: set[str] = set()
-        for parameter in (*arguments, *optional):
+        for parameter in (*parameters, *optional):
             if parameter.name in seen:
                 raise located(
                     FormatError, f"two parameters are called {parameter.name!r}", parameter.location

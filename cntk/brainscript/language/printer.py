@@ -56,8 +56,8 @@ def number_text(value: float) -> str:
 
 def _member(member: Member, indent: str) -> str:
     value = member.value
-    if isinstance(value, Range) and _is_simple(value.initializer):
-        index = value.initializer
+    index = value.initializer if isinstance(value, Range) else None
+    if isinstance(value, Range) and isinstance(index, Lambda) and _is_simple(index):
         bounds = f"{_text(value.first, 0, indent)} .. {_text(value.last, 0, indent)}"
         head = f"{member.name}[{index.parameters[0]}:{bounds}]"
         value = index.body

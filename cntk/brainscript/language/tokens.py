@@ -61,7 +61,7 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
                 return
             source, at = open_files.pop()
             continue
-        start, at, kind = at, match.end(), match.lastgroup
+        start, at, kind = at, match.end(), match.lastgroup or ""
         if kind in ("space", "comment"):
             continue
         text = match.group()

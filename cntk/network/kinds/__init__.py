@@ -1,13 +1,11 @@
-"""The kinds of nodes, one module a family. Importing this package fills the catalogue."""
+"""The kinds of nodes, a module for each family: inputs, attributes, shape rules, names in NDL.
 
-from . import (  # noqa: F401
-    criteria,
-    elementwise,
-    images,
-    later,
-    linear,
-    parameters,
-    reshaping,
-    sequences,
-    statistics,
-)
+Modules of this folder are found by themselves: importing the package fills the catalogue. May
+import `network.nodes`.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f".{_module.name}", __package__)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import RANDOM_FIELDS, RANDOM_STATE, standard
 from ..nodes.node import Node
-from ._make import RANDOM_STATE, standard
 
 
 def _need_no_gradient(node: Node, numbers: tuple[int, ...]) -> None:
@@ -220,4 +220,9 @@ for _name in ("RandomSample", "RandomSampleInclusionFrequency"):
             "allowDuplicates": AttributeSpec("bool"),
             **RANDOM_STATE,
         },
+        file_fields=(
+            FileField("allowDuplicates", "bool"),
+            FileField("sizeOfSampledSet", "uint64"),
+            *RANDOM_FIELDS,
+        ),
     )

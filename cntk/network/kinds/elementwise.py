@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec
-from ._make import RANDOM_STATE, standard
+from ..nodes.attributes import AttributeSpec
+from ..nodes.kind import RANDOM_FIELDS, RANDOM_STATE, standard
 
 for _name, _ndl in [
     ("Abs", ()),
@@ -25,7 +25,7 @@ for _name, _ndl in [
 ]:
     standard(_name, 1, rules.unary, ndl=_ndl)
 _DROPOUT = {"dropoutRate": AttributeSpec("float", 0.0), **RANDOM_STATE}
-standard("Dropout", 1, rules.unary, attributes=_DROPOUT)
+standard("Dropout", 1, rules.unary, attributes=_DROPOUT, file_fields=RANDOM_FIELDS)
 standard("Pass", 1, rules.unary, ndl=None)
 
 for _name in (

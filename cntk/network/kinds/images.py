@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import geometry, rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, Dims, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import Kind, Node
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 
 _GEOMETRY = {
@@ -157,6 +158,13 @@ for _name in ("MaxPooling", "AveragePooling"):
             (1, 1),
             geometry.window_pooling,
             {**{key: AttributeSpec("int") for key in _WINDOW}, "imageLayout": IMAGE_LAYOUT},
+            file_fields=(
+                FileField("windowWidth", "uint32"),
+                FileField("imageLayout", "layout"),
+                FileField("windowHeight", "uint64"),
+                FileField("horizontalSubsample", "uint64"),
+                FileField("verticalSubsample", "uint64"),
+            ),
             ndl=(
                 NdlFunction(
                     (_name,),
@@ -177,16 +185,17 @@ standard(
     geometry.region_pooling,
     ndl=None,
     attributes={"roiOutputShape": AttributeSpec("dims")},
+    file_fields=(FileField("roiOutputShape", "shape"),),
 )
 
 
 def _normalised(node: Node, final: bool) -> None:
     rules.common_axis(node)
     data, *parameters = node.inputs
-    shape = data.shape or ()
+    shape: Dims = data.shape or ()
     node.shape = shape
     for child in parameters:
-        if child.shape == (0, 1) and rules.size(shape):
+        if child.shape == (0, 1) and shape and rules.size(shape):
             rules.infer(child, (shape[-1] if node.attributes["spatial"] else rules.size(shape), 1))
     if not final:
         return

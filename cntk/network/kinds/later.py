@@ -4,8 +4,8 @@ classification."""
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import standard
 
 standard("LabelsToGraph", 1, rules.unary)
 standard(
@@ -16,6 +16,7 @@ standard(
         "blankTokenId": AttributeSpec("int"),
         "delayConstraint": AttributeSpec("int", -1),
     },
+    file_fields=(FileField("delayConstraint", "int32"), FileField("blankTokenId", "uint64")),
     ndl=None,
     whole=True,
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import Kind, Node
 
 OUTPUT_RANK = AttributeSpec("int", 1)
 INFER_INPUT_RANK = AttributeSpec("int", -1)
@@ -84,8 +85,12 @@ def product(node: Node, final: bool) -> None:
 
 
 _TIMES = {"outputRank": OUTPUT_RANK, "inferInputRankToMap": INFER_INPUT_RANK}
-standard("Times", 2, product, attributes=_TIMES)
-standard("TransposeTimes", 2, product, attributes=_TIMES)
+_TIMES_FIELDS = (
+    FileField("outputRank", "uint64", 3, 1),
+    FileField("inferInputRankToMap", "int32", 12, -1),
+)
+standard("Times", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
+standard("TransposeTimes", 2, product, attributes=_TIMES, file_fields=_TIMES_FIELDS)
 standard(
     "QuantizedTimes",
     2,
@@ -96,6 +101,11 @@ standard(
         "bitShiftB": AttributeSpec("int", 1),
         **_TIMES,
     },
+    file_fields=(
+        *_TIMES_FIELDS,
+        FileField("bitShiftA", "uint64"),
+        FileField("bitShiftB", "uint64"),
+    ),
 )
 
 
@@ -154,7 +164,9 @@ def _swap(node: Node, final: bool) -> None:
     if first >= len(shape) and second >= len(shape):
         if not final and not shape:
             return
-        raise node.error(f"neither axis {first + 1} nor {second + 1} is in [{rules.text(shape)}]")
+        raise node.error(
+            f"neither axis {first + 1} nor {second + 1} is in [{rules.text(tuple(shape))}]"
+        )
     shape += [1] * (max(first, second) + 1 - len(shape))
     shape[first], shape[second] = shape[second], shape[first]
     node.shape = tuple(shape)
@@ -191,5 +203,6 @@ register(
         {"axis1": AttributeSpec("int", 1), "axis2": AttributeSpec("int", 2)},
         aliases=("Transpose",),
         ndl=(NdlFunction(("Transpose",), "TransposeDimensions", (1,)),),
+        file_fields=(FileField("axis1", "int32", 3, 1), FileField("axis2", "int32", 3, 2)),
     )
 )

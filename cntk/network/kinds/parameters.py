@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import DynamicAxis, Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import DynamicAxis, Kind, Node
 
 LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
 IMAGE_LAYOUT = AttributeSpec("string", "CHW", LAYOUTS)
@@ -75,10 +76,12 @@ _INPUT_ATTRIBUTES = {
 
 
 def _finish_input(values: dict[str, Any]) -> None:
-    size = [values.pop(key) for key in ("imageWidth", "imageHeight", "imageChannels")]
+    width, height, channels = (
+        values.pop(key) for key in ("imageWidth", "imageHeight", "imageChannels")
+    )
     layout = values.pop("imageLayout")
     if values.pop("isImage"):
-        values["shape"] = image_shape(*size, layout)
+        values["shape"] = image_shape(width, height, channels, layout)
 
 
 def _vector(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,9 +180,9 @@ def _parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _image_parameter(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    dims = [int(v) for v in values]
-    dims[-3:] = image_shape(*dims[-3:], options.get("imageLayout", "HWC"))
-    return _parameter(dims, options)
+    *others, width, height, channels = (int(v) for v in values)
+    image = image_shape(width, height, channels, options.get("imageLayout", "HWC"))
+    return _parameter([*others, *image], options)
 
 
 def _constant(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,5 +239,6 @@ standard(
     _environment,
     ndl=None,
     attributes={"propertyName": AttributeSpec("string")},
+    file_fields=(FileField("propertyName", "wide"),),
 )
 standard("LookupTable", 2, _look_up)

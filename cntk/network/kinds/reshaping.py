@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import rules
+from ..nodes.attributes import AttributeSpec, FileField
 from ..nodes.crop import crop_offsets
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import DynamicAxis, Node
-from ._make import standard
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import DynamicAxis, Kind, Node
 from .parameters import LAYOUTS, NDL_IMAGE_LAYOUT, image_shape
 
 
@@ -49,8 +50,8 @@ _IMAGE_SIZE = ("imageWidth", "imageHeight", "imageChannels")
 
 def _complete_image(node: Node, rows: int) -> tuple[int, ...]:
     """The image tensor of a legacy Reshape: of three dimensions one may be 0, or all."""
-    size = [node.attributes[key] for key in _IMAGE_SIZE]
-    shape = list(image_shape(*size, node.attributes["imageLayout"]))
+    width, height, channels = (node.attributes[key] for key in _IMAGE_SIZE)
+    shape = list(image_shape(width, height, channels, node.attributes["imageLayout"]))
     known = [d for d in shape if d > 0]
     if not known:
         return (1, rows, 1)
@@ -185,6 +186,11 @@ standard(
         "beginAxis": AttributeSpec("int", 0),
         "endAxis": AttributeSpec("int", 0),
     },
+    file_fields=(
+        FileField("beginAxis", "int32"),
+        FileField("endAxis", "int32"),
+        FileField("shape", "shape"),
+    ),
 )
 
 _IMAGE = {
@@ -259,6 +265,7 @@ register(
         (1, 1),
         _repeat,
         {"numRepeats": AttributeSpec("int", 1)},
+        file_fields=(FileField("numRepeats", "uint64"),),
         ndl=(
             NdlFunction(
                 ("RowRepeat",),
@@ -271,7 +278,13 @@ register(
         ),
     )
 )
-standard("RowStack", (1, None), _stack, attributes={"axis": AttributeSpec("int", 1)})
+standard(
+    "RowStack",
+    (1, None),
+    _stack,
+    attributes={"axis": AttributeSpec("int", 1)},
+    file_fields=(FileField("axis", "int32", 3, 1),),
+)
 standard(
     "ReduceElements",
     1,
@@ -283,6 +296,7 @@ standard(
             "string", choices=("Sum", "Mean", "LogSum", "Max", "Min", "Argmax", "Argmin")
         ),
     },
+    file_fields=(FileField("axis", "int32"), FileField("reductionOp", "wide")),
 )
 
 
@@ -303,6 +317,7 @@ register(
         (2, 4),
         _crop_rule,
         {"xOffset": UNKNOWN, "yOffset": UNKNOWN},
+        file_fields=(FileField("xOffset", "double"), FileField("yOffset", "double")),
         ndl=(
             NdlFunction(
                 ("Crop",),

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec, Kind, NdlFunction, register
-from ..nodes.node import DynamicAxis, Node
-from ._make import standard
+from ..nodes.attributes import AttributeSpec, FileField
+from ..nodes.kind import register, standard
+from ..nodes.ndl_function import NdlFunction
+from ..nodes.node import DynamicAxis, Kind, Node
 
 
 def _delayed(node: Node, final: bool) -> None:
@@ -196,6 +197,11 @@ standard(
         "boundaryMode": AttributeSpec("int", _REACH_ACROSS),
         "dim": AttributeSpec("int", -1),
     },
+    file_fields=(
+        FileField("fromOffset", "int32"),
+        FileField("boundaryMode", "int32"),
+        FileField("dim", "int32"),
+    ),
 )
 standard(
     "Where",
@@ -204,6 +210,7 @@ standard(
     ndl=None,
     whole=True,
     attributes={"dynamicAxisName": AttributeSpec("string", "WhereNodeAxis")},
+    file_fields=(FileField("dynamicAxisName", "wide", 11, "WhereNodeAxis"),),
 )
 standard("PackedIndex", 2, _packed_index, ndl=None, whole=True)
 standard("GatherPacked", 2, _gather, ndl=None, whole=True)

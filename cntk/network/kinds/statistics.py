@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..nodes import rules
-from ..nodes.kind import AttributeSpec
+from ..nodes.attributes import AttributeSpec
+from ..nodes.kind import standard
 from ..nodes.node import Node
-from ._make import standard
 
 
 def _statistic(node: Node, final: bool) -> None:

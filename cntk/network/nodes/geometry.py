@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from . import rules
-from .kind import Dims
+from .attributes import Dims
 from .node import Node
 
 
@@ -104,8 +104,9 @@ def _axes(node: Node, shape: Dims) -> Iterator[_Axis]:
     maps = _maps(node, rank)
     along = ("strideShape", "dimPadLower", "dimPadUpper", "dimPadding")
     for axis, dim in enumerate(shape):
-        kernel, others = values["kernelShape"][axis], (_at(values[key], axis) for key in along)
-        yield _Axis(axis + 1, dim, maps[axis], kernel, *others)
+        kernel = values["kernelShape"][axis]
+        stride, lower, upper, auto = (_at(values[key], axis) for key in along)
+        yield _Axis(axis + 1, dim, maps[axis], kernel, stride, lower, upper, bool(auto))
 
 
 def output_shape(node: Node, shape: Dims) -> Dims:

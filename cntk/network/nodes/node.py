@@ -1,15 +1,20 @@
-"""A node of a network, and the dynamic axis that its samples run along."""
+"""A node of a network, the kind that it is of, and the dynamic axis that its samples run along.
+
+The kinds themselves are in `network/kinds/`, one module a family; `catalogue` finds them by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
-from ....framework.base.errors import OpscopeError, ShapeError
+from ....framework.base.errors import AttributeTypeError, OpscopeError, ShapeError, nearest
 from ...base.text import Location, located
-from .kind import Dims, Kind
+from .attributes import REQUIRED, AttributeSpec, Dims, FileField
+from .ndl_function import NdlFunction
 
 DEFAULT_AXIS = "*"
 
@@ -26,6 +31,68 @@ class DynamicAxis:
 
     def __repr__(self) -> str:
         return f"DynamicAxis({self.name!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of node: CNTK's operation name, numbers of inputs, attributes, and the shape rule.
+
+    `rule(node, final)` sets the node's `shape` and `axis` from its inputs, and infers unknown
+    dimensions of parameters among them; in the last pass (`final`) it raises what is wrong.
+    `delay` is the direction in time in which a loop through this node is broken: 1 for the past,
+    -1 for the future; `direction` tells it from the attributes where they decide. `whole` marks
+    nodes that look at all time steps at once, which no loop may contain. `precompute`: the value is
+    computed from the whole data before training. `file_fields` are the attributes in model files,
+    in file order.
+    """
+
+    operation: str
+    inputs: tuple[int, int | None]
+    rule: Callable[[Node, bool], None]
+    attributes: Mapping[str, AttributeSpec] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    ndl: tuple[NdlFunction, ...] = ()
+    finish: Callable[[dict[str, Any]], None] | None = None
+    delay: int = 0
+    direction: Callable[[Mapping[str, Any]], int] | None = None
+    whole: bool = False
+    precompute: bool = False
+    file_fields: tuple[FileField, ...] = ()
+
+    @property
+    def can_delay(self) -> bool:
+        """Whether a loop may run through such a node: its inputs may be defined after it."""
+        return self.delay != 0 or self.direction is not None
+
+    def delay_of(self, attributes: Mapping[str, Any]) -> int:
+        """`delay` of a node with these attributes."""
+        return self.delay if self.direction is None else self.direction(attributes)
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All attributes, those of `given` converted, the others with their defaults.
+
+        Raises:
+            AttributeTypeError: an attribute is unknown, missing or of the wrong type.
+        """
+        for name in given:
+            if name not in self.attributes:
+                raise AttributeTypeError(
+                    f"{self.operation} has no attribute {name!r}{nearest(name, self.attributes)}"
+                )
+        values = {}
+        for name, spec in self.attributes.items():
+            if name in given:
+                try:
+                    values[name] = spec.convert(given[name])
+                except ValueError as error:
+                    raise AttributeTypeError(f"{self.operation}: {name}: {error}") from None
+            elif spec.default is REQUIRED:
+                raise AttributeTypeError(f"{self.operation}: attribute {name!r} is missing")
+            else:
+                values[name] = spec.default
+        if self.finish is not None:
+            self.finish(values)
+        return values
 
 
 class Node:
@@ -48,6 +115,8 @@ class Node:
             validation.
         location: where it was written.
     """
+
+    inputs: list[Node]
 
     __slots__ = (
         "__weakref__",
@@ -75,7 +144,7 @@ class Node:
     ):
         self.name = name
         self.kind = kind
-        self.inputs = cast("list[Node]", list(inputs))
+        self.connect(inputs)
         self.attributes = attributes or {}
         self.shape = cast(Dims, None)
         self.axis: DynamicAxis | None = None
@@ -84,6 +153,10 @@ class Node:
         self.value: np.ndarray | None = None
         self.needs_gradient = False
         self.location = location
+
+    def connect(self, inputs: Sequence[Node | None]) -> None:
+        """Set the nodes that this one reads, in order; None where one is missing."""
+        self.inputs = cast("list[Node]", list(inputs))
 
     @property
     def operation(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .kind import Dims
+from .attributes import Dims
 from .node import Node
 
 HIGHEST_RANK = 64

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 from ....framework.base.errors import FormatError
 from ..nodes.node import Node
-from .parts import Parts
+from .node_maker import NodeMaker
 
 
-class Builder(Parts):
+class Builder(NodeMaker):
     """Makes one standard network of all nodes that it needs."""
 
     def feed_forward(self) -> None:
-        sizes, hidden = self.spec.layer_sizes, self.hidden
+        sizes, hidden = self.settings.layer_sizes, self.hidden
         node = self.input("features", sizes[0], "feature")
-        if self.spec.apply_mean_var_norm:
+        if self.settings.apply_mean_var_norm:
             mean = self.op("Mean", node, name="MeanOfFeatures")
             deviation = self.op("InvStdDev", node, name="InvStdOfFeatures")
             node = self.op(
@@ -36,7 +36,7 @@ class Builder(Parts):
         self.op("Softmax", node, name="PosteriorProb")
 
     def _affine(self, layer: int, node: Node, product: str) -> Node:
-        sizes = self.spec.layer_sizes
+        sizes = self.settings.layer_sizes
         weight = self.random(f"W{layer}", sizes[layer + 1], sizes[layer])
         bias = self.fixed(f"B{layer}", sizes[layer + 1], 0.0)
         times = self.op("Times", weight, node, name=product)
@@ -45,7 +45,7 @@ class Builder(Parts):
     def _recurrent_layers(self, node: Node, biased: bool) -> Node:
         """Layers of SIMPLERNN and CLASSLM; without recurrence CNTK has a bias in the first layer
         of the latter only."""
-        sizes = self.spec.layer_sizes
+        sizes = self.settings.layer_sizes
         bias = None
         for layer in range(self.hidden):
             size = sizes[layer + 1]
@@ -62,7 +62,7 @@ class Builder(Parts):
                     bias = self.random("B0", size, 1)
                 if bias is None:
                     raise FormatError(
-                        f"layer {layer + 1} of {self.spec.rnn_type} must be in recurrentLayer"
+                        f"layer {layer + 1} of {self.settings.rnn_type} must be in recurrentLayer"
                     )
                 times = self.op("Times", weight, node)
                 result = self.function(self.op("Plus", times, bias), layer)
@@ -70,7 +70,7 @@ class Builder(Parts):
         return node
 
     def simple_rnn(self) -> None:
-        sizes, hidden = self.spec.layer_sizes, self.hidden
+        sizes, hidden = self.settings.layer_sizes, self.hidden
         node = self._recurrent_layers(self.features(), biased=False)
         weight = self.random(f"W{hidden}", sizes[hidden + 1], sizes[hidden])
         label = self.input("labels", sizes[hidden + 1], "")
@@ -79,7 +79,7 @@ class Builder(Parts):
         self.prior(label)
 
     def class_rnn(self) -> None:
-        if self.spec.vocab_size != self.spec.layer_sizes[-1]:
+        if self.settings.vocab_size != self.settings.layer_sizes[-1]:
             raise FormatError("vocabSize must be the last of layerSizes")
         node = self._recurrent_layers(self.features(), biased=True)
         label, _, result = self._class_criteria(node)
@@ -88,12 +88,12 @@ class Builder(Parts):
 
     def _class_criteria(self, node: Node) -> tuple[Node, Node, Node]:
         """Label, transposed output weight, and the criterion over classes."""
-        sizes, hidden = self.spec.layer_sizes, self.hidden
+        sizes, hidden = self.settings.layer_sizes, self.hidden
         weight = self.random(f"W{hidden}", sizes[hidden], sizes[hidden + 1])
         label = self.input("labels", 4, "")
-        if self.spec.class_count <= 0:
-            raise FormatError(f"nbrClass must be given for {self.spec.rnn_type}")
-        classes = self.random("WeightForClassPostProb", self.spec.class_count, sizes[hidden])
+        if self.settings.class_count <= 0:
+            raise FormatError(f"nbrClass must be given for {self.settings.rnn_type}")
+        classes = self.random("WeightForClassPostProb", self.settings.class_count, sizes[hidden])
         scores = self.op("Times", classes, node, name="ClassPostProb")
         result = self.criteria(
             node,
@@ -106,12 +106,12 @@ class Builder(Parts):
         return label, weight, result
 
     def lstm_layer(self, layer: int, wide: int, size: int, node: Node) -> Node:
-        spec, op = self.spec, self.op
+        settings, op = self.settings, self.op
         wxo, wxi, wxf, wxc = (self.random(f"WX{g}{layer}", size, wide) for g in "OIFC")
-        bo = self.fixed(f"bo{layer}", size, spec.output_gate_init)
+        bo = self.fixed(f"bo{layer}", size, settings.output_gate_init)
         bc = self.fixed(f"bc{layer}", size, 0.0)
-        bi = self.fixed(f"bi{layer}", size, spec.input_gate_init)
-        bf = self.fixed(f"bf{layer}", size, spec.forget_gate_init)
+        bi = self.fixed(f"bi{layer}", size, settings.input_gate_init)
+        bf = self.fixed(f"bf{layer}", size, settings.forget_gate_init)
         whi, wci = self.random(f"WHI{layer}", size, size), self.random(f"WCI{layer}", size, 1)
         whf, wcf = self.random(f"WHF{layer}", size, size), self.random(f"WCF{layer}", size, 1)
         who, wco = self.random(f"WHO{layer}", size, size), self.random(f"WCO{layer}", size, 1)
@@ -124,16 +124,16 @@ class Builder(Parts):
             first = op("Plus", op("Times", w, node), b)
             return self.function(op("Plus", op("Plus", first, second), third), 0)
 
-        entry = None if spec.const_input_gate else gate(wxi, bi, whi, hi, wci, ci)
+        entry = None if settings.const_input_gate else gate(wxi, bi, whi, hi, wci, ci)
         right = op("Plus", op("Times", whc, hc), bc)
         new = op("Tanh", op("Plus", op("Times", wxc, node), right))
         if entry is not None:
             new = op("ElementTimes", entry, new)
         old = cc
-        if not spec.const_forget_gate:
+        if not settings.const_forget_gate:
             old = op("ElementTimes", gate(wxf, bf, whf, hf, wcf, cf), cc)
         cell = op("Plus", old, new)
-        exit_gate = None if spec.const_output_gate else gate(wxo, bo, who, ho, wco, cell)
+        exit_gate = None if settings.const_output_gate else gate(wxo, bo, who, ho, wco, cell)
         result = op("Tanh", cell)
         if exit_gate is not None:
             result = op("ElementTimes", exit_gate, result)
@@ -144,21 +144,22 @@ class Builder(Parts):
         return self.dropout(result)
 
     def _first_lstm(self, node: Node) -> Node:
-        sizes, order = self.spec.layer_sizes, self.spec.lookup_table_order
+        sizes, order = self.settings.layer_sizes, self.settings.lookup_table_order
         first = 1 if order > 0 else 0
         return self.lstm_layer(0, sizes[first] * (order or 1), sizes[first + 1], node)
 
     def _need_embedding(self) -> None:
-        if self.spec.lookup_table_order <= 0:
+        if self.settings.lookup_table_order <= 0:
             raise FormatError(
-                f"{self.spec.rnn_type} needs lookupTableOrder of at least 1, which projects sparse"
-                " words; layerSizes then begins with the vocabulary and the size of the projection"
+                f"{self.settings.rnn_type} needs lookupTableOrder of at least 1, which projects"
+                " sparse words; layerSizes then begins with the vocabulary and the size of the"
+                " projection"
             )
 
     def _class_lstm_layers(self) -> Node:
         self._need_embedding()
         node = self.embed(self.features())
-        sizes = self.spec.layer_sizes
+        sizes = self.settings.layer_sizes
         if self.hidden > 0:
             node = self._first_lstm(node)
             for layer in range(2, self.hidden):
@@ -177,9 +178,9 @@ class Builder(Parts):
 
     def conditional_lstm(self) -> None:
         node = self._class_lstm_layers()
-        auxiliary = self.input("binaryFeature", self.spec.aux_feature_dim, "feature")
-        sizes, hidden = self.spec.layer_sizes, self.hidden
-        weight = self.random("AuxTrans0", sizes[hidden], self.spec.aux_feature_dim)
+        auxiliary = self.input("binaryFeature", self.settings.aux_feature_dim, "feature")
+        sizes, hidden = self.settings.layer_sizes, self.hidden
+        weight = self.random("AuxTrans0", sizes[hidden], self.settings.aux_feature_dim)
         product = self.op("Times", weight, auxiliary)
         bias = self.function(product, hidden, "TimesToGetGlobalBias")
         self._class_outputs(self.op("Plus", node, bias, name="PlusGlobalBias"))
@@ -187,10 +188,10 @@ class Builder(Parts):
     def _lstm_layers(self, node: Node) -> tuple[Node, list[Node | None]]:
         """Layers of LSTM and NCELSTM: LSTMs where `recurrentLayer` says so, else feed-forward
         ones; and the output of each layer."""
-        sizes = self.spec.layer_sizes
+        sizes = self.settings.layer_sizes
         outputs: list[Node | None] = [None] * (len(sizes) + 1)
         first = 0
-        if self.spec.lookup_table_order > 0:
+        if self.settings.lookup_table_order > 0:
             first = 1
             node = outputs[1] = self.embed(node)
         if self.hidden > 0:
@@ -207,8 +208,8 @@ class Builder(Parts):
         return node, outputs
 
     def lstm(self) -> None:
-        sizes, hidden = self.spec.layer_sizes, self.hidden
-        node, _ = self._lstm_layers(self.features(self.spec.sparse_input))
+        sizes, hidden = self.settings.layer_sizes, self.hidden
+        node, _ = self._lstm_layers(self.features(self.settings.sparse_input))
         weight = self.random(f"W{hidden}", sizes[hidden + 1], sizes[hidden])
         label = self.input("labels", sizes[hidden + 1], "")
         self.criteria(node, label, weight)
@@ -217,15 +218,15 @@ class Builder(Parts):
         self.op("Softmax", outputs, name="PosteriorProb")
 
     def nce_lstm(self) -> None:
-        sizes, hidden, spec = self.spec.layer_sizes, self.hidden, self.spec
+        sizes, hidden, settings = self.settings.layer_sizes, self.hidden, self.settings
         node, outputs = self._lstm_layers(self.features())
-        for layer in range(1 if spec.lookup_table_order > 0 else 0, len(sizes)):
+        for layer in range(1 if settings.lookup_table_order > 0 else 0, len(sizes)):
             wide = sizes[layer]
-            if layer == 1 and spec.lookup_table_order > 0:
-                wide *= spec.lookup_table_order
+            if layer == 1 and settings.lookup_table_order > 0:
+                wide *= settings.lookup_table_order
             node = self._direct(layer, wide, sizes[hidden], outputs[layer], node)
         weight = self.random(f"W{hidden}", sizes[hidden], sizes[hidden + 1])
-        label = self.input("labels", 2 * (spec.noise_count + 1), "")
+        label = self.input("labels", 2 * (settings.noise_count + 1), "")
         bias = self.fixed("BiasVector", 1, -math.log(sizes[-1]), sizes[-1])
         names = ("TrainNodeNCEBasedCrossEntropy", "EvalNodeNCEBasedCrossEntrpy")
         self.output(self.criteria(node, label, weight, *names, bias))
@@ -234,7 +235,7 @@ class Builder(Parts):
     def _direct(self, layer: int, wide: int, size: int, source: Node | None, node: Node) -> Node:
         """Connections from `layer` past the others, as `directConnect` has them."""
         merged = node
-        for number, wanted in enumerate(self.spec.direct_connect):
+        for number, wanted in enumerate(self.settings.direct_connect):
             if wanted != layer:
                 continue
             if source is None:
@@ -247,14 +248,14 @@ class Builder(Parts):
         return merged
 
     def log_bilinear(self) -> None:
-        spec, sizes, hidden = self.spec, self.spec.layer_sizes, self.hidden
+        settings, sizes, hidden = self.settings, self.settings.layer_sizes, self.hidden
         node = self.features(sparse=False)
         first = 0
-        if spec.lookup_table_order > 0:
+        if settings.lookup_table_order > 0:
             first = 1
             node = self.embed(node, "Lookuptatble")
         total = node
-        for step in range(1, spec.ma_order + 1):
+        for step in range(1, settings.ma_order + 1):
             past = self.past(sizes[0], step, f"pastValue{step}")
             self.network.connect(past, [node])
             weight = self.random(f"DD{step}", sizes[0], sizes[0])
@@ -262,7 +263,9 @@ class Builder(Parts):
         node = self.dropout(total)
         for layer in range(first, hidden):
             size = sizes[layer + 1]
-            weight = self.random(f"U{layer}", size, sizes[layer] * (spec.lookup_table_order or 1))
+            weight = self.random(
+                f"U{layer}", size, sizes[layer] * (settings.lookup_table_order or 1)
+            )
             node = self.op("Times", weight, node)
             if self.is_recurrent(layer + 1):
                 square = self.random(f"R{layer + 1}", size, size)
@@ -278,7 +281,7 @@ class Builder(Parts):
         self.prior(label)
 
     def neural_lm(self) -> None:
-        sizes, hidden = self.spec.layer_sizes, self.hidden
+        sizes, hidden = self.settings.layer_sizes, self.hidden
         node = self.features()
         if hidden > 0:
             node = self._four_words(node)
@@ -302,7 +305,7 @@ class Builder(Parts):
 
     def _four_words(self, node: Node) -> Node:
         """The first layer of NPLM: a word and the four before it."""
-        sizes = self.spec.layer_sizes
+        sizes = self.settings.layer_sizes
         bias = self.fixed("bi0", sizes[1], 0.0)
         pasts = [self.past(sizes[0], step) for step in (1, 2, 3, 4)]
         for past in pasts:

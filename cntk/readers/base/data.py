@@ -73,6 +73,7 @@ class Samples:
         samples = len(self.first) - 1
         out = np.zeros((samples, dim), self.values.dtype)
         sample = np.repeat(np.arange(samples), np.diff(self.first))
+        assert self.indices is not None
         np.add.at(out, (sample, self.indices), self.values)
         return out
 
@@ -99,8 +100,12 @@ def join(parts: Sequence[Samples]) -> Samples:
     values = np.concatenate([part.values for part in parts])
     if parts[0].first is None:
         return Samples(begin, values)
-    indices = np.concatenate([part.indices for part in parts])
-    return Samples(begin, values, indices, chained([part.first for part in parts]))
+    indices, first = [], []
+    for part in parts:
+        assert part.indices is not None and part.first is not None
+        indices.append(part.indices)
+        first.append(part.first)
+    return Samples(begin, values, np.concatenate(indices), chained(first))
 
 
 def gather(chunks: Mapping[int, Sequence[Samples]], sequences: np.ndarray) -> list[Samples]:

@@ -201,7 +201,7 @@ class HtkFile:
         if self._sum is not None and count == self.frames:
             self._check(raw, begin + raw.nbytes)
         values = raw.reshape(count, self.dim).astype(np.float32)
-        if self._scale is not None:
+        if self._scale is not None and self._offset is not None:
             values += self._offset
             values /= self._scale
         return values

@@ -10,7 +10,9 @@ import numpy as np
 from ....framework.base.errors import FormatError, OpscopeError, SaveError
 from ...base.text import located
 from ...config.parameters import ConfigParameters
+from .data import Deserializer
 from .htk_files import read_script
+from .order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 
 
 def complaint(config: ConfigParameters, message: str) -> OpscopeError:
@@ -27,11 +29,29 @@ def precision(config: ConfigParameters) -> np.dtype:
     return types[name]
 
 
+def enumerator(
+    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
+) -> Enumerator:
+    """The order of sequences by `randomize` and `randomizationWindow`.
+
+    Args:
+        config: the section of the reader.
+        source: of the sequences.
+        window: to shuffle within, in samples, where the section gives none; None: the whole data.
+    """
+    if config.match("randomize", "none") or not config.bool("randomize", True):
+        return FileOrder(source)
+    if "randomizationWindow" in config:
+        window = config.size("randomizationWindow")
+        return BlockShuffle(source, window) if window else FileOrder(source)
+    return BlockShuffle(source, window)
+
+
 def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
     """The sections inside, sorted by name, that have one of these parameters themselves."""
     found = []
     for name in config.names():
-        if not config.given(name) or not str(config[name]).startswith(("[", "{")):
+        if not config.has_value(name) or not str(config[name]).startswith(("[", "{")):
             continue
         part = config.section(name)
         if any(part.has(wanted) for wanted in names):
@@ -81,13 +101,14 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
     """
     found: dict[Path, str] = {}
     for name in config.names():
-        if not config.given(name):
+        if not config.has_value(name):
             continue
         value = config[name]
         text = str(value)
         if text[:1] in ("[", "{", "("):
             for part in value.array() if text[0] == "(" else [value]:
-                found |= named_files(part.section()) if str(part).startswith(("[", "{")) else {}
+                if str(part).startswith(("[", "{")):
+                    found |= named_files(ConfigParameters.of(part))
             continue
         path = Path(text)
         if text and path.is_file():

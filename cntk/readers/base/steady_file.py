@@ -47,7 +47,7 @@ class SteadyFile:
             FormatError: the file has changed since it was opened, or cannot be read.
         """
         data = np.empty(end - begin, np.uint8)
-        view = memoryview(data)
+        view = data.data
         try:
             with self._lock:
                 self._file.seek(begin)

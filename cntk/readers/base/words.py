@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class Vocabulary:
                 f"{place}: the word {word!r} is not in {self.path}, and neither is "
                 f"{self.unknown!r}{nearest(word, self.numbers)}"
             )
-        return found
+        return cast("list[int]", found)
 
     def mapped(self, mapping: Mapping[str, str]) -> Vocabulary:
         """With the number of another word for each; words without another one are unknown.
@@ -102,7 +103,7 @@ class Vocabulary:
             other = mapping.get(word, self.unknown)
             if other not in numbers:
                 raise FormatError(f"{self.path}: {word!r} stands for {other!r}, which is not there")
-            numbers[word] = numbers[other] if word in mapping else self._unknown
+            numbers[word] = numbers[other] if word in mapping else self.numbers[other]
         return Vocabulary(self.path, numbers, self.unknown, self.size)
 
 

@@ -24,7 +24,8 @@ from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
 from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
 from ..base.pack import SequencePacker
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.steady_file import SteadyFile
 
 _VERSION = 1

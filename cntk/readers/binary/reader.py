@@ -11,10 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ...config.array import ConfigArray
 from ...config.parameters import ConfigParameters
+from ...config.value import ConfigArray
 from ..base.data import Samples, Stream
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.section_file import (
     CATEGORIES,
     CATEGORY,
@@ -70,12 +71,12 @@ def _stream(
     path: str, section: Section, names: dict[str, dict[int, str]]
 ) -> tuple[Stream, Samples] | None:
     """The stream that a section of data or labels is, and its samples."""
-    if section.type not in (DATA, LABELS):
+    values = section.values
+    if section.type not in (DATA, LABELS) or isinstance(values, list):
         return None
     for part in section.inside:
         if part.type == MAPPING and isinstance(part.values, list):
             names[section.name] = dict(enumerate(part.values))
-    values = section.values
     rows = np.arange(len(values) + 1)
     if section.type == LABELS and section.kind == CATEGORY:
         if values.size and int(values.max()) >= section.dim:
@@ -107,14 +108,14 @@ def write_cache(
     sections = [Section(features[0].name, DATA, features[1].values)]
     for stream, samples in rest:
         if not stream.sparse:
-            kind = dict(kind=REGRESSION, dim=stream.dim)
-            sections.append(Section(stream.name, LABELS, samples.values, **kind))
+            sections.append(Section(stream.name, LABELS, samples.values, REGRESSION, stream.dim))
             continue
         mapping = list(names[stream.name].values())
         inside = [
             Section("mapping", MAPPING, mapping),
             Section("category", CATEGORIES, samples.dense(stream.dim)),
         ]
+        assert samples.indices is not None
         numbers = samples.indices.astype(np.uint32)[:, None]
         sections.append(Section(stream.name, LABELS, numbers, CATEGORY, stream.dim, inside))
     write_sections(path, sections, len(data[0].begin) - 1)

@@ -80,7 +80,8 @@ class Features:
             if file.dim * (1 + self.left + self.right) == dim:
                 return self.left, self.right
         elif dim % file.dim == 0 and dim // file.dim % 2:
-            return (dim // file.dim // 2,) * 2
+            side = dim // file.dim // 2
+            return side, side
         window = 1 + self.left + self.right
         wanted = f"{dim // window}" if window > 1 else f"{dim}, or an odd part of it,"
         raise FormatError(

@@ -261,7 +261,7 @@ class _Block:
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     """The labels of the utterances that are wanted, some thousands at a time."""
     block = _Block(path)
-    title, named, keep = "", 0, False
+    title, named, name, keep = "", 0, "", False
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             if file.readline().strip() != HEADER:
@@ -275,8 +275,9 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                     if title == HEADER:
                         title = ""
                         continue
-                    name = _name(path, title, number)
-                    keep = name is not None and (wanted is None or name in wanted)
+                    found = _name(path, title, number)
+                    keep = found is not None and (wanted is None or found in wanted)
+                    name = found or ""
                 elif words == ["."]:
                     title = ""
                     if keep:

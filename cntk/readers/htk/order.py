@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...base.glibc_rand import CRandom, nearby_order
+from ...base.glibc_rand import GlibcRand, nearby_order
 from ...base.mersenne import Mersenne64, Random
 from ..base.data import Deserializer
-from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator
+from ..base.order import BlockShuffle, Enumerator
 
 
 class UtteranceShuffle(BlockShuffle):
@@ -28,7 +28,7 @@ def block_shuffle(
     source: Deserializer, window: int | None, *, frame_mode: bool, mersenne: bool
 ) -> BlockShuffle:
     """The order of `readMethod = blockRandomize`, with C's generator or the Mersenne Twister."""
-    generator: Callable[[int], Random] = Mersenne64 if mersenne else CRandom
+    generator: Callable[[int], Random] = Mersenne64 if mersenne else GlibcRand
     seeds = (0, 0) if mersenne else (0, 1)
     return (BlockShuffle if frame_mode else UtteranceShuffle)(source, window, generator, seeds)
 
@@ -43,7 +43,7 @@ class RollingWindow(Enumerator):
 
     def __init__(self, source: Deserializer, window: int | None = 0) -> None:
         super().__init__(source)
-        self._half = None if window is WHOLE_SWEEP else window // 2
+        self._half = None if window is None else window // 2
         self._begin = np.cumsum([0] + [chunk.samples for chunk in source.chunks])
         self._sweep = -1
         self._order: np.ndarray | None = None

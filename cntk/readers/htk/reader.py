@@ -25,7 +25,8 @@ from ..base.data import Stream
 from ..base.htk_files import read_script
 from ..base.order import WHOLE_SWEEP, Batch, Enumerator, FileOrder
 from ..base.pack import Packer, SequencePacker
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import complaint, precision, sections_with
 from .data import LONGEST, Features, Labels, Utterances, frames_of
 from .lattices import LatticePacker, lattices_of, phones_of

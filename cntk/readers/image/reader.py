@@ -33,7 +33,8 @@ from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
 from ..base.order import BlockShuffle, Enumerator, FileOrder
 from ..base.pack import FramePacker
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import complaint, precision, sections_with
 from ..base.words import read_lines
 from .transforms import VIEWS, Transform, crop_kind, transform_of
@@ -286,7 +287,7 @@ def base64_image_source(config: ConfigParameters) -> Deserializer:
 
 def _source(config: ConfigParameters, *, embedded: bool) -> Deserializer:
     name, part, label_name, classes = _streams(config.section("input"), "transforms")
-    steps = [value.section() for value in part.array("transforms")]
+    steps = [ConfigParameters.of(value) for value in part.array("transforms")]
     return _images(
         config,
         (name, label_name),

@@ -225,10 +225,11 @@ def resize(image: np.ndarray, width: int, height: int, kernel: str = "linear") -
             out = out.take(places[0], axis)
             continue
         shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
-        out = sum(
+        terms = [
             out.take(place, axis) * weight.reshape(shape)
             for place, weight in zip(places, weights, strict=True)
-        )
+        ]
+        out = sum(terms, np.zeros((), np.float32))
     if image.dtype == np.uint8 and kernel != "nearest":
         out = np.clip(np.floor(out + np.float32(0.5)), 0, 255).astype(np.uint8)
     return out
@@ -349,9 +350,9 @@ def _mean(config: ConfigParameters) -> Transform:
     if not path:
         return lambda image, number, random: image
     found = read_opencv(path)
-    sizes = [found.get(name) for name in ("Row", "Col", "Channel")]
+    sizes = [found[name] for name in ("Row", "Col", "Channel") if name in found]
     image_data = found.get("MeanImg")
-    if image_data is None or any(size is None for size in sizes):
+    if image_data is None or len(sizes) < 3:
         raise FormatError(f"{path}: MeanImg, Row, Col and Channel were expected")
     shape = tuple(int(size) for size in sizes)
     if image_data.size != math.prod(shape):
@@ -386,7 +387,7 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
                 numbers = np.array(part.findtext("data", "").split(), np.float64)
                 found[part.tag] = numbers.reshape(rows, columns)
             elif part.text and len(part) == 0:
-                found[part.tag] = np.float64(part.text)
+                found[part.tag] = np.array(np.float64(part.text))
         except ValueError as error:
             raise FormatError(f"{path}: {part.tag}: {error}") from error
     return found

@@ -27,7 +27,8 @@ from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges
 from ..base.layout import Layout
 from ..base.pack import Minibatch, Packer
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import complaint, precision, tagged_text_sections
 from ..base.words import Classes, Vocabulary, read_lines, read_word_classes, read_words
 from .noise_words import NoiseWords

@@ -170,9 +170,10 @@ class TextFormat(Deserializer):
             if len(empty):
                 place = int(empty[0])
                 line = chunk.first_line + int(chunk.lines[:place].sum())
+                keys = self.chunks[number].keys
+                assert keys is not None
                 raise FormatError(
-                    f"{self.path}:{line}: sequence {self.chunks[number].keys[place]} has no "
-                    f"sample of {stream.name}"
+                    f"{self.path}:{line}: sequence {keys[place]} has no sample of {stream.name}"
                 )
         return found
 

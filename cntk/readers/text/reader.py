@@ -16,11 +16,11 @@ from __future__ import annotations
 from ....framework.base.errors import FormatError
 from ...base.text import located
 from ...config.parameters import ConfigParameters
-from ..base.data import Deserializer, Stream
-from ..base.order import WHOLE_SWEEP, BlockShuffle, Enumerator, FileOrder
+from ..base.data import Stream
 from ..base.pack import FramePacker, SequencePacker
-from ..base.reader import DataReader, PackedReader
-from ..base.sections import precision
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
+from ..base.sections import enumerator, precision
 from .format import CHUNK_SIZE, TextFormat, TextStream
 
 
@@ -45,19 +45,6 @@ def text_source(config: ConfigParameters) -> TextFormat:
         max_errors=config.int("maxErrors", 0),
         chunk_size=config.int("chunkSizeInBytes", CHUNK_SIZE),
     )
-
-
-def enumerator(
-    config: ConfigParameters, source: Deserializer, window: int | None = WHOLE_SWEEP
-) -> Enumerator:
-    """The order that `randomize` and `randomizationWindow` ask for; by default shuffled within
-    `window`."""
-    if config.match("randomize", "none") or not config.bool("randomize", True):
-        return FileOrder(source)
-    if "randomizationWindow" in config:
-        window = config.size("randomizationWindow")
-        return BlockShuffle(source, window) if window else FileOrder(source)
-    return BlockShuffle(source, window)
 
 
 def text_streams(config: ConfigParameters) -> list[TextStream]:

@@ -24,7 +24,8 @@ from ....framework.base.errors import FormatError
 from ...config import load_array
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream
-from ..base.reader import DataReader, PackedReader
+from ..base.packed_reader import PackedReader
+from ..base.reader import DataReader
 from ..base.sections import complaint, file_sections, precision
 from ..base.table import TableMinibatches
 from ..binary.reader import cached, write_cache

@@ -9,8 +9,7 @@ import pytest
 from opscope.cntk.base.text import Source
 from opscope.cntk.brainscript.build import TYPES, evaluate, evaluate_text
 from opscope.cntk.brainscript.language.parser import parse_expression
-from opscope.cntk.brainscript.session import Session
-from opscope.cntk.brainscript.values import Array, Function, Record, flatten, force
+from opscope.cntk.brainscript.values import Array, Function, Record, Session, flatten, force
 from opscope.framework.base.errors import FormatError, OpscopeError
 
 

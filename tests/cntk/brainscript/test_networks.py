@@ -9,7 +9,7 @@ from opscope.cntk.base.text import Source
 from opscope.cntk.brainscript.build import TYPES, build_network, build_section, evaluate
 from opscope.cntk.brainscript.experiment import is_redesigned, load_experiment, read_experiment
 from opscope.cntk.brainscript.language.parser import parse_expression
-from opscope.cntk.brainscript.session import Session
+from opscope.cntk.brainscript.values import Session
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.network.initialize import initialize

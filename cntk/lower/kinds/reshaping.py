@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from ..network.nodes.node import Node
-from .emitter import Emitter, dims, size
-from .table import lowers
+from ...network.nodes.node import Node
+from ..emitter import Emitter, dims, size
+from ..table import lowers
 
 
 @lowers("Reshape")

@@ -1,4 +1,4 @@
-"""Parts of the standard networks: nodes with CNTK's names, parameters with its seeds, criteria.
+"""Makes the nodes of standard networks: parameters with CNTK's seeds, functions, criteria.
 
 Names of nodes and seeds of initial values are CNTK's, which numbers unnamed nodes in the order of
 their making; there, arguments of calls are made from the last to the first. Source:
@@ -7,14 +7,12 @@ SimpleNetworkBuilder.cpp.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....framework.base.errors import FormatError, nearest
 from ..network import Network
 from ..nodes.node import Node
-
-if TYPE_CHECKING:
-    from .simple_builder import SimpleNetwork
+from .settings import SimpleNetworkSettings
 
 _TRAINING = {
     "crossEntropyWithSoftmax": "CrossEntropyWithSoftmax",
@@ -47,27 +45,35 @@ def _criterion(name: str, table: dict[str, str], key: str) -> str:
     )
 
 
-class Parts:
-    """Adds nodes to `network`, as `spec` says.
+class NodeMaker:
+    """Adds nodes to a network according to the settings.
 
     Args:
-        spec: the settings of the network.
+        settings: of the network.
         number: of the next unnamed node.
+
+    Attributes:
+        network: the network so far.
+        number: of the next unnamed node.
+        seed: of the next random parameter.
+        recurrent: position in `settings.recurrent_layers`.
+        training: the operation of the training criterion.
+        evaluation: the operation of the evaluation criterion.
     """
 
-    def __init__(self, spec: SimpleNetwork, number: int):
-        self.spec = spec
+    def __init__(self, settings: SimpleNetworkSettings, number: int):
+        self.settings = settings
         self.network = Network()
-        self.network.precision = spec.precision
+        self.network.precision = settings.precision
         self.number = number
         self.seed = 1
-        self.recurrent = 0  # position in recurrent_layers
-        self.training = _criterion(spec.training_criterion, _TRAINING, "trainingCriterion")
-        self.evaluation = _criterion(spec.eval_criterion, _EVALUATION, "evalCriterion")
+        self.recurrent = 0
+        self.training = _criterion(settings.training_criterion, _TRAINING, "trainingCriterion")
+        self.evaluation = _criterion(settings.eval_criterion, _EVALUATION, "evalCriterion")
 
     @property
     def hidden(self) -> int:
-        return len(self.spec.layer_sizes) - 2
+        return len(self.settings.layer_sizes) - 2
 
     def _next_number(self) -> int:
         self.number += 1
@@ -88,8 +94,8 @@ class Parts:
 
     def features(self, sparse: bool = True) -> Node:
         """The input, normalised if that is asked for."""
-        node = self.input("features", self.spec.layer_sizes[0], "feature", sparse)
-        if not self.spec.apply_mean_var_norm:
+        node = self.input("features", self.settings.layer_sizes[0], "feature", sparse)
+        if not self.settings.apply_mean_var_norm:
             return node
         mean, deviation = self.op("Mean", node), self.op("InvStdDev", node)
         return self.op("PerDimMeanVarNormalization", node, mean, deviation)
@@ -101,8 +107,8 @@ class Parts:
             name,
             shape=(rows, columns),
             attributes={
-                "init": "uniform" if self.spec.uniform_init else "gaussian",
-                "initValueScale": self.spec.init_value_scale,
+                "init": "uniform" if self.settings.uniform_init else "gaussian",
+                "initValueScale": self.settings.init_value_scale,
                 "randomSeed": seed,
                 "initOnCPUOnly": False,
             },
@@ -122,11 +128,11 @@ class Parts:
             name=name,
             shape=size,
             timeStep=steps,
-            defaultHiddenActivation=self.spec.default_hidden_activity,
+            defaultHiddenActivation=self.settings.default_hidden_activity,
         )
 
     def function(self, node: Node, layer: int, name: str = "") -> Node:
-        types = self.spec.layer_types
+        types = self.settings.layer_types
         kind = types[min(layer, len(types) - 1)]
         if kind in _FUNCTIONS:
             return self.op(kind, node, name=name)
@@ -137,11 +143,11 @@ class Parts:
         return node
 
     def dropout(self, node: Node, name: str = "") -> Node:
-        return self.op("Dropout", node, name=name) if self.spec.add_dropout_nodes else node
+        return self.op("Dropout", node, name=name) if self.settings.add_dropout_nodes else node
 
     def is_recurrent(self, layer: int) -> bool:
         """Whether `layer` is the next of the recurrent layers; then it is passed."""
-        layers = self.spec.recurrent_layers
+        layers = self.settings.recurrent_layers
         if not layers or layers[min(self.recurrent, len(layers) - 1)] != layer:
             return False
         self.recurrent += 1
@@ -151,7 +157,7 @@ class Parts:
         self.network.add_to_group("output", node)
 
     def embed(self, node: Node, name: str = "LookupTable") -> Node:
-        sizes, order = self.spec.layer_sizes, self.spec.lookup_table_order
+        sizes, order = self.settings.layer_sizes, self.settings.lookup_table_order
         table = self.random("E0", sizes[1], sizes[0] // order)
         return self.dropout(self.op("LookupTable", table, node, name=name))
 
@@ -173,7 +179,7 @@ class Parts:
             name = name or _CRITERION_NAMES.get(operation, operation)
             if operation in _WEIGHTED:
                 if weight is None or extra is None:
-                    raise FormatError(f"{operation} is no criterion of {self.spec.rnn_type}")
+                    raise FormatError(f"{operation} is no criterion of {self.settings.rnn_type}")
                 return self.op(operation, label, node, weight, extra, name=name)
             if product is None:
                 product = node if weight is None else self.op("Times", weight, node)
@@ -187,12 +193,12 @@ class Parts:
         return result
 
     def prior(self, label: Node) -> None:
-        if self.spec.need_prior:
+        if self.settings.need_prior:
             self.op("Mean", label)
 
     def likelihood(self, node: Node, label: Node) -> None:
         """The output: `node`, or that less the logarithm of the prior."""
-        if self.spec.need_prior:
+        if self.settings.need_prior:
             prior = self.op("Mean", label, name="Prior")
             logarithm = self.op("Log", prior, name="LogOfPrior")
             node = self.op("Minus", node, logarithm, name="ScaledLogLikelihood")

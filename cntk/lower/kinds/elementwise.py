@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..network.nodes.node import Node
-from .emitter import Emitter
-from .table import lowers
+from ...network.nodes.node import Node
+from ..emitter import Emitter
+from ..table import lowers
 
 _UNARY = {
     "Abs": "abs",

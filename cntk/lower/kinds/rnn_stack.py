@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...framework.ir.desc import INPUT, RECURRENT
-from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
-from ...framework.loops.recurrent.net import recurrent_op
-from ..network.nodes.node import Node
-from .emitter import Emitter, size
-from .table import lowers
+from ....framework.ir.desc import INPUT, RECURRENT
+from ....framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
+from ....framework.loops.recurrent.net import recurrent_op
+from ...network.nodes.node import Node
+from ..emitter import Emitter, size
+from ..table import lowers
 
 _GATES = {"lstm": 4, "gru": 3, "rnnTanh": 1, "rnnReLU": 1}
 

@@ -1,4 +1,4 @@
-"""Several readers whose minibatches together are one.
+"""A reader of several readers, whose minibatches together are one.
 
     reader = [
         readers = a:b
@@ -12,38 +12,16 @@ Source: CNTK's `Common/DataReader.cpp`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 
 from ....framework.base.errors import RunError
-from ...config.parameters import ConfigParameters
 from .data import Samples
 from .pack import Minibatch
-from .reader import DataReader, create_reader
+from .reader import DataReader
 
 
-def several_readers(config: ConfigParameters) -> DataReader:
-    """The readers that `readers` names, each by its own section.
-
-    Raises:
-        FormatError: two of them give streams of one name; and what a reader does not like.
-    """
-    value = config["readers"]
-    with ExitStack() as stack:
-        readers = [
-            stack.enter_context(create_reader(config.section(name)))
-            for name in value.array().strings()
-        ]
-        names = [stream.name.lower() for reader in readers for stream in reader.streams]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None or not readers:
-            raise value.error(f"two readers give {twice!r}" if readers else "there is no reader")
-        stack.pop_all()
-    return SeveralReaders(readers)
-
-
-class SeveralReaders(DataReader):
+class MultiReader(DataReader):
     """Readers side by side. An epoch ends with that of the first one that ends."""
 
     def __init__(self, readers: Sequence[DataReader]) -> None:
@@ -86,9 +64,11 @@ class SeveralReaders(DataReader):
         Raises:
             RunError: the readers have different numbers of sequences side by side.
         """
-        found = [reader.get_minibatch() for reader in self._readers]
-        if any(minibatch is None for minibatch in found):
-            return None
+        found: list[Minibatch] = []
+        for minibatch in [reader.get_minibatch() for reader in self._readers]:
+            if minibatch is None:
+                return None
+            found.append(minibatch)
         self._same("parallel_sequences")
         first = found[0]
         streams = {name: samples for one in found for name, samples in one.streams.items()}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....framework.base.errors import FormatError
 from . import rules
-from .kind import Dims
+from .attributes import Dims
 from .node import Node
 
 RANDOM = (
@@ -112,7 +112,7 @@ def _own_shape(node: Node, matrix: np.ndarray) -> Dims:
     return tuple(shape)
 
 
-def load_given(node: Node, dtype: np.dtype) -> None:
+def load_initial_value(node: Node, dtype: np.dtype) -> None:
     """Set value and shape of a parameter that has them in a file or a literal.
 
     Raises:

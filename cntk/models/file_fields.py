@@ -1,17 +1,17 @@
-"""What each kind of node stores in a model file of version 1 to 18.
+"""Reads and writes the attributes of a node in a binary model file of version 1 to 18.
 
-A layout is a list of fields in file order: attribute, type, and the first version that has it with
-the value it had before. A few kinds changed more than that and have functions. Source: the Load and
-Save functions of the nodes.
+Most kinds list their fields in file order (`Kind.file_fields`). The format of a few kinds changed
+more between versions than a list can say: these have functions here. Source: the Load and Save
+functions of the nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from ..network.nodes.node import Node
+from ..network.nodes.attributes import FileField
+from ..network.nodes.node import Kind, Node
 from .stream import BinaryReader, BinaryWriter
 
 CURRENT_VERSION = 18
@@ -20,16 +20,6 @@ _LAYOUTS = ("HWC", "CHW")
 _POOLS = ("none", "max", "average")
 _DELAYS = ("PastValue", "FutureValue")
 Values = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Field:
-    """One stored attribute; before version `since` it had the value `before`."""
-
-    attribute: str
-    type: str
-    since: int = 1
-    before: Any = None
 
 
 def image_layout(reader: BinaryReader) -> str:
@@ -79,58 +69,6 @@ def write_field(writer: BinaryWriter, kind: str, value: Any) -> None:
             put_image_layout(writer, value)
         case _:
             writer.number(kind, value)
-
-
-_RANDOM = [Field("rngSeed", "uint64", 17, 0), Field("rngOffset", "uint64", 16, 0)]
-_PRODUCT = [Field("outputRank", "uint64", 3, 1), Field("inferInputRankToMap", "int32", 12, -1)]
-
-FIELDS: dict[str, list[Field]] = {
-    "Times": _PRODUCT,
-    "TransposeTimes": _PRODUCT,
-    "QuantizedTimes": [*_PRODUCT, Field("bitShiftA", "uint64"), Field("bitShiftB", "uint64")],
-    "TransposeDimensions": [Field("axis1", "int32", 3, 1), Field("axis2", "int32", 3, 2)],
-    "Reshape": [Field("beginAxis", "int32"), Field("endAxis", "int32"), Field("shape", "shape")],
-    "ReduceElements": [Field("axis", "int32"), Field("reductionOp", "wide")],
-    "RowStack": [Field("axis", "int32", 3, 1)],
-    "RowRepeat": [Field("numRepeats", "uint64")],
-    "Where": [Field("dynamicAxisName", "wide", 11, "WhereNodeAxis")],
-    "Crop": [Field("xOffset", "double"), Field("yOffset", "double")],
-    "EnvironmentInput": [Field("propertyName", "wide")],
-    "ROIPooling": [Field("roiOutputShape", "shape")],
-    "Shift": [
-        Field("fromOffset", "int32"),
-        Field("boundaryMode", "int32"),
-        Field("dim", "int32"),
-    ],
-    "ForwardBackward": [Field("delayConstraint", "int32"), Field("blankTokenId", "uint64")],
-    "Dropout": _RANDOM,
-    "RandomSample": [
-        Field("allowDuplicates", "bool"),
-        Field("sizeOfSampledSet", "uint64"),
-        *_RANDOM,
-    ],
-    "MaxPooling": [
-        Field("windowWidth", "uint32"),
-        Field("imageLayout", "layout"),
-        Field("windowHeight", "uint64"),
-        Field("horizontalSubsample", "uint64"),
-        Field("verticalSubsample", "uint64"),
-    ],
-}
-FIELDS["RandomSampleInclusionFrequency"] = FIELDS["RandomSample"]
-FIELDS["AveragePooling"] = FIELDS["MaxPooling"]
-
-
-def register_fields(operation: str, fields: Iterable[Field]) -> None:
-    """Say what nodes of a user's kind store, in file order. Kinds without fields store nothing but
-    their name and inputs.
-
-    Raises:
-        ValueError: the operation has a layout already.
-    """
-    if operation in FIELDS or operation in READ:
-        raise ValueError(f"{operation} has a layout already")
-    FIELDS[operation] = list(fields)
 
 
 def _read_slice(reader: BinaryReader, version: int) -> Values:
@@ -364,18 +302,18 @@ def _write_rnn(writer: BinaryWriter, node: Node) -> None:
 
 
 FORMAT_FIELDS = (  # of Trace, as `write` has them
-    Field("isCategoryLabel", "bool", 1, False),
-    Field("labelMappingFile", "wide", 1, ""),
-    Field("isSparse", "bool", 1, False),
-    Field("transpose", "bool", 1, True),
-    Field("prologue", "narrow", 1, ""),
-    Field("epilogue", "narrow", 1, ""),
-    Field("sequenceSeparator", "narrow", 1, ""),
-    Field("sequencePrologue", "narrow", 1, ""),
-    Field("sequenceEpilogue", "narrow", 1, "\n"),
-    Field("elementSeparator", "narrow", 1, " "),
-    Field("sampleSeparator", "narrow", 1, "\n"),
-    Field("precisionFormat", "narrow", 1, ""),
+    FileField("isCategoryLabel", "bool", 1, False),
+    FileField("labelMappingFile", "wide", 1, ""),
+    FileField("isSparse", "bool", 1, False),
+    FileField("transpose", "bool", 1, True),
+    FileField("prologue", "narrow", 1, ""),
+    FileField("epilogue", "narrow", 1, ""),
+    FileField("sequenceSeparator", "narrow", 1, ""),
+    FileField("sequencePrologue", "narrow", 1, ""),
+    FileField("sequenceEpilogue", "narrow", 1, "\n"),
+    FileField("elementSeparator", "narrow", 1, " "),
+    FileField("sampleSeparator", "narrow", 1, "\n"),
+    FileField("precisionFormat", "narrow", 1, ""),
 )
 
 
@@ -430,18 +368,25 @@ WRITE: dict[str, Callable[[BinaryWriter, Node], None]] = {
 }
 
 
-def read_attributes(reader: BinaryReader, operation: str, version: int, element: str) -> Values:
-    """What the file holds of a node of `operation`, but for values; `element` is float or double.
+def read_attributes(reader: BinaryReader, kind: Kind, version: int, element: str) -> Values:
+    """Read the attributes of a node of a kind; its value is not among them.
+
+    Args:
+        reader: at the first field.
+        kind: the kind of the node.
+        version: the version of the model file.
+        element: the type of the file's values, float or double.
 
     Raises:
         FormatError: the file is cut off or damaged.
     """
+    operation = kind.operation
     if operation in _DELAYS:
         return _read_delay(reader, version, element)
     if operation in READ:
         return READ[operation](reader, version)
     values = {}
-    for field in FIELDS.get(operation, ()):
+    for field in kind.file_fields:
         if version >= field.since:
             values[field.attribute] = read_field(reader, field.type)
         else:
@@ -458,6 +403,6 @@ def write_attributes(writer: BinaryWriter, node: Node, element: str, version: in
     elif node.operation in WRITE:
         WRITE[node.operation](writer, node)
     else:
-        for field in FIELDS.get(node.operation, ()):
+        for field in node.kind.file_fields:
             if field.since <= version:
                 write_field(writer, field.type, node.attributes[field.attribute])

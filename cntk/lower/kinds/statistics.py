@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..network.nodes.node import Node
-from .emitter import STATE, Emitter, dims
-from .table import lowers
+from ...network.nodes.node import Node
+from ..emitter import STATE, Emitter, dims
+from ..table import lowers
 
 
 @lowers("Mean", "InvStdDev")

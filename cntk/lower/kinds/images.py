@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...framework.ir.desc import make_op
-from ..network.nodes import geometry
-from ..network.nodes.node import Node
-from .emitter import Emitter, dims, size
-from .table import lowers
+from ....framework.ir.desc import make_op
+from ...network.nodes import geometry
+from ...network.nodes.node import Node
+from ..emitter import Emitter, dims, size
+from ..table import lowers
 
 
 def _full(values: Sequence[Any], rank: int) -> tuple[Any, ...]:

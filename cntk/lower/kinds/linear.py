@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..network.nodes import rules
-from ..network.nodes.node import Node
-from .emitter import Emitter, dims, size
-from .table import lowers
+from ...network.nodes import rules
+from ...network.nodes.node import Node
+from ..emitter import Emitter, dims, size
+from ..table import lowers
 
 
 @lowers("Times", "QuantizedTimes", "TransposeTimes")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...framework.base.errors import RunError
-from ...framework.ir.desc import INPUT
-from ..network.nodes.node import Node
-from .emitter import Delayed, Emitter, dims
-from .table import TABLE, lowers
+from ....framework.base.errors import RunError
+from ....framework.ir.desc import INPUT
+from ...network.nodes.node import Node
+from ..emitter import Delayed, Emitter, dims
+from ..table import TABLE, lowers
 
 
 def delay_steps(node: Node) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...framework.ir.desc import make_op
-from ..network.nodes.node import Node
-from .emitter import Emitter, Sparse, dims, size
-from .table import lowers
+from ....framework.ir.desc import make_op
+from ...network.nodes.node import Node
+from ..emitter import Emitter, Sparse, dims, size
+from ..table import lowers
 
 _LARGEST = 1 << 63
 

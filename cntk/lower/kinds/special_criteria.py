@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ...framework.ir.desc import INPUT, make_op
-from ..lattices.lattice import PARTS, lattice_variable
-from ..network.nodes.node import Node
-from .emitter import Emitter, size
-from .table import lowers
+from ....framework.ir.desc import INPUT, make_op
+from ...lattices.lattice import PARTS, lattice_variable
+from ...network.nodes.node import Node
+from ..emitter import Emitter, size
+from ..table import lowers
 
 
 @lowers("ClassBasedCrossEntropyWithSoftmax")
@@ -126,7 +126,8 @@ _SEQUENCE = {  # attributes of the node, and of the operator
 def lower_sequence_with_softmax(e: Emitter, node: Node) -> str:
     """The lattices are variables, which `feed_lattices` sets. As with CNTK on a GPU; its CPU code
     drops all frames."""
-    reads = dict(zip(("label", "x", "likelihoods"), map(e.flat, node.inputs), strict=True))
+    names = ("label", "x", "likelihoods")
+    reads: dict[str, str] = dict(zip(names, map(e.flat, node.inputs), strict=True))
     e.lowered.lattices.append(node)
     for part, shape, dtype in PARTS:
         reads[part] = e.var(lattice_variable(node.name, part), shape, INPUT, dtype)

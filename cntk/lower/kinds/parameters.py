@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...framework.ir.desc import INPUT
-from ..network.nodes.node import Node
-from .emitter import Emitter, Sparse, dims
-from .table import lowers
+from ....framework.ir.desc import INPUT
+from ...network.nodes.node import Node
+from ..emitter import Emitter, Sparse, dims
+from ..table import lowers
 
 
 @lowers("InputValue")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..network.nodes import rules
-from ..network.nodes.node import Node
-from .emitter import Emitter, size
-from .table import lowers
+from ...network.nodes import rules
+from ...network.nodes.node import Node
+from ..emitter import Emitter, size
+from ..table import lowers
 
 _NONE = (1 << 64) - 1  # C++'s SIZE_MAX
 
@@ -53,7 +53,7 @@ def lower_matrix_l2_reg(e: Emitter, node: Node) -> str:
 @lowers("Logistic")
 def lower_logistic(e: Emitter, node: Node) -> str:
     names = ("label", "x", "weight")
-    reads = dict(zip(names, map(e.flat, node.inputs), strict=False))
+    reads: dict[str, str] = dict(zip(names, map(e.flat, node.inputs), strict=False))
     return e.op("cntk.logistic", reads)
 
 

@@ -79,7 +79,7 @@ def _is_whole(chunk: ChunkInfo, places: np.ndarray) -> bool:
     return len(places) == len(chunk.lengths) and np.array_equal(places, np.arange(len(places)))
 
 
-class Joined(Deserializer):
+class Bundler(Deserializer):
     """Sequences of a first source, each with those of the same name of the others.
 
     Args:

@@ -1,0 +1,206 @@
+"""Nodes by name, their connections, and their groups: what a network is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...framework.base.errors import (
+    AttributeTypeError,
+    SlotError,
+    UnknownOperatorError,
+    VariableError,
+    nearest,
+)
+from ..base.text import Location, located
+from .catalogue import kind as find_kind
+from .nodes.analysis import Loop, depth_first
+from .nodes.node import Node
+
+GROUPS = ("feature", "label", "criterion", "evaluation", "output")
+
+
+def group_of_tag(tag: str) -> str | None:
+    """The group that a tag of NDL or BrainScript means, or None: `eval...` is "evaluation"."""
+    lower = tag.lower()
+    if lower.startswith("eval"):
+        return "evaluation"
+    if lower == "criteria":
+        return "criterion"
+    return lower if lower in GROUPS else None
+
+
+class NodeGraph:
+    """Nodes by name, and the groups of nodes with a role.
+
+    Names are unique without regard to case, as in CNTK.
+
+    Attributes:
+        name: of the network.
+        precision: "float" or "double".
+        nodes: by name, in the order in which they were added.
+        groups: the nodes of each of `GROUPS`.
+        roots: nodes that no other node reads; set by validation.
+        order: all nodes in evaluation order; set by validation.
+        loops: the recurrent loops; set by validation.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.precision = "float"
+        self.nodes: dict[str, Node] = {}
+        self.groups: dict[str, list[Node]] = {group: [] for group in GROUPS}
+        self.roots: list[Node] = []
+        self.order: list[Node] = []
+        self.loops: list[Loop] = []
+        self._lower: dict[str, Node] = {}
+
+    def add(
+        self,
+        operation: str,
+        name: str,
+        inputs: Sequence[Node | None] = (),
+        attributes: Mapping[str, Any] | None = None,
+        location: Location | None = None,
+        shape: int | Sequence[int] | None = None,
+        tags: Iterable[str] = (),
+    ) -> Node:
+        """Add a node; its attributes are completed with the defaults of its kind.
+
+        `shape` stands for the attribute of that name. Inputs may be None, or all absent, until
+        `connect`.
+
+        Raises:
+            UnknownOperatorError, AttributeTypeError, SlotError: the catalogue does not allow it.
+            VariableError: the name is taken, or empty.
+        """
+        try:
+            kind = find_kind(operation)
+            given = dict(attributes or {})
+            if shape is not None:
+                given["shape"] = shape
+            complete = kind.complete(given)
+        except (AttributeTypeError, UnknownOperatorError) as error:
+            raise located(type(error), f"{name}: {error}", location) from None
+        node = Node(name, kind, inputs, complete, location, list(tags))
+        if inputs:
+            self.check_count(node)
+        if node.is_parameter:
+            node.learning_rate = complete["learningRateMultiplier"]
+        self.insert(node)
+        for tag in node.tags:
+            group = group_of_tag(tag)
+            if group:
+                self.add_to_group(group, node)
+        return node
+
+    def insert(self, node: Node) -> None:
+        """Put a node that exists already into the network.
+
+        Raises:
+            VariableError: the name is taken, or empty.
+        """
+        other = self._lower.get(node.name.lower())
+        if not node.name:
+            raise located(VariableError, "a node needs a name", node.location)
+        if other is not None:
+            place = f", at {other.location}" if other.location else ""
+            case = "" if other.name == node.name else " (names do not differ by case alone)"
+            raise located(
+                VariableError,
+                f"node {node.name!r} is there already as {other.name!r}{case}{place}",
+                node.location,
+            )
+        self.nodes[node.name] = node
+        self._lower[node.name.lower()] = node
+
+    def connect(self, node: Node, inputs: Sequence[Node | None]) -> None:
+        """Give a node its inputs.
+
+        Raises:
+            SlotError: the kind takes another number of inputs.
+        """
+        node.connect(inputs)
+        self.check_count(node)
+
+    def discard(self, node: Node) -> None:
+        """Take a node out of the table of names only."""
+        self.nodes.pop(node.name, None)
+        self._lower.pop(node.name.lower(), None)
+
+    def rename_all(self, pairs: Sequence[tuple[Node, str]]) -> None:
+        """Rename nodes, which keep their places in the order.
+
+        Raises:
+            VariableError: two nodes would have one name.
+        """
+        names = {id(node): name for node, name in pairs}
+        order = list(self.nodes.values())
+        final: dict[str, Node] = {}
+        for node in order:
+            name = names.get(id(node), node.name)
+            if not name or name.lower() in final:
+                raise node.error(f"the name {name!r} is taken or empty", VariableError)
+            final[name.lower()] = node
+        for node in order:
+            node.name = names.get(id(node), node.name)
+        self._lower = final
+        self.nodes = {node.name: node for node in order}
+
+    def check_count(self, node: Node) -> None:
+        """Raise SlotError if a node has another number of inputs than its kind takes."""
+        low, high = node.kind.inputs
+        count = len(node.inputs)
+        if count < low or (high is not None and count > high):
+            wanted = str(low) if low == high else f"{low} to {high}" if high else f"at least {low}"
+            raise located(
+                SlotError,
+                f"{node.operation} operation {node.name!r} takes {wanted} inputs, not {count}",
+                node.location,
+            )
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._lower
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def find(self, name: str) -> Node:
+        """The node called `name`, in any case.
+
+        Raises:
+            VariableError: there is none.
+        """
+        node = self._lower.get(name.lower())
+        if node is None:
+            raise VariableError(f"no node is called {name!r}{nearest(name, self.nodes)}")
+        return node
+
+    def sorted_nodes(self) -> list[Node]:
+        """All nodes by name without regard to case: the order of CNTK's own lists."""
+        return sorted(self.nodes.values(), key=lambda node: node.name.lower())
+
+    def add_to_group(self, group: str, node: Node) -> None:
+        """Put a node into a group, once."""
+        if node not in self.groups[group]:
+            self.groups[group].append(node)
+
+    def remove_from_group(self, group: str, node: Node) -> None:
+        """Take a node out of a group, if it is in it."""
+        if node in self.groups[group]:
+            self.groups[group].remove(node)
+
+    def below(self, roots: Iterable[Node]) -> list[Node]:
+        """All nodes that `roots` are computed from, with them, inputs first."""
+        return depth_first(roots)
+
+    def parameter_count(self, root: Node | None = None) -> int:
+        """Number of elements of all parameters that learn (learning rate not 0), or of those that
+        `root` is computed from: CNTK's log tells that of the training criterion."""
+        nodes = self.nodes.values() if root is None else self.below([root])
+        return sum(
+            math.prod(node.shape)
+            for node in nodes
+            if node.is_parameter and node.learning_rate != 0 and node.shape
+        )

@@ -1,0 +1,181 @@
+"""Readers, writers and deserializers by the names that configs call them.
+
+The tables hold those of this package: a new one has its module and its line here. Others are found
+by entry points of the groups `opscope.readers`, `opscope.writers` and `opscope.deserializers`, each
+under the name of the config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from ...framework.base.errors import nearest
+from ..config.parameters import ConfigParameters
+from ..config.value import ConfigValue
+from .base.data import Deserializer
+from .base.multi_reader import MultiReader
+from .base.reader import DataReader
+from .base.sections import check_not_read
+from .base.writer import DataWriter
+
+T = TypeVar("T")
+
+
+class Catalogue(Generic[T]):
+    """The functions that make readers, or the like, from sections of a config, by name.
+
+    Args:
+        what: the catalogue holds, for errors.
+        group: of the entry points.
+        own: module of this package and name of the function, by the name in configs.
+        any_case: whether configs may write the names in any case.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        group: str,
+        own: Mapping[str, tuple[str, str]],
+        *,
+        any_case: bool = True,
+    ) -> None:
+        self.what, self.group, self.own, self.any_case = what, group, own, any_case
+
+    def _same(self, name: str, other: str) -> bool:
+        return name.lower() == other.lower() if self.any_case else name == other
+
+    def names(self) -> list[str]:
+        """All names, those of other packages included."""
+        return sorted({*self.own, *(point.name for point in entry_points(group=self.group))})
+
+    def function(self, name: str, value: ConfigValue) -> Callable[[ConfigParameters], T]:
+        """The function of a name.
+
+        Args:
+            name: to look up.
+            value: of the config, for the place in errors.
+
+        Raises:
+            FormatError: there is no such name.
+        """
+        for known, (module, function) in self.own.items():
+            if self._same(known, name):
+                return getattr(import_module(f".{module}", __package__), function)
+        for point in entry_points(group=self.group):
+            if self._same(point.name, name):
+                return point.load()
+        raise value.error(f"there is no {self.what} {name!r}{nearest(name, self.names())}")
+
+
+READERS: Catalogue[DataReader] = Catalogue(
+    "reader type",
+    "opscope.readers",
+    {
+        "BinaryReader": ("binary.reader", "binary_reader"),
+        "CNTKBinaryReader": ("binary.format", "cntk_binary_reader"),
+        "CNTKTextFormatReader": ("text.reader", "text_format_reader"),
+        "CompositeDataReader": ("composite", "composite_reader"),
+        "HTKDeserializers": ("composite", "htk_deserializers_reader"),
+        "HTKMLFReader": ("htk.reader", "htk_mlf_reader"),
+        "ImageReader": ("image.reader", "image_reader"),
+        "LMSequenceReader": ("language.lm_reader", "lm_sequence_reader"),
+        "LUSequenceReader": ("language.lu_reader", "lu_sequence_reader"),
+        "UCIFastReader": ("uci.reader", "uci_fast_reader"),
+    },
+)
+WRITERS: Catalogue[DataWriter] = Catalogue(
+    "writer type",
+    "opscope.writers",
+    {
+        "BinaryWriter": ("binary.writer", "binary_writer"),
+        "HTKMLFWriter": ("htk.writer", "htk_mlf_writer"),
+        "LMSequenceWriter": ("language.lu_writer", "lm_sequence_writer"),
+        "LUSequenceWriter": ("language.lu_writer", "lu_sequence_writer"),
+    },
+)
+DESERIALIZERS: Catalogue[Deserializer] = Catalogue(
+    "deserializer",
+    "opscope.deserializers",
+    {
+        "CNTKBinaryFormatDeserializer": ("binary.format", "binary_source"),
+        "CNTKTextFormatDeserializer": ("text.reader", "text_source"),
+        "HTKFeatureDeserializer": ("composite", "htk_features"),
+        "HTKMLFDeserializer": ("composite", "htk_labels"),
+        "ImageDeserializer": ("image.reader", "image_source"),
+        "Base64ImageDeserializer": ("image.reader", "base64_image_source"),
+    },
+    any_case=False,
+)
+_WRITER_OF = {  # CNTK takes the names of readers, too
+    name.replace("Writer", "Reader").lower(): name for name in WRITERS.own
+}
+
+
+def create_reader(config: ConfigParameters) -> DataReader:
+    """The reader that a reader section asks for by its `readerType`, by its `deserializers`, or by
+    a list of sections, `readers`; CNTKTextFormatReader where it has none of these.
+
+    Raises:
+        FormatError: there is no such reader; or the reader refuses the section.
+    """
+    if config.has("readers"):
+        return _multi_reader(config)
+    composed = config.has("deserializers") and not config.has("readerType")
+    default = "CompositeDataReader" if composed else "CNTKTextFormatReader"
+    value = config.find("readerType", default)
+    assert value is not None
+    return READERS.function(default if composed else str(value), value)(config)
+
+
+def _multi_reader(config: ConfigParameters) -> DataReader:
+    """The readers that `readers` names, each by its own section.
+
+    Raises:
+        FormatError: two of them give streams of one name; or a reader refuses its section.
+    """
+    value = config["readers"]
+    with ExitStack() as stack:
+        readers = [
+            stack.enter_context(create_reader(config.section(name)))
+            for name in value.array().strings()
+        ]
+        names = [stream.name.lower() for reader in readers for stream in reader.streams]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None or not readers:
+            raise value.error(f"two readers give {twice!r}" if readers else "there is no reader")
+        stack.pop_all()
+    return MultiReader(readers)
+
+
+def create_writer(config: ConfigParameters, reader: ConfigParameters | None = None) -> DataWriter:
+    """The writer that a writer section asks for by its `writerType`.
+
+    Args:
+        config: the section.
+        reader: the section of the reader that is used at the same time.
+
+    Raises:
+        FormatError: there is no such writer; or the writer refuses the section.
+        SaveError: it would write a file that the reader reads.
+    """
+    value = config.find("writerType", "BinaryWriter")
+    assert value is not None
+    name = _WRITER_OF.get(str(value).lower(), str(value))
+    writer = WRITERS.function(name, value)(config)
+    if reader is not None:
+        check_not_read(reader, writer.files)
+    return writer
+
+
+def create_deserializer(config: ConfigParameters) -> Deserializer:
+    """The deserializer that a section asks for by its `type`.
+
+    Raises:
+        FormatError: there is no such type; or the deserializer refuses the section.
+    """
+    value = config["type"]
+    return DESERIALIZERS.function(str(value), value)(config)
