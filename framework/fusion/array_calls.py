@@ -21,6 +21,7 @@ from .array_idioms import BINARY, NOT_IN_NUMPY, TRUTH, array_function, array_tre
 from .expression import (
     ExpressionError,
     Tree,
+    names,
     parse,
     replace_names,
     written_out,
@@ -98,18 +99,28 @@ class ArrayPlan(NamedTuple):
             another result may have their memory.
         reads: given array -> number of the last instruction that reads it.
         is_one_call: whether it is one array function with one result.
+        per_run: computes the arrays of one number that the instructions read, from those that are
+            given; `per_run_values` makes its calls.
     """
 
     instructions: tuple[_Instruction, ...]
     results: tuple[tuple[str, Operand], ...]
     reads: dict[str, int]
     is_one_call: bool
+    per_run: ArrayPlan | None
 
 
 @dataclass
 class _Writer:
-    """Writes trees as instructions; equal ones once."""
+    """Writes trees as instructions; equal ones once.
 
+    Attributes:
+        single: names of arrays of one number.
+        per_run: trees over these alone, which are not written, by the name that is read instead.
+    """
+
+    single: frozenset[str] = frozenset()
+    per_run: dict[Tree, str] = field(default_factory=dict)
     applied: list[tuple[str, tuple[Operand, ...]]] = field(default_factory=list)
     _known: dict[tuple[str, tuple[Operand, ...]], Operand] = field(default_factory=dict)
     _values: dict[Tree, Operand] = field(default_factory=dict)
@@ -126,6 +137,8 @@ class _Writer:
             return ("num", tree[1])
         if kind == "var":
             return ("array", tree[1])
+        if self.single and not is_truth(tree) and names(tree) <= self.single:
+            return ("array", self.per_run.setdefault(tree, f"per run {len(self.per_run)}"))
         if kind == "unary":
             if tree[1] == "!":
                 return self.apply("logical_not", self.write(tree[2]))
@@ -185,6 +198,7 @@ def array_plan(
     wanted: tuple[str, ...],
     numbers: tuple[tuple[str, float], ...] = (),
     counts: tuple[tuple[str, int], ...] = (),
+    single: tuple[str, ...] = (),
 ) -> ArrayPlan:
     """The array functions that compute expressions.
 
@@ -193,17 +207,25 @@ def array_plan(
         wanted: names of the results.
         numbers: names that stand for numbers.
         counts: how many variables `sum(x)` adds up, by slot; they are arrays `x[0]`, `x[1]`, ...
+        single: names of arrays of one number. What follows from these alone is computed once for
+            all elements, in float64, as in compiled loops: see `per_run_values`.
 
     Raises:
         ExpressionError: a text breaks the grammar, or NumPy has no such function.
     """
-    writer, results = _Writer(), {}
+    results: dict[str, Tree] = {}
     known = _Named({name: ("num", value) for name, value in numbers})
     for name, text in texts:
         tree = replace_names(written_out(parse(text), dict(counts)), known)
         known[name] = tree
         if name in wanted:
-            results[name] = writer.write(array_tree(tree))
+            results[name] = array_tree(tree)
+    return _plan(results, frozenset(single))
+
+
+def _plan(trees: Mapping[str, Tree], single: frozenset[str]) -> ArrayPlan:
+    writer = _Writer(single)
+    results = {name: writer.write(tree) for name, tree in trees.items()}
     end = len(writer.applied)
     last: dict[Operand, int] = {}
     for number, (_, operands) in enumerate(writer.applied):
@@ -223,7 +245,9 @@ def array_plan(
     pairs = sorted(results.items(), key=lambda pair: pair[1][0] != "array")
     reads = {name: number for (kind, name), number in last.items() if kind == "array"}
     simple = end == len(results) == 1 and writer.applied[0][0] not in (_SELECT, *SPECIAL)
-    return ArrayPlan(tuple(instructions), tuple(pairs), reads, simple)
+    inner = {name: tree for tree, name in writer.per_run.items()}
+    per_run = _plan(inner, frozenset()) if inner else None
+    return ArrayPlan(tuple(instructions), tuple(pairs), reads, simple, per_run)
 
 
 class _Named(dict[str, Tree]):
@@ -258,6 +282,28 @@ def array_calls(
         value = given[what] if kind == "array" else _constant(dtype, what)
         return _delivered(k.xp, value, results[name])
     return _Binder(k, plan, given, results, dtype).calls
+
+
+def per_run_values(
+    k: ArrayHost, plan: ArrayPlan, single: Mapping[str, Any], dtype: np.dtype
+) -> tuple[list[Call], dict[str, Any]]:
+    """What a plan reads that is the same for all elements: calls that compute it, and its arrays.
+
+    Args:
+        single: arrays of one number, of any dtype, by the names that were `single` for the plan.
+        dtype: of the arrays of the plan, and of those that are returned.
+    """
+    calls: list[Call] = []
+    arrays = {name: array for name, array in single.items() if name in plan.reads}
+    if plan.per_run is not None:
+        exact = {name: k.scratch((), np.float64) for name, _ in plan.per_run.results}
+        calls += array_calls(k, plan.per_run, single, exact)
+        arrays |= exact
+    for name, array in arrays.items():
+        if array.dtype != dtype:
+            arrays[name] = k.scratch((), dtype)
+            calls.append(partial(k.xp.copyto, arrays[name], array))
+    return calls, arrays
 
 
 def _constant(dtype: np.dtype, value: float) -> Any:

@@ -11,11 +11,12 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.array_calls import PieceScratch
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order
 from ..operators.blocks import blocks_of, whole_blocks
-from ..operators.fused import fused
+from ..operators.fused import called, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
@@ -203,10 +204,13 @@ def _row_chunks(k: KernelArgs, array: Any) -> list[slice]:
     return [slice(begin, min(begin + size, rows)) for begin in range(0, rows, size)]
 
 
-def _elementwise(
-    k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any
-) -> Call | None:
-    """A compiled loop for target = formula of blocks of columns; None where there can be none."""
+def _elementwise(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any) -> Call:
+    """A call for target = formula, over blocks of columns [N, B, width] and rows [width]."""
+    return _compiled(k, arrays, formula, target) or _in_chunks(k, arrays, formula, target)
+
+
+def _compiled(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any) -> Call | None:
+    """`_elementwise` as a compiled loop; None where there can be none."""
     if k.xp is not np:
         return None
     flat = {}
@@ -216,6 +220,16 @@ def _elementwise(
             return None
     out = flat.pop("")
     return fused(k, flat, {"value": formula}, {"value": out})
+
+
+def _in_chunks(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any) -> Call:
+    """`_elementwise` as calls of NumPy or CuPy, for chunks of rows that stay in the cache."""
+    scratch, calls = PieceScratch(k), []
+    for chunk in _row_chunks(k, target):
+        scratch.begin()
+        views = {name: a[chunk] if a.ndim == 3 else a for name, a in arrays.items()}
+        calls += called(scratch, views, {"value": formula}, {"value": target[chunk]})
+    return in_order(*calls)
 
 
 @batch_norm.kernel
@@ -250,12 +264,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
         xp.divide(rms, scale, scale)
 
     given = {"x": x, "mean": mean, "scale": scale}
-    apply = _elementwise(k, given, "(x - mean) * scale", out)
-    if apply is not None:
-        return in_order(statistics, apply)
-    return in_order(
-        statistics, partial(xp.subtract, x, mean, out), partial(xp.multiply, out, scale, out)
-    )
+    return in_order(statistics, _elementwise(k, given, "(x - mean) * scale", out))
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
@@ -268,15 +277,12 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     work = k.scratch(out[chunks[0]].shape if chunks else out.shape, out.dtype)
     mean, slope, share = (k.scratch((width,), out.dtype) for _ in range(3))
     factor = real(1 / (k.attrs["target_rms"] ** 2 * count))
-    parts = [
-        (out[chunk], grad[chunk], target[chunk], work[: chunk.stop - chunk.start])
-        for chunk in chunks
-    ]
+    parts = [(out[chunk], grad[chunk], work[: chunk.stop - chunk.start]) for chunk in chunks]
 
     def sums() -> None:
         slope.fill(0)
         mean.fill(0)
-        for values, slopes, _, held in parts:
+        for values, slopes, held in parts:
             xp.multiply(values, slopes, held)
             xp.sum(held, axis=(0, 1), out=share)
             xp.add(slope, share, slope)
@@ -285,15 +291,8 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
         xp.multiply(slope, factor, slope)
         xp.multiply(mean, real(1 / count), mean)
 
-    def apply() -> None:
-        for values, slopes, results, held in parts:
-            xp.multiply(values, slope, held)
-            xp.subtract(slopes, mean, results)
-            xp.subtract(results, held, results)
-            xp.multiply(results, scale, results)
-
     given = {"y": out, "g": grad, "slope": slope, "mean": mean, "scale": scale}
-    return in_order(sums, _elementwise(k, given, "(g - mean - y * slope) * scale", target) or apply)
+    return in_order(sums, _elementwise(k, given, "(g - mean - y * slope) * scale", target))
 
 
 _IN, _OUT = totals_slots(sum="[D]", sumsq="[D]", count="[1]: rows so far")

@@ -9,6 +9,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import in_order, reducing
+from ..operators.fused import computed
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 
@@ -60,14 +61,8 @@ def gru_parts(x: Any, cells: int, recurrent: int) -> tuple[Any, ...]:
     )
 
 
-def _mix(k: KernelArgs, z: Any, h: Any, before: Any, out: Any) -> list[Call]:
-    """Calls: out = (1 - z) h + z c' = h + z (c' - h)."""
-    xp = k.xp
-    return [
-        partial(xp.subtract, before, h, out),
-        partial(xp.multiply, out, z, out),
-        partial(xp.add, out, h, out),
-    ]
+_CELL = {"h": "tanh(part + fed)", "c": "h + z * (before - h)"}
+"""The cell: h and c = (1 - z) h + z c', from the gate z, c' and both parts of the argument of h."""
 
 
 @gru.kernel
@@ -77,44 +72,32 @@ def gru_kernel(k: KernelArgs) -> Call:
     z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
     h, c = out[:, :cells], out[:, cells:]
     gated = k.scratch(r.shape, w.dtype)
+    names = {"part": part, "fed": h, "z": z, "before": before}
     return in_order(
         partial(xp.multiply, r, state, gated),
         partial(xp.matmul, gated, w.T, out=h),
-        partial(xp.add, h, part, h),
-        partial(xp.tanh, h, out=h),
-        *_mix(k, z, h, before, c),
+        computed(k, names, _CELL, {"h": h, "c": c}),
     )
 
 
-def gru_common(
-    k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any
-) -> tuple[Any, list[Any]]:
-    """The gradient of the argument of h's tanh, and the calls for it, z and c'."""
-    xp, out, grad = k.xp, k["out"], k["out_grad"]
+def gru_delta(k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, Call]:
+    """The gradient of the argument of h's tanh, and the call for it and those of z and c'.
+
+    `d_z` and `d_before` receive gradients of z and of c' in the mix; both may be None.
+    """
+    out, grad = k["out"], k["out_grad"]
     cells = out.shape[1] // 2
-    h, d_h, d_c = out[:, :cells], grad[:, :cells], grad[:, cells:]
-    delta, work = k.scratch(h.shape, out.dtype), k.scratch(h.shape, out.dtype)
-    one = out.dtype.type(1)
-    calls = [
-        partial(xp.subtract, one, z, delta),
-        partial(xp.multiply, delta, d_c, delta),
-        partial(xp.add, delta, d_h, delta),
-        partial(xp.multiply, h, h, work),
-        partial(xp.subtract, one, work, work),
-        partial(xp.multiply, delta, work, delta),
-    ]
+    names = {"h": out[:, :cells], "z": z, "before": before}
+    names |= {"d_h": grad[:, :cells], "d_c": grad[:, cells:]}
+    push = ""
     if k.get("repair") is not None:
-        calls += [
-            partial(xp.multiply, h, k["repair"], work),
-            partial(xp.subtract, delta, work, delta),
-        ]
+        names["repair"], push = k["repair"], " - repair * h"
+    formulas = {"delta": f"((1 - z) * d_c + d_h) * (1 - h * h){push}"}
+    results = {"delta": k.scratch(names["h"].shape, out.dtype)}
     if d_z is not None:
-        calls += [
-            partial(xp.subtract, before, h, d_z),
-            partial(xp.multiply, d_z, d_c, d_z),
-            partial(xp.multiply, d_c, z, d_before),
-        ]
-    return delta, calls
+        formulas |= {"d_z": "(before - h) * d_c", "d_before": "d_c * z"}
+        results |= {"d_z": d_z, "d_before": d_before}
+    return results["delta"], computed(k, names, formulas, results)
 
 
 @gru.backward("x", "w")
@@ -125,7 +108,8 @@ def gru_grad_kernel(k: KernelArgs) -> Call:
     d_z = d_r = d_part = d_before = d_state = None
     if x_grad is not None:
         d_z, d_r, d_part, d_before, d_state = gru_parts(x_grad, cells, recurrent)
-    delta, calls = gru_common(k, z, before, d_z, d_before)
+    delta, mixed = gru_delta(k, z, before, d_z, d_before)
+    calls: list[Call] = [mixed]
     if k.get("w_grad") is not None:
         gated = k.scratch(r.shape, w.dtype)
         calls += [
@@ -171,16 +155,11 @@ def output_gru_shape(s: ShapeArgs) -> None:
 
 @output_gru.kernel
 def output_gru_kernel(k: KernelArgs) -> Call:
-    xp, w, out, x = k.xp, k["w"], k["out"], k["x"]
+    w, out, x = k["w"], k["out"], k["x"]
     cells = len(w)
-    z, part, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
-    h, c = out[:, :cells], out[:, cells:]
-    return in_order(
-        partial(xp.multiply, before, w, h),
-        partial(xp.add, h, part, h),
-        partial(xp.tanh, h, out=h),
-        *_mix(k, z, h, before, c),
-    )
+    names = {n: x[:, i * cells : (i + 1) * cells] for i, n in enumerate(("z", "part", "before"))}
+    formulas = {"fed": "before * w", **_CELL}
+    return computed(k, {**names, "w": w}, formulas, {"h": out[:, :cells], "c": out[:, cells:]})
 
 
 @output_gru.backward("x", "w")
@@ -191,7 +170,8 @@ def output_gru_grad_kernel(k: KernelArgs) -> Call:
     d_z = d_part = d_before = None
     if x_grad is not None:
         d_z, d_part, d_before = (x_grad[:, i * cells : (i + 1) * cells] for i in range(3))
-    delta, calls = gru_common(k, z, before, d_z, d_before)
+    delta, mixed = gru_delta(k, z, before, d_z, d_before)
+    calls: list[Call] = [mixed]
     work = k.scratch(delta.shape, w.dtype)
     if k.get("w_grad") is not None:
         calls += [partial(xp.multiply, delta, before, work), reducing(xp, work, k["w_grad"])]
@@ -243,9 +223,9 @@ gru_factors = _factors_operator(
 @gru_factors.kernel
 def gru_factors_kernel(k: KernelArgs) -> Call:
     z, r, _, before, state = gru_parts(k["x"], *k["w"].shape)
-    delta, calls = gru_common(k, z, before, None, None)
+    delta, call = gru_delta(k, z, before, None, None)
     return in_order(
-        *calls,
+        call,
         partial(k.xp.copyto, k["delta"], delta),
         partial(k.xp.multiply, r, state, k["value"]),
     )
@@ -265,9 +245,9 @@ output_gru_factors = _factors_operator(
 def output_gru_factors_kernel(k: KernelArgs) -> Call:
     x, cells = k["x"], len(k["w"])
     before = x[:, 2 * cells : 3 * cells]
-    delta, calls = gru_common(k, x[:, :cells], before, None, None)
+    delta, call = gru_delta(k, x[:, :cells], before, None, None)
     return in_order(
-        *calls,
+        call,
         partial(k.xp.copyto, k["delta"], delta),
         partial(k.xp.copyto, k["value"], before),
     )

@@ -6,25 +6,15 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.array_calls import PieceScratch
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order, reducing
-from ..operators.fused import fused
+from ..operators.fused import called, computed, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc, cudamatrix/cu-math.cc"
 _CHUNK = 1 << 16  # elements
-
-
-def _sigmoid(k: KernelArgs, x: Any, out: Any) -> list[Call]:
-    """Calls: out = sigmoid(x) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
-    xp, half = k.xp, x.dtype.type(0.5)
-    return [
-        partial(xp.multiply, x, half, out),
-        partial(xp.tanh, out, out=out),
-        partial(xp.multiply, out, half, out),
-        partial(xp.add, out, half, out),
-    ]
 
 
 lstm = operator(
@@ -60,50 +50,12 @@ def lstm_shape(s: ShapeArgs) -> None:
     s.set("out", ((rows, 2 * cells if cells >= 0 else -1), dtype))
 
 
-class LstmGates:
-    """Views and scratch of the LSTM's kernels, and the forward calls that both begin with."""
+def lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arrays and formulas of the forward pass, for `computed`; see the operator's doc.
 
-    def __init__(self, k: KernelArgs) -> None:
-        x, w, xp = k["x"], k["w"], k.xp
-        cells = w.shape[1]
-        self.parts = [x[:, i * cells : (i + 1) * cells] for i in range(5)]
-        self.scales: list[Any] | None = None
-        if x.shape[1] % 5:
-            self.scales = [x[:, 5 * cells + i, None] for i in range(3)]
-        shape = (x.shape[0], cells)
-        self.i, self.f, self.g, self.o, self.c, self.t = (
-            k.scratch(shape, x.dtype) for _ in range(6)
-        )
-        i_part, f_part, c_part, o_part, before = self.parts
-        self.calls: list[Call] = []
-        for part, gate, row in ((i_part, self.i, 0), (f_part, self.f, 1)):
-            self.calls += [
-                partial(xp.multiply, before, w[row], gate),
-                partial(xp.add, gate, part, gate),
-                *_sigmoid(k, gate, gate),
-            ]
-        self.calls += [
-            partial(xp.tanh, c_part, out=self.g),
-            partial(xp.multiply, self.f, before, self.c),
-            partial(xp.multiply, self.i, self.g, self.t),
-            *self.scaled(xp, self.c, 1),
-            *self.scaled(xp, self.t, 0),
-            partial(xp.add, self.c, self.t, self.c),
-            partial(xp.multiply, self.c, w[2], self.o),
-            partial(xp.add, self.o, o_part, self.o),
-            *_sigmoid(k, self.o, self.o),
-            partial(xp.tanh, self.c, out=self.t),
-        ]
-
-    def scaled(self, xp: Any, array: Any, which: int) -> list[Call]:
-        """Calls: array *= factor number `which` of i, f and o, where x holds factors."""
-        if self.scales is None:
-            return []
-        return [partial(xp.multiply, array, self.scales[which], array)]
-
-
-def _lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
-    """Arrays and formulas of the forward pass, for `fused`; see the operator's doc."""
+    The formulas i, f, g, o and t are the values of the five nonlinearities, c is the new cell and m
+    its output.
+    """
     x, w = k["x"], k["w"]
     cells = w.shape[1]
     names = {
@@ -128,21 +80,15 @@ def _lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
 
 @lstm.kernel
 def lstm_kernel(k: KernelArgs) -> Call:
-    xp, out, cells = k.xp, k["out"], k["w"].shape[1]
-    names, formulas = _lstm_formulas(k)
-    call = fused(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
-    if call is not None:
-        return call
-    s = LstmGates(k)
-    m = out[:, cells:]
-    calls = [partial(xp.copyto, out[:, :cells], s.c), partial(xp.multiply, s.o, s.t, m)]
-    return in_order(*s.calls, *calls, *s.scaled(xp, m, 2))
+    out, cells = k["out"], k["w"].shape[1]
+    names, formulas = lstm_formulas(k)
+    return computed(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
 
 
-def _fused_lstm_grad(k: KernelArgs) -> Call | None:
-    """The gradient as one compiled loop and a sum over rows; None where nothing is compiled."""
+@lstm.backward("x", "w")
+def lstm_grad_kernel(k: KernelArgs) -> Call:
     x_grad, w_grad, cells = k.get("x_grad"), k.get("w_grad"), k["w"].shape[1]
-    names, formulas = _lstm_formulas(k)
+    names, formulas = lstm_formulas(k)
     grad = k["out_grad"]
     names |= {"grad_c": grad[:, :cells], "grad_m": grad[:, cells:]}
     si, sf, so = (f" * {name}" if name in names else "" for name in ("si", "sf", "so"))
@@ -171,13 +117,14 @@ def _fused_lstm_grad(k: KernelArgs) -> Call | None:
             after.append(partial(x_grad[:, 5 * cells :].fill, 0))
     rows = len(grad)
     if w_grad is not None:
-        # Products whose rows are summed go through memory in chunks that stay in the cache.
+        # What is summed over rows goes through memory by pieces that stay in the cache.
         rows = min(rows, max(1, _CHUNK // (3 * cells)))
         shares = k.scratch((rows, 3 * cells), grad.dtype)
         share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))
         before.append(partial(total.fill, 0))
         after.append(partial(k.xp.copyto, w_grad, total.reshape(3, cells)))
-    calls = []
+    calls: list[Call | None] = []
+    scratch = PieceScratch(k)
     for begin in range(0, len(grad), max(rows, 1)):
         piece = slice(begin, min(begin + rows, len(grad)))
         given = {n: array if array.ndim == 1 else array[piece] for n, array in names.items()}
@@ -186,96 +133,12 @@ def _fused_lstm_grad(k: KernelArgs) -> Call | None:
             part = shares[: piece.stop - begin]
             for number, name in enumerate(("w_i", "w_f", "w_o")):
                 found[name] = part[:, number * cells : (number + 1) * cells]
+        scratch.begin()
         call = fused(k, given, formulas, found)
-        if call is None:
-            return None
-        calls.append(call)
+        calls += called(scratch, given, formulas, found) if call is None else [call]
         if w_grad is not None:
             calls += [reducing(k.xp, part, share), partial(k.xp.add, total, share, total)]
     return in_order(*before, *calls, *after)
-
-
-@lstm.backward("x", "w")
-def lstm_grad_kernel(k: KernelArgs) -> Call:
-    call = _fused_lstm_grad(k)
-    if call is not None:
-        return call
-    xp, s, w = k.xp, LstmGates(k), k["w"]
-    cells, shape, real = w.shape[1], s.c.shape, w.dtype.type
-    grad_c, grad_m = k["out_grad"][:, :cells], k["out_grad"][:, cells:]
-    x_grad, w_grad = k.get("x_grad"), k.get("w_grad")
-    one, before = real(1), s.parts[4]
-    if x_grad is None:
-        slots = [k.scratch(shape, w.dtype) for _ in range(5)]
-    else:
-        slots = [x_grad[:, i * cells : (i + 1) * cells] for i in range(5)]
-    d_i, d_f, d_g, d_o, d_before = slots
-    dc, work = k.scratch(shape, w.dtype), k.scratch(shape, w.dtype)
-    scales = s.scales or (None, None, None)
-    repair = k.get("repair")
-
-    def slope_of_sigmoid(gate: Any, target: Any) -> None:
-        """target *= gate (1 - gate)"""
-        xp.subtract(one, gate, work)
-        xp.multiply(work, gate, work)
-        xp.multiply(target, work, target)
-
-    def slope_of_tanh(value: Any, target: Any) -> None:
-        """target *= 1 - value^2"""
-        xp.multiply(value, value, work)
-        xp.subtract(one, work, work)
-        xp.multiply(target, work, target)
-
-    def repaired(gate: Any, which: int, target: Any) -> None:
-        if repair is not None:
-            xp.multiply(gate, repair[which], work)
-            xp.subtract(target, work, target)
-            if which not in (2, 4):  # a sigmoid: twice its value less one
-                xp.subtract(work, repair[which], work)
-                xp.subtract(target, work, target)
-
-    def scaled(target: Any, which: int) -> None:
-        if scales[which] is not None:
-            xp.multiply(target, scales[which], target)
-
-    def compute() -> None:
-        xp.multiply(s.t, grad_m, d_o)
-        scaled(d_o, 2)
-        slope_of_sigmoid(s.o, d_o)
-        repaired(s.o, 3, d_o)
-        xp.multiply(s.o, grad_m, dc)
-        scaled(dc, 2)
-        slope_of_tanh(s.t, dc)
-        xp.add(dc, grad_c, dc)
-        xp.multiply(d_o, w[2], work)
-        xp.add(dc, work, dc)
-        repaired(s.t, 4, dc)
-        xp.multiply(dc, before, d_f)
-        scaled(d_f, 1)
-        slope_of_sigmoid(s.f, d_f)
-        repaired(s.f, 1, d_f)
-        xp.multiply(dc, s.g, d_i)
-        scaled(d_i, 0)
-        slope_of_sigmoid(s.i, d_i)
-        repaired(s.i, 0, d_i)
-        xp.multiply(dc, s.i, d_g)
-        scaled(d_g, 0)
-        slope_of_tanh(s.g, d_g)
-        repaired(s.g, 2, d_g)
-        xp.multiply(dc, s.f, d_before)
-        scaled(d_before, 1)
-        for delta, row in ((d_i, 0), (d_f, 1)):
-            xp.multiply(delta, w[row], work)
-            xp.add(d_before, work, d_before)
-        if w_grad is not None:
-            for row, (delta, value) in enumerate(((d_i, before), (d_f, before), (d_o, s.c))):
-                xp.multiply(delta, value, work)
-                xp.sum(work, axis=0, out=w_grad[row])
-
-    calls = [*s.calls, compute]
-    if x_grad is not None and s.scales is not None:
-        calls.append(partial(x_grad[:, 5 * cells :].fill, 0))
-    return in_order(*calls)
 
 
 _IN, _OUT = totals_slots(
@@ -324,10 +187,12 @@ def lstm_statistics_shape(s: ShapeArgs) -> None:
 
 @lstm_statistics.kernel
 def lstm_statistics_kernel(k: KernelArgs) -> Call:
-    xp, gates = k.xp, LstmGates(k)
-    values = (gates.i, gates.f, gates.g, gates.o, gates.t)
-    work, sums = k.scratch(gates.c.shape, gates.c.dtype), k.scratch((5, gates.c.shape[1]), "f8")
-    one = gates.c.dtype.type(1)
+    xp, dtype, shape = k.xp, k["x"].dtype, (k["x"].shape[0], k["w"].shape[1])
+    names, formulas = lstm_formulas(k)
+    gates = {name: k.scratch(shape, dtype) for name in ("i", "f", "g", "o", "t")}
+    values = tuple(gates.values())
+    work, sums = k.scratch(shape, dtype), k.scratch((5, shape[1]), "f8")
+    one = dtype.type(1)
 
     def slopes() -> None:
         for number, value in enumerate(values):
@@ -352,7 +217,7 @@ def lstm_statistics_kernel(k: KernelArgs) -> Call:
 
     lower, scale = (xp.asarray(k.attrs[name])[:, None] for name in ("lower", "scale"))
     return in_order(
-        *gates.calls,
+        computed(k, names, formulas, gates),
         *(partial(xp.sum, value, axis=0, out=sums[i]) for i, value in enumerate(values)),
         partial(xp.add, k["values"], sums, k["values_out"]),
         slopes,

@@ -1,9 +1,11 @@
-"""Formulas over columns of matrices as one compiled loop, for kernels with many of them.
+"""Kernels that are given by formulas over columns of matrices.
 
-    bind = fused(k, {"h": part, "w": row}, {"s": "1 / (1 + exp(-h * w))", "y": "s * h"}, {"y": out})
+    formulas = {"s": "1 / (1 + exp(-h * w))", "y": "s * h"}
+    call = computed(k, {"h": part, "w": row}, formulas, {"y": out})
 
 A formula is a scalar expression over arrays and over the formulas before it (`framework/expression`
-tells the grammar). Nothing but the results is written to memory.
+tells the grammar). Where there is a C compiler they become one loop, and nothing but the results is
+written to memory. Elsewhere each operation is a call of NumPy or CuPy.
 """
 
 from __future__ import annotations
@@ -16,9 +18,32 @@ import numpy as np
 
 from ...framework.base.settings import is_on
 from ...framework.fusion import compiler
+from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...operators.base.calls import in_order
+
+
+def computed(
+    k: KernelArgs,
+    arrays: Mapping[str, Any],
+    formulas: Mapping[str, str],
+    results: Mapping[str, Any],
+) -> Call:
+    """A call that computes formulas element by element; arguments as in `fused`."""
+    call = fused(k, arrays, formulas, results)
+    return in_order(*called(k, arrays, formulas, results)) if call is None else call
+
+
+def called(
+    k: ArrayHost,
+    arrays: Mapping[str, Any],
+    formulas: Mapping[str, str],
+    results: Mapping[str, Any],
+) -> list[Call]:
+    """Calls of NumPy or CuPy that compute formulas; arrays and results are any that broadcast."""
+    return array_calls(k, array_plan(tuple(formulas.items()), tuple(results)), arrays, results)
 
 
 def fused(
@@ -27,7 +52,7 @@ def fused(
     formulas: Mapping[str, str],
     results: Mapping[str, Any],
 ) -> Call | None:
-    """A call that computes formulas element by element; None where nothing can be compiled.
+    """A compiled loop that computes formulas; None where there can be none.
 
     Args:
         arrays: float arrays by the names that formulas use: matrices [N, C], rows [C] that serve
@@ -55,9 +80,15 @@ def fused(
     if compiled is None:
         return None
     block = np.array(words, np.int64)
-    call = partial(compiled[0].function, block.ctypes.data)
-    call.memory = (block, dict(arrays), dict(results))  # type: ignore[attr-defined]  # kept alive
+    call = _LoopCall(compiled[0].function, block.ctypes.data)
+    call.memory = (block, dict(arrays), dict(results))
     return call
+
+
+class _LoopCall(partial[Any]):
+    """A call of a compiled loop; `memory` keeps alive what its argument points to."""
+
+    memory: Any
 
 
 @lru_cache(maxsize=1024)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
-import numpy as np
-
-from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec
 from .updates import GRADIENT, Method, State, register
 
@@ -100,55 +94,6 @@ rmsprop = register(
 )
 
 
-def _average(xp: Any, old: Any, new: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
-    """out = keep old + (1 - keep) new; new may be t, which is written."""
-    return [
-        partial(xp.multiply, old, keep, out),
-        partial(xp.multiply, new, 1 - keep, t),
-        partial(xp.add, out, t, out),
-    ]
-
-
-def _average_of_squares(xp: Any, old: Any, g: Any, keep: float, t: Any, *, out: Any) -> list[Call]:
-    return [partial(xp.multiply, g, g, t), *_average(xp, old, t, keep, t, out=out)]
-
-
-def _adam_scalars(k: KernelArgs, c: Any) -> list[Call]:
-    """c.rate = lr lr_factor r / (1 - beta1^step), c.floor = epsilon r; r = sqrt(1 - beta2^step).
-
-    With both, m / (sqrt(v) / r + epsilon) costs one division for each element. In float64: these
-    differences of nearly equal numbers are no place for float32.
-    """
-    xp, step, dtype = k.xp, k["step"], k["param"].dtype
-    first, second = k.scratch((), np.float64), k.scratch((), np.float64)
-    c.rate, c.floor = k.scratch((), dtype), k.scratch((), dtype)
-    return [
-        partial(xp.power, np.float64(c.beta1), step, first),
-        partial(xp.subtract, 1, first, first),
-        partial(xp.power, np.float64(c.beta2), step, second),
-        partial(xp.subtract, 1, second, second),
-        partial(xp.sqrt, second, second),
-        partial(xp.multiply, second, c.epsilon, c.floor),
-        partial(xp.divide, second, first, second),
-        partial(xp.multiply, second, c.lr_factor, second),
-        partial(xp.multiply, second, c.lr, c.rate),
-    ]
-
-
-def _adam(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    """Not from the expressions: these divide twice for each element, to be exact in float32."""
-    xp, a = c.xp, t
-    return [
-        *_average(xp, s.moment1, g, c.beta1, a, out=s.moment1_out),
-        *_average_of_squares(xp, s.moment2, g, c.beta2, a, out=s.moment2_out),
-        partial(xp.sqrt, s.moment2_out, a),
-        partial(xp.add, a, c.floor, a),
-        partial(xp.divide, s.moment1_out, a, a),
-        partial(xp.multiply, a, c.rate, a),
-        partial(xp.subtract, p, a, out),
-    ]
-
-
 _ADAM_STATES = (
     State("moment1", "m: running mean of gradients"),
     State("moment2", "v: running mean of squared gradients"),
@@ -176,31 +121,12 @@ adam = register(
             "moment2_out": f"beta2 * moment2 + (1 - beta2) * ({GRADIENT} * {GRADIENT})",
             "param_out": f"param - {_ADAM_STEP}",
         },
-        chunk=_adam,
-        scalars=_adam_scalars,
         step=True,
         states=_ADAM_STATES,
         attrs=_ADAM_ATTRS,
         source="Kingma and Ba 2014; PyTorch: torch.optim.Adam",
     )
 )
-
-
-def _adamw_scalars(k: KernelArgs, c: Any) -> list[Call]:
-    """c.keep = 1 - lr lr_factor weight_decay, besides those of Adam."""
-    c.keep = k.scratch((), k["param"].dtype)
-    decay = np.float64(c.lr_factor * c.weight_decay)
-    shrink = k.scratch((), np.float64)
-    return [
-        partial(k.xp.multiply, c.lr, decay, shrink),
-        partial(k.xp.subtract, 1, shrink, c.keep),
-        *_adam_scalars(k, c),
-    ]
-
-
-def _adamw(c: Any, p: Any, g: Any, out: Any, s: Any, t: Any) -> list[Call]:
-    shrink = partial(c.xp.multiply, p, c.keep, out)
-    return [shrink, *_adam(c, out, g, out, s, t)]
 
 
 adamw = register(
@@ -216,8 +142,6 @@ adamw = register(
             " + (1 - beta2) * ((grad_scale * grad) * (grad_scale * grad))",
             "param_out": f"(1 - lr * lr_factor * weight_decay) * param - {_ADAM_STEP}",
         },
-        chunk=_adamw,
-        scalars=_adamw_scalars,
         step=True,
         decoupled=True,
         weight_decay=0.01,

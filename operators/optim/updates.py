@@ -1,23 +1,30 @@
 """Optimizers: their common schema, shape rule, and kernels that update a parameter in chunks.
 
-A `Method` describes an optimizer: its states, attributes and expressions. A dense gradient updates
-the parameter chunk by chunk, so that temporaries stay in the cache. A gradient with `rows` updates
-those rows only, states and weight decay included ("lazily").
+A `Method` describes an optimizer: its states, attributes and expressions. The kernels for NumPy,
+CuPy, C and CUDA follow from these. A dense gradient updates the parameter chunk by chunk, so that
+temporaries stay in the cache. A gradient with `rows` updates those rows only, states and weight
+decay included ("lazily").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.array_calls import ArrayHost, PieceScratch, array_calls, array_plan
+from ...framework.fusion.array_calls import (
+    ArrayHost,
+    ArrayPlan,
+    PieceScratch,
+    array_calls,
+    array_plan,
+    per_run_values,
+)
 from ...framework.fusion.pointwise import ABSENT
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
@@ -67,24 +74,25 @@ class Method:
     """An optimizer.
 
     Attributes:
-        scalar: output slot -> expression; all kernels follow from these but where `chunk` is given.
-        chunk: (c, p, g, out, s, t) -> calls for one chunk: p the parameter, g the gradient (after
-            `grad_scale` and weight decay), out the parameter's new value, `s.NAME` and `s.NAME_out`
-            the states, t a scratch array. out and the states may be the memory of their inputs; p
-            and g must not be written. `c` holds xp, attributes, and what `scalars` put there.
-        scalars: (k, c) -> calls that compute scalars once for each run; `c.rate` (lr * lr_factor)
-            is there already.
-        step: whether there is a `step` slot. decoupled: weight decay is left to `chunk`.
+        type: name of the operator, which is also the optimizer's name.
+        doc: what it computes, with its formulas.
+        scalar: output slot -> expression of one element, over the slots and the attributes. Later
+            ones may mention the slots before them. What follows from lr, step, grad_scale and
+            attributes alone is computed once a run, in float64.
+        states: variables of the parameter's shape that go from update to update.
+        attrs: attributes besides `lr_factor` and `weight_decay`.
+        source: the paper, and where the same formulas are in other toolkits.
+        step: whether there is a `step` slot.
+        decoupled: whether `weight_decay` shrinks the parameter itself; only for the documentation.
+        weight_decay: its default.
     """
 
     type: str
     doc: str
     scalar: Mapping[str, str]
-    chunk: Callable[..., list[Call]] | None = None
     states: tuple[State, ...] = ()
     attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
-    scalars: Callable[[Any, Any], list[Call]] | None = None
     step: bool = False
     decoupled: bool = False
     weight_decay: float = 0.0
@@ -157,33 +165,56 @@ def _rule(method: Method, s: ShapeArgs) -> None:
 
 
 def _bind(method: Method, k: KernelArgs) -> Call:
-    c = SimpleNamespace(xp=k.xp, **k.attrs)
-    before = _scalars(method, k, c)
     names = [state.name for state in method.states if k.get(state.name) is not None]
     pairs = [(k["param"], k["param_out"])]
     pairs += [(k[name], k[f"{name}_out"]) for name in names]
+    before, update = _prepare(method, k, names)
     if "rows" in k.op.inputs:
         copies = [copying(k.xp, old, new) for old, new in pairs]
-        outs = [new for _, new in pairs]
-        return in_order(*copies, *before, _sparse(method, k, c, names, outs))
-    return in_order(*before, *_dense(method, k, c, names, pairs))
+        return in_order(*copies, *before, _sparse(k, update, [new for _, new in pairs]))
+    return in_order(*before, *_dense(k, update, pairs))
 
 
-def _scalars(method: Method, k: KernelArgs, c: Any) -> list[Call]:
-    """Calls that compute the scalars of a run, on the device that holds lr."""
-    dtype, calls = k["param"].dtype, []
-    c.lr, c.rate = k["lr"], k["lr"]
-    if c.lr_factor != 1 or c.lr.dtype != dtype:
-        c.rate = k.scratch((), dtype)
-        calls.append(partial(k.xp.multiply, c.lr, np.float64(c.lr_factor), c.rate))
-    c.grad_scale = k.get("grad_scale")
-    if c.grad_scale is not None and c.grad_scale.dtype != dtype:
-        scale, c.grad_scale = c.grad_scale, k.scratch((), dtype)
-        calls.append(partial(k.xp.copyto, c.grad_scale, scale))
-    return calls + (method.scalars(k, c) if method.scalars else [])
+@dataclass(frozen=True)
+class _Update:
+    """What is the same for all chunks of a parameter.
+
+    Attributes:
+        names: of the states that there are.
+        per_run: arrays of one number that the plan reads.
+    """
+
+    plan: ArrayPlan
+    names: list[str]
+    per_run: dict[str, Any]
+
+    def calls(self, host: ArrayHost, arrays: Sequence[Any]) -> list[Call]:
+        """Calls for one chunk.
+
+        Args:
+            arrays: grad, param, param_out, and then each state, old and new.
+        """
+        grad, param, out, *rest = arrays
+        old = dict(zip(self.names, rest[::2], strict=True))
+        new = {f"{n}_out": array for n, array in zip(self.names, rest[1::2], strict=True)}
+        inputs = {"param": param, "grad": grad, **self.per_run, **old}
+        return array_calls(host, self.plan, inputs, {**new, "param_out": out})
 
 
-def _dense(method: Method, k: KernelArgs, c: Any, names: list[str], pairs: list[Any]) -> list[Call]:
+def _prepare(method: Method, k: KernelArgs, names: list[str]) -> tuple[list[Call], _Update]:
+    """Calls that come first in a run, and the update of one chunk after them."""
+    numbers = {n: float(v) for n, v in k.attrs.items() if isinstance(v, (int, float))}
+    single = {slot: k[slot] for slot in ("lr", "step", "grad_scale") if slot in k.op.inputs}
+    if "grad_scale" not in single:
+        numbers["grad_scale"] = ABSENT["grad_scale"]
+    wanted = (*(f"{name}_out" for name in names), "param_out")
+    texts = tuple(method.scalar.items())
+    plan = array_plan(texts, wanted, tuple(numbers.items()), single=tuple(single))
+    calls, per_run = per_run_values(k, plan, single, k["param"].dtype)
+    return calls, _Update(plan, names, per_run)
+
+
+def _dense(k: KernelArgs, update: _Update, pairs: list[tuple[Any, Any]]) -> list[Call]:
     arrays = [k["grad"], *(array for pair in pairs for array in pair)]
     size = arrays[0].size
     step = max(size, 1)
@@ -192,52 +223,17 @@ def _dense(method: Method, k: KernelArgs, c: Any, names: list[str], pairs: list[
         step = _CHUNK if k.xp is np else step
     scratch, calls = PieceScratch(k), []
     for begin in range(0, size, step):
-        part = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
+        chunk = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
         scratch.begin()
-        calls += _calls(method, scratch, c, names, [array[part] for array in arrays])
+        calls += update.calls(scratch, [array[chunk] for array in arrays])
     return calls
 
 
-def _calls(
-    method: Method, host: ArrayHost, c: Any, names: list[str], arrays: list[Any]
-) -> list[Call]:
-    """Calls for one chunk. arrays: grad, param, param_out, then state and new state in turns."""
-    grad, param, out, *rest = arrays
-    old, new = dict(zip(names, rest[::2], strict=True)), dict(zip(names, rest[1::2], strict=True))
-    if method.chunk is None:
-        numbers = {name: v for name, v in vars(c).items() if isinstance(v, (int, float))}
-        numbers["lr_factor"] = 1.0  # the rate holds it
-        given = {"param": param, "grad": grad, "lr": c.rate, **old}
-        if c.grad_scale is None:
-            numbers["grad_scale"] = ABSENT["grad_scale"]
-        else:
-            given["grad_scale"] = c.grad_scale
-        results = {**{f"{name}_out": array for name, array in new.items()}, "param_out": out}
-        texts, wanted = tuple(method.scalar.items()), tuple(results)
-        plan = array_plan(texts, wanted, tuple((n, float(v)) for n, v in numbers.items()))
-        return array_calls(host, plan, given, results)
-    states = SimpleNamespace(**dict.fromkeys(_state_fields(method)))
-    vars(states).update(old)
-    vars(states).update((f"{name}_out", array) for name, array in new.items())
-    g, calls = grad, []
-    spare, t = (host.scratch(grad.shape, grad.dtype) for _ in range(2))
-    if c.grad_scale is not None:
-        calls.append(partial(c.xp.multiply, g, c.grad_scale, spare))
-        g = spare
-    if c.weight_decay and not method.decoupled:
-        calls.append(partial(c.xp.multiply, param, c.weight_decay, t))
-        calls.append(partial(c.xp.add, g, t, spare))
-        g = spare
-    return calls + method.chunk(c, param, g, out, states, t)
+def _sparse(k: KernelArgs, update: _Update, tables: list[Any]) -> Call:
+    """A call that updates some rows of `tables`, the parameter and its states.
 
-
-def _state_fields(method: Method) -> list[str]:
-    return [name for state in method.states for name in (state.name, f"{state.name}_out")]
-
-
-def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: list[Any]) -> Call:
-    """A call that updates some rows: it takes them out, updates them as a dense parameter, and puts
-    them back."""
+    It copies these rows, updates them as a dense parameter, and writes them back.
+    """
     xp, rows, grad = k.xp, k["rows"], k["grad"]
     host, count = _FreshScratch(xp), tables[0].shape[0]
 
@@ -250,7 +246,7 @@ def _sparse(method: Method, k: KernelArgs, c: Any, names: list[str], tables: lis
             raise RunError(k.describe(f"rows {name!r} holds {int(ids[-1])}, want below {count}"))
         taken = [table[ids] for table in tables]
         arrays = [merged, *(array for array in taken for _ in range(2))]
-        for call in _calls(method, host, c, names, arrays):
+        for call in update.calls(host, arrays):
             call()
         for table, values in zip(tables, taken, strict=True):
             table[ids] = values

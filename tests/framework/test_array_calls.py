@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.framework.fusion.array_calls import array_calls, array_plan
+from opscope.framework.fusion.array_calls import array_calls, array_plan, per_run_values
 from opscope.framework.fusion.array_idioms import array_tree
 from opscope.framework.fusion.expression import ExpressionError, nodes, parse
 
@@ -215,3 +215,19 @@ def test_a_product_with_a_truth_value_is_not_made_of_what_may_be_nan():
 def test_functions_that_numpy_lacks_are_refused():
     with pytest.raises(ExpressionError, match="NumPy has no function 'lgamma'"):
         compute("lgamma(x)", x=X)
+
+
+def test_what_is_the_same_for_all_elements_is_computed_once_in_float64():
+    texts = (("out", "x * (1 - pow(b, n)) - s * y + (n > 2 ? 1 : x)"),)
+    bench, numbers = Bench(), (("b", 0.9999999),)
+    plan = array_plan(texts, ("out",), numbers, single=("n", "s"))
+    single = {"n": np.array(3), "s": np.array(0.1)}
+    before, per_run = per_run_values(bench, plan, single, np.dtype("float32"))
+    assert {array.dtype for array in per_run.values()} == {np.dtype("float32")}
+    x, y = np.float32([1, 2]), np.float32([3, 4])
+    out = np.empty(2, np.float32)
+    for call in [*before, *array_calls(bench, plan, {"x": x, "y": y, **per_run}, {"out": out})]:
+        call()
+    factor = np.float32(1 - np.power(0.9999999, 3))
+    assert factor != 1 - np.power(np.float32(0.9999999), np.float32(3))
+    np.testing.assert_array_equal(out, x * factor - np.float32(0.1) * y + 1)
