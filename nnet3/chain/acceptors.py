@@ -24,7 +24,7 @@ _PUSHED_STEP = np.float32(1e-6)
 _HALF = np.float32(0.5)
 _INFINITY = np.float32(np.inf)
 _END = 0
-"""The label that stands for the end of a path where final weights are treated as arcs."""
+"""The label of the arcs that final weights become."""
 
 Arc = tuple[int, np.float32, int]
 """Label, weight, next state."""
@@ -112,7 +112,7 @@ def remove_epsilons(fst: Fst) -> Fst:
 
 
 class Matcher:
-    """The arcs of an acceptor by state and label, found out as they are asked for.
+    """The arcs of an acceptor by state and label, found when they are first needed.
 
     One matcher serves any number of compositions with the same acceptor.
     """

@@ -75,7 +75,7 @@ class Fst:
         olabel: np.ndarray | None = None,
         start: int = 0,
     ) -> Fst:
-        """An FST of arcs in any order (those of one state keep theirs); an acceptor by default."""
+        """An FST of arcs in any order, an acceptor by default; arcs of a state keep their order."""
         order = np.argsort(source, kind="stable")
         counts = np.bincount(source, minlength=len(final))
         begin = np.concatenate([[0], np.cumsum(counts)])

@@ -34,7 +34,7 @@ def read_fst(reader: Reader) -> Fst:
     """Read one: binary if its first bytes say so (Kaldi's header is not part of it), else text.
 
     Raises:
-        FormatError: something else stands there, it is cut off, or it names states that it does
+        FormatError: the bytes are something else, are cut off, or it names states that it does
             not have.
     """
     start = reader.offset

@@ -47,7 +47,7 @@ class Supervision:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or sizes do not agree.
+            FormatError: the bytes are something else, are cut off, or sizes do not agree.
         """
         start = reader.offset
         reader.expect_token("<Supervision>")
@@ -109,7 +109,7 @@ class Supervision:
 
     @property
     def fsts(self) -> list[Fst]:
-        """The one FST, or those of the sequences."""
+        """The one FST, or the FSTs of all sequences."""
         return [self.fst] if self.fst is not None else self.e2e_fsts
 
     @property
@@ -124,7 +124,7 @@ class Supervision:
 
 
 def check_labels(fst: Fst) -> None:
-    """Refuse arcs that stand for no frame.
+    """Refuse arcs without a frame.
 
     Raises:
         ShapeError: there are some, so the chain example that holds the FST was not normalised.

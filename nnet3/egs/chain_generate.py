@@ -36,7 +36,7 @@ def chain_examples(
     """The examples of an utterance, with their keys NAME-FIRSTFRAME.
 
     Args:
-        deriv_weights: of each output frame; those that are missing at the end count as 0.
+        deriv_weights: of each output frame; missing ones at the end count as 0.
         long_key: keys tell all of a chunk, NAME-FIRST-LEFT-FRAMES-RIGHT-v1.
 
     Raises:

@@ -91,7 +91,7 @@ def structure(example: NnetExample) -> tuple[object, ...]:
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
-    """One example of several, the n of each following those of the one before.
+    """One example made of several; the n of each follow the n of the one before.
 
     Inputs and outputs are in the order of their names, as Kaldi's.
 
@@ -182,7 +182,7 @@ class ExampleMerger:
         return name, self.merged(group)
 
     def report(self, log: Log) -> None:
-        """Log what was merged, as Kaldi does."""
+        """Log the counts of merged examples, as Kaldi does."""
         counts = sorted(self.counts.values(), key=lambda c: c.size)
         groups = []
         for c in counts:

@@ -20,7 +20,7 @@ _FEWEST_BYTE_ROWS = 8
 
 
 def take_rows(matrix: GeneralMatrix, rows: np.ndarray) -> GeneralMatrix:
-    """The rows of these numbers, in the same form: what is compressed is not decompressed."""
+    """The rows of these numbers in the same form: compressed rows stay compressed."""
     if isinstance(matrix, SparseMatrix):
         return _take_sparse(matrix, rows)
     if not isinstance(matrix, CompressedMatrix):
@@ -127,8 +127,8 @@ def example_inputs(
     """The inputs of an example: `frames` rows of features from `first` on, and an iVector.
 
     Args:
-        left: how many of the rows stand before time 0.
-        compress: what is not compressed yet.
+        left: how many of the rows are before time 0.
+        compress: compress features that are not compressed yet.
     """
     inputs = [example_io("input", take_range(features, first, frames), -left)]
     if ivector is not None:

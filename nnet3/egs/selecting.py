@@ -48,7 +48,7 @@ def _need_output(example: NnetExample) -> None:
 
 
 def shifted(example: NnetExample, frames: int) -> NnetExample:
-    """With all times later by so many frames, but for those of iVectors."""
+    """With all times later by so many frames, except times of iVectors."""
     if not frames:
         return example
     moved = []

@@ -79,7 +79,7 @@ class CompressedMatrix:
 
     Attributes:
         layout: `CM`, `CM2` or `CM3`.
-        least, range: the value that 0 stands for, and how far the greatest lies above it; float32.
+        least, range: the least value, and the greatest minus the least; float32.
         elements: uint8 or uint16, [rows, columns] (for `CM` a view of the columns in the file).
         quartiles: `CM` only: uint16, [columns, 4].
     """
@@ -159,7 +159,7 @@ class CompressedMatrix:
         return _fused(step, self.elements, self.least)
 
     def write(self, writer: MatrixWriter) -> None:
-        """Write it; in text, where nothing can be compressed, as the matrix that it stands for."""
+        """Write it; in text as a plain matrix, as Kaldi does."""
         if not writer.binary:
             writer.write_matrix(self.decompress())
             return

@@ -35,7 +35,7 @@ class NnetIo:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or the number of Indexes is
+            FormatError: the bytes are something else, are cut off, or the number of Indexes is
                 not that of the rows.
         """
         start = reader.offset
@@ -70,7 +70,7 @@ class NnetExample:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, or it is cut off.
+            FormatError: the bytes are something else, or are cut off.
         """
         reader.expect_token("<Nnet3Eg>")
         reader.expect_token("<NumIo>")

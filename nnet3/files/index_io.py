@@ -30,7 +30,7 @@ def read_indexes(reader: Reader) -> np.ndarray:
     """A vector of Indexes, int32, [count, 3], columns n, t, x.
 
     Raises:
-        FormatError: something else stands there, it is cut off, or t leaves 32 bits.
+        FormatError: the bytes are something else, are cut off, or t leaves 32 bits.
     """
     start = reader.offset
     reader.expect_token("<I1V>")

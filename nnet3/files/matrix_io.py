@@ -30,10 +30,10 @@ def read_vector(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
 
     Args:
         reader: where it stands.
-        dtype: what the numbers are turned into. None: what is stored; in text, float32.
+        dtype: the type of the result. None: the type in the file; in text, float32.
 
     Raises:
-        FormatError: something else stands there, or it is cut off.
+        FormatError: the bytes are something else, or are cut off.
     """
     if reader.binary:
         kind = reader.expect_token("FV", "DV")[0]
@@ -62,11 +62,11 @@ def read_matrix(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
 
     Args:
         reader: where it stands.
-        dtype: what the numbers are turned into. None: what is stored; in text and for compressed
+        dtype: the type of the result. None: the type in the file; in text and for compressed
             matrices, float32.
 
     Raises:
-        FormatError: something else stands there, or it is cut off.
+        FormatError: the bytes are something else, or are cut off.
     """
     if not reader.binary:
         return _read_text_matrix(reader, dtype or np.float32)

@@ -52,7 +52,7 @@ class Posterior:
         """Read one; in text it takes up the whole line.
 
         Raises:
-            FormatError: something else stands there, or it is cut off.
+            FormatError: the bytes are something else, or are cut off.
         """
         parts = _read_binary(reader) if reader.binary else _read_text(reader)
         starts = np.cumsum([0] + [len(ids) for ids, _ in parts], dtype=np.int64)

@@ -25,7 +25,7 @@ Buffer: TypeAlias = bytes | mmap.mmap
 
 MAGIC = b"\0B"
 _LONGEST_TOKEN = 4096
-_SHOWN = 40  # so many characters of what was found go into a message
+_SHOWN = 40  # characters of a wrong token that a message shows
 _SPACE = re.compile(rb"\s*")
 _TOKEN = re.compile(rb"\S{1,%d}" % _LONGEST_TOKEN)
 _INTEGER = re.compile(rb"[+-]?\d{1,40}")
@@ -38,7 +38,7 @@ _INTEGER_CODES |= {(size, False): code.upper() for (size, _), code in _INTEGER_C
 
 
 class TokenReader:
-    """A position in the bytes of a Kaldi file, with methods that read what stands there.
+    """A position in the bytes of a Kaldi file, with methods that read the next item.
 
     Text mode skips white space before every item. Every failure is a `FormatError` that names the
     file and the byte offset (in text also the line), and leaves `offset` where the item began.
@@ -356,5 +356,5 @@ def format_number(value: float | np.floating) -> str:
 
 
 def _text(data: bytes) -> str:
-    """Bytes as text; what is not UTF-8 survives a round trip."""
+    """Bytes as text; bytes that are not UTF-8 come back in `write_raw`."""
     return data.decode("utf-8", "surrogateescape")

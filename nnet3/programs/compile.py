@@ -1,4 +1,4 @@
-"""`opscope nnet3-compile`: what a network computes for a request, stage by stage."""
+"""`opscope nnet3-compile`: the computation of a network for a request, stage by stage."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
 
 
 def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utterances) -> None:
-    """Log how much was computed; exit with code 1 if that was nothing."""
+    """Log the counts; exit with code 1 if no utterance was done."""
     seconds = time.perf_counter() - start
     factor = seconds * 100 / (inputs.frames or 1)
     options.program.log(

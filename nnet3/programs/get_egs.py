@@ -89,7 +89,7 @@ class Getter:
     def run(
         self, features: str, kind: str, targets: str, output: str, make: Callable[[Any], Any]
     ) -> None:
-        """Go through features; `make` turns an utterance's targets into those of examples."""
+        """Go through features; `make` turns an utterance's targets into targets of examples."""
         table = RandomAccessTable(targets, kind)
         with TableWriter(output, self.kind) as writer:
             for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):

@@ -82,7 +82,7 @@ def listing(name: str, kind: str) -> Iterator[str]:
 
 
 def check(name: str, kind: str) -> Iterator[str]:
-    """Warnings about a file of this kind, then a line that says what it holds.
+    """Warnings about a file of this kind, then a line with its content.
 
     Raises:
         FormatError: it is damaged, or a key comes twice.
@@ -179,12 +179,12 @@ def _kind(specifier: ReadSpecifier) -> Kind | None:
     if not kind.name.startswith("token"):
         return kind
     if reader.peek_token() == "[":
-        KINDS["array"].read_value(reader)  # tells what is wrong with it
+        KINDS["array"].read_value(reader)  # raises a FormatError with the reason
     return KINDS["token_vector"]  # a later line may have more words
 
 
 def describe(value: Any) -> str:
-    """A value in one line: what it is, its shape, the range of its numbers."""
+    """A value in one line: its kind, its shape, the range of its numbers."""
     if isinstance(value, Posterior):
         return f"posterior of {len(value)} frames, {len(value.ids)} pairs"
     if isinstance(value, NnetExample):

@@ -195,7 +195,7 @@ def _config(name: str) -> list[ConfigLine]:
 
 
 def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
-    """Add the nodes and components of a config file; print those that nothing uses any more."""
+    """Add the nodes and components of a config file; warn of parts that are unused then."""
     nnet.add_config(_config(name), np.random.default_rng(options.srand & 0xFFFFFFFF))
     for line in unused_parts(nnet):
         options.program.warn(line)
@@ -211,7 +211,7 @@ def unused_parts(nnet: Nnet) -> list[str]:
 
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
-    """Carry out the directives of --edits-config, then those of --edits."""
+    """Carry out the directives of --edits-config, then the directives of --edits."""
     lines = _config(options.edits_config) if options.edits_config else []
     lines += parse_edits(options.edits)
     for line in apply_edits(nnet, lines) if lines else []:

@@ -75,7 +75,7 @@ def _sum(
     scales: list[float],
     average_of_table: bool,
 ) -> None:
-    """Choose the form by what the names are: tables or files."""
+    """Choose the form by the kind of the names: tables or files."""
     *inputs, output = files
     tables = [is_specifier(name) for name in inputs]
     if is_specifier(output):

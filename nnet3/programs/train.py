@@ -1,4 +1,4 @@
-"""Kaldi's programs that train nnet3 networks, and those that judge, average and combine them.
+"""Kaldi's programs that train, judge, average and combine nnet3 networks.
 
 Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-average.cc`,
 `nnet3-combine.cc`, `nnet3-show-progress.cc`.
@@ -150,7 +150,7 @@ def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
 
 
 def save(writer: Writer, name: str) -> None:
-    """Write the bytes of a writer to a file. Raises SaveError: that is not possible."""
+    """Write the bytes of a writer to a file. Raises SaveError: the file cannot be written."""
     with open_output(name) as file:
         file.write(writer.getvalue())
 

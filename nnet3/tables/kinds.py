@@ -35,8 +35,8 @@ class Kind:
     """One kind of value.
 
     Attributes:
-        name: what it is called in `KINDS`.
-        read: from a reader that stands behind the header.
+        name: its name in `KINDS`.
+        read: reads a value from a reader that has passed the header.
         write: to a writer that has written the header.
         cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
         header: whether values in binary have a header; kinds without one are always text.
@@ -52,7 +52,7 @@ class Kind:
         """Read a value with its header.
 
         Raises:
-            FormatError: something else stands there.
+            FormatError: the bytes are something else.
         """
         if self.header:
             reader.read_header()

@@ -33,7 +33,7 @@ def chain_request(
 
     Args:
         xent: whether the cross-entropy outputs are wanted, too.
-        derivatives: whether those of the parameters are.
+        derivatives: whether derivatives of the parameters are wanted.
 
     Raises:
         FormatError: the network has no node of that name.

@@ -49,8 +49,8 @@ class Totals:
 
     Attributes:
         weight, objective: of the objective.
-        accuracy_weight, correct: weight of all rows, and of those that are right; by class in
-            `weights` and `corrects`, where these are asked for.
+        accuracy_weight, correct: weight of all rows, and of the rows that are right; by class in
+            `weights` and `corrects`, where these are wanted.
     """
 
     weight: float = 0.0

@@ -152,7 +152,7 @@ class NnetTrainer:
         self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
     ) -> None:
         values = {**SCALARS, **scalars}
-        del values["kept"]  # what the step before found
+        del values["kept"]  # the step before sets it
         for name, value in values.items():
             self._fill(scalar_name(name), value)
         if FROZEN in self._shared:
@@ -198,7 +198,7 @@ class NnetTrainer:
         return _Step(desc, self._shared)
 
     def _adopt(self, net: OpList) -> None:
-        """Give the shared scope what a new computation reads and no other had before."""
+        """Put the variables into the shared scope that a new computation is the first to read."""
         for var in net.vars:
             if var.kind not in (PARAMETER, STATE) or var.name in self._shared:
                 continue

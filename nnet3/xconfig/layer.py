@@ -26,7 +26,7 @@ _TRUE_FALSE = {"true": True, "True": True, "false": False, "False": False}
 @dataclasses.dataclass(frozen=True)
 class Unset:
     """Default of an option that Kaldi's components set themselves: not written unless given, and
-    then as it was given. `kind` says what it must be: a `number` or a `flag`."""
+    then as it was given. `kind` is the kind of its value: a `number` or a `flag`."""
 
     kind: str
 
@@ -132,7 +132,7 @@ class Layer:
         return self[key]
 
     def between(self, key: str, least: float, most: float = math.inf, *, unset: Any = None) -> None:
-        """Refuse a value of `key` outside [`least`, `most`]; `unset` stands for none."""
+        """Refuse a value of `key` outside [`least`, `most`]; `unset` means none."""
         if self[key] != unset and not least <= self[key] <= most:
             bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
             self.fail(f"{key}={self[key]} must be {bounds}")

@@ -62,7 +62,7 @@ _PASSES = {field.name for field in fields(OptimizeOptions)}
 
 
 def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; those of passes that opscope lacks have no effect."""
+    """Kaldi's switches of passes; switches of passes that opscope lacks have no effect."""
     for name, default in _OPTIMIZATION.items():
         known = name == "optimize" or name.replace("-", "_") in _PASSES
         about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"

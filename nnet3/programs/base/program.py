@@ -53,7 +53,7 @@ class Option:
         return f"  --{self.name:<25} : {self.doc} ({kind}, default = {form(self.default)})"
 
     def parse(self, text: str | None) -> Any:
-        """The value that `text` means; None: the option came without `=` and a value.
+        """The value of `text`; None means that nothing followed the name, not even `=`.
 
         Raises:
             FormatError: it is none.
@@ -91,7 +91,7 @@ class KaldiCommand(click.Command):
 
     Args:
         name: of the program.
-        about: a sentence or two on what it does.
+        about: a sentence or two for the usage message.
         files: the names of its positional arguments; `[NAME]` is one that may be missing, `NAME...`
             one that may be repeated.
         options: its own options.
@@ -218,11 +218,11 @@ class KaldiCommand(click.Command):
     # Messages
 
     def log(self, message: str) -> None:
-        """Print a line about what was done to stderr."""
+        """Print a line of the kind LOG to stderr."""
         self._print("LOG", message)
 
     def warn(self, message: str) -> None:
-        """Print a line about what looks wrong to stderr."""
+        """Print a line of the kind WARNING to stderr."""
         self._print("WARNING", message)
 
     def vlog(self, level: int, message: str) -> None:
