@@ -404,7 +404,8 @@ class Lowering:
     ) -> tuple[str, str, str]:
         """The prefix of temporaries and variables x and out of a backprop with rows of its own.
 
-        These are rows of several steps, or some of the rows of its step. The temporaries of the forward operators have other rows, so these operators run once more.
+        These are rows of several steps, or some of the rows of its step. The temporaries of
+        the forward operators have other rows, so these operators run once more.
         """
         value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         x, out = in_deriv or out_deriv, out_deriv
