@@ -5,13 +5,13 @@ view `mN.sK` of one; then `indexesN`, the precomputed indexes of components. Ope
 
 | operator | inputs | output | attributes |
 |---|---|---|---|
-| `nnet3.matrix`, one a matrix, first | | the matrix | `node`, `rows` [R, 3]: what it holds; flags |
+| `nnet3.matrix`, one a matrix, first | | the matrix | `node`, `rows` [R, 3] (n, t, x); flags |
 | `nnet3.indexes` | | the indexes | `kind`, one for each field |
 | `nnet3.command.NAME` | see `_SLOTS` | | the fields of `Command` that are not at their defaults |
 
 NAME is Kaldi's name of the command in small letters: `alloc_matrix`, `propagate`, `add_rows` ...
-What stands behind the marker has the role BACKWARD. These operators only describe; they do not run:
-`lower_commands.lower_computation` makes of the computation a list of operators that do.
+The commands after the marker have the role BACKWARD. These operators only describe and do not run:
+`commands.lower_computation` turns a computation into operators that do.
 """
 
 from __future__ import annotations
@@ -123,11 +123,12 @@ def from_desc(net: OpList | NetDesc, topology: Topology | None) -> Computation:
 
     Args:
         net: what `to_desc` made.
-        topology: that of the network it was compiled for, or of one with the same nodes; without,
-            the description is checked, and the computation cannot be printed or lowered.
+        topology: of the network that the computation was compiled for, or of one with the same
+            nodes. Without it the computation is checked, but cannot be printed or lowered.
 
     Raises:
-        FormatError: no description of commands, something is missing, or it is of another network.
+        FormatError: the net is no description of commands, lacks something, or is of another
+            network.
     """
     return _Reader(as_op_list(net), topology).computation
 
@@ -156,8 +157,8 @@ class _Writer:
         submatrices = self.computation.submatrices
         for command in self.computation.commands:
             if command.type in ("AcceptInput", "ProvideOutput"):
-                given = command.type == "AcceptInput"
-                kinds[submatrices[command.target].matrix] = INPUT if given else OUTPUT
+                kind = INPUT if command.type == "AcceptInput" else OUTPUT
+                kinds[submatrices[command.target].matrix] = kind
         whole: set[int] = set()
         for number, s in enumerate(submatrices[1:], 1):
             base = f"m{s.matrix}"
@@ -210,13 +211,13 @@ class _Writer:
         if command.node >= 0:
             attrs["node"] = self.nodes[command.node].name
         read, written = (
-            {slot: self._named(command, of, sources) for slot, of in given.items()}
-            for given in _SLOTS[command.type]
+            {slot: self._named(command, of, sources) for slot, of in slots.items()}
+            for slots in _SLOTS[command.type]
         )
         return make_op(_small(command.type), read, written, attrs, role=role)
 
     def _named(self, command: Command, field: str, sources: list[int]) -> list[str]:
-        """The variables that a slot holds."""
+        """The variables in a slot."""
         if field == "rows":
             return [self.names[s] for s in sources]
         if field == "precomputed":
@@ -265,8 +266,8 @@ class _Reader:
         if "node" in op.attrs:
             node, indexes = self.node(_attr(op, "node", "string")), _attr(op, "rows", "tensor")
             if indexes.shape != (info.rows, 3):
-                held = list(indexes.shape)
-                raise FormatError(f"indexes {held} for the {info.rows} rows of {name!r}")
+                found = list(indexes.shape)
+                raise FormatError(f"indexes {found} for the {info.rows} rows of {name!r}")
             info = info._replace(node=node, listed=Columns.of(indexes))
         self.computation.matrices.append(info)
 
@@ -319,9 +320,8 @@ class _Reader:
             command.node = self.node(_attr(op, "node", "string"))
         named: dict[str, tuple[str, ...]] = {}
         for slots, listed in zip(_SLOTS[name], (op.inputs, op.outputs), strict=True):
-            given = listed
             for slot, field in slots.items():
-                names = given.get(slot, ())
+                names = listed.get(slot, ())
                 if named.setdefault(field, names) != names:
                     raise FormatError(f"the slot {slot!r} should hold what it is added to")
         for field, names in named.items():
@@ -379,9 +379,9 @@ def _attr(op: OpNode, name: str, kind: str = "") -> Any:
     if name not in op.attrs:
         raise FormatError(f"the attribute {name!r} is missing")
     value = op.attrs[name]
-    held = attr_type(value)
-    if kind and held != kind:
-        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {held}")
+    found = attr_type(value)
+    if kind and found != kind:
+        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {found}")
     return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
 
 

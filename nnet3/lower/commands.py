@@ -2,12 +2,12 @@
 
 Matrices become variables `m1`, `m2`, ...; those that the caller gives or takes are called
 `input.NODE`, `output.NODE`, `output_deriv.NODE` and `input_deriv.NODE`. Parameters are variables
-`COMPONENT/FIELD`, their plain gradients `COMPONENT/FIELD@GRAD`; what a component holds besides (the
+`COMPONENT/FIELD`, their plain gradients `COMPONENT/FIELD@GRAD`. Other arrays of a component (the
 transform of a batch norm in test mode, say) are states that carry their values as initialisers.
-Where statistics are stored, they are states `COMPONENT/FIELD`, too, float64, which the operators
-add to. Allocation and release of memory are left to the plan that runs the list: a matrix that is
-set to zero before use becomes a `fill_constant`, and a deallocation nothing. What the caller gives
-keeps its value: a matrix that is given and then changed is a copy of it.
+Statistics that a computation stores are float64 states `COMPONENT/FIELD`, which the operators
+add to. The plan that runs the list allocates and releases memory: a matrix that is set to zero
+before use becomes a `fill_constant`, and a deallocation nothing. What the caller gives
+keeps its value: an input that a later command writes to is copied first.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from ..components.base.lowering import FROZEN, OUT, X
 from ..components.base.template import Template
 from ..operators.marks import GOTO, LABEL, SEGMENT
 from .composite_rows import split_composites
-from .matrix_lifetimes import FewMatrices
+from .matrix_lifetimes import MatrixLifetimes
 from .variables import Declarations
 
 MODEL_DERIVATIVE = "model_derivative"
-"""The entry in a net's metadata that tells that the parameters' derivatives were asked for. Those
-that nothing computes are zero."""
+"""The metadata entry of a net whose request wants derivatives of parameters. Those that no operator
+computes are zero."""
 
 
 def lower_computation(
@@ -43,19 +43,19 @@ def lower_computation(
     """The net that runs a computation; backward operators have the role BACKWARD.
 
     Args:
-        natural_gradient: the gradients of components that have natural gradient are made by it;
-            what it keeps are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
+        natural_gradient: components that have natural gradient make their gradients by it. Its
+            matrices are states `COMPONENT/FIELD@NATURAL_GRADIENT`.
     """
     return Lowering(split_composites(computation.explicit()), name, natural_gradient).net
 
 
 _Forward = tuple[str, str, str, int]
-"""What a forward step has used: prefix of temporaries, variables x and out, rows."""
+"""Names that a forward step has used: prefix of temporaries, variables x and out; and its rows."""
 _NOT_RUN: _Forward = "", "", "", -1
 
 
 class _Component:
-    """A component in use: its operators, and what of its variables is declared."""
+    """A component in use: its operators, and which of its variables are declared."""
 
     def __init__(self, ops: ComponentOps, trained: dict[str, tuple[int, ...]]) -> None:
         self.ops = ops
@@ -71,22 +71,22 @@ class Lowering:
         self.nodes = computation.topology.nodes
         self.variables = Declarations()
         self.ops: list[OpNode] = []
-        self.appended = 0  # how often something was appended; tells `_values_again` apart
+        self.appended = 0  # how often operators were appended; makes names in `_values_again`
         self._set_role(FORWARD)
         self.natural_gradient, self.has_frozen = natural_gradient, False
         self.has_model_derivative = computation.need_model_derivative
-        self.named: dict[str, _Component] = {}
+        self.components_by_name: dict[str, _Component] = {}
         self.components: dict[int, _Component] = {}  # by node
         self.forward: dict[int, _Forward] = {}  # by step
-        self.copied: dict[int, str] = {}  # matrix -> what the caller gives, where it is copied
+        self.copied: dict[int, str] = {}  # matrix -> the caller's variable that it is a copy of
         self.packed: dict[int, tuple[str, float]] = {}  # matrix -> compressed variable, range
         self.names: list[str] = []  # of the variable of each sub-matrix
         self.submatrices = computation.submatrices
         self.matrix_of = [s[0] for s in self.submatrices]
         commands = computation.commands
-        # The few that are looked at beforehand: their numbers and types.
+        # Numbers and types of the few commands that are looked at beforehand.
         self.marked = [(n, c.type) for n, c in enumerate(commands) if c.type in _MARKED]
-        self.wanted = natural_gradient, any([c.store_stats for c in commands])
+        self.component_options = natural_gradient, any([c.store_stats for c in commands])
         self.is_looped = bool(commands) and commands[-1].type == "GotoLabel"
         markers = [kind for _, kind in self.marked].count("NoOperationMarker")
         self.segments_left = markers if self.is_looped else markers - 1
@@ -102,14 +102,16 @@ class Lowering:
         )
 
     def _lower(self) -> None:
-        few = FewMatrices(self.computation, self.matrix_of, self._begins(), self.is_looped)
-        self._declare(few.changed)
+        lifetimes = MatrixLifetimes(
+            self.computation, self.matrix_of, self._begins(), self.is_looped
+        )
+        self._declare(lifetimes.changed_inputs)
         methods: dict[str, Callable[[Command], None]] = {
             command_type: getattr(self, name) for command_type, name in _METHODS.items()
         }
-        if not self.is_looped:  # one matrix takes the other's memory: the plan's work
+        if not self.is_looped:  # the plan gives one matrix the memory of the other
             del methods["SwapMatrix"]
-        method_of, fills = methods.get, few.fills
+        method_of, fills = methods.get, lifetimes.fills
         for number, command in enumerate(self.computation.commands):
             method = method_of(command.type)
             if method is not None:
@@ -119,7 +121,7 @@ class Lowering:
                 method(command)
 
     def _begins(self) -> list[int]:
-        """The commands that fill whole matrices, or accept what is given."""
+        """Numbers of the commands that fill whole matrices, or accept an input."""
         commands, is_whole = self.computation.commands, self.computation.is_whole
         return [
             number
@@ -128,21 +130,21 @@ class Lowering:
         ]
 
     @cached_property
-    def parts_of(self) -> dict[int, list[tuple[int, SubMatrix]]]:
-        """For every matrix that is compressed its sub-matrices, with their numbers."""
+    def compressed(self) -> dict[int, list[tuple[int, SubMatrix]]]:
+        """The sub-matrices of every matrix that is compressed, with their numbers."""
         commands, matrix_of = self.computation.commands, self.matrix_of
-        parts: dict[int, list[tuple[int, SubMatrix]]] = {
+        found: dict[int, list[tuple[int, SubMatrix]]] = {
             matrix_of[commands[n].target]: [] for n, kind in self.marked if kind == "CompressMatrix"
         }
         for number, matrix in enumerate(matrix_of):
-            if matrix in parts:
-                parts[matrix].append((number, self.submatrices[number]))
-        return parts
+            if matrix in found:
+                found[matrix].append((number, self.submatrices[number]))
+        return found
 
     # Variables
 
     def _name_io(self) -> dict[int, str]:
-        """The names of what commands accept and provide."""
+        """The variables that commands accept and provide, by number of the command."""
         names = {}
         segment = 0
         for number, kind in self.marked:
@@ -167,22 +169,22 @@ class Lowering:
             kinds[self.matrix_of[command.target]] = name, kind
         return kinds
 
-    def _declare(self, changed: set[int]) -> None:
+    def _declare(self, changed_inputs: set[int]) -> None:
         """The variables of matrices, and of sub-matrices, which are views of them."""
         kinds = self._io_of_matrices()
-        self._declare_given(kinds, changed)
+        self._declare_copied(kinds, changed_inputs)
         matrices = [("", 0, 0)]
         for number, matrix in enumerate(self.computation.matrices[1:], 1):
             name, kind = kinds.get(number) or (f"m{number}", TEMPORARY)
             matrices.append(self.variables.matrix(name, matrix.rows, matrix.cols, kind))
-        self.names = self.variables.parts(enumerate(self.submatrices), matrices)
+        self.names = self.variables.views(enumerate(self.submatrices), matrices)
 
-    def _declare_given(self, kinds: dict[int, tuple[str, int]], changed: set[int]) -> None:
+    def _declare_copied(self, kinds: dict[int, tuple[str, int]], changed_inputs: set[int]) -> None:
         """Variables of their own for inputs that become outputs, or are written over."""
         for number, name in self.io_names.items():
             command = self.computation.commands[number]
             matrix = self.matrix_of[command.target]
-            if command.type == "AcceptInput" and matrix in changed:
+            if command.type == "AcceptInput" and matrix in changed_inputs:
                 self.copied[matrix] = name
         for matrix, name in self.copied.items():
             info = self.computation.matrices[matrix]
@@ -209,7 +211,7 @@ class Lowering:
             self._set_role(BACKWARD)
 
     def _set_role(self, role: int) -> None:
-        """The role of the operators from here on."""
+        """Set the role of the operators that follow."""
         self.role = role
         made: list[OpNode] = []
         _from_x("assign", role).append(made, (X, OUT))
@@ -242,13 +244,13 @@ class Lowering:
         name = f"{packed.removesuffix('.packed')}.restored"
         matrix = self.variables.matrix(name, whole.rows, whole.cols)
         self._from(packed, "nnet3.decompress", name, range=limit)
-        parts = self.parts_of[whole.matrix]
-        names = self.variables.parts(parts, {whole.matrix: matrix})
-        for (number, _), part in zip(parts, names, strict=True):
-            self.names[number] = part
+        numbered = self.compressed[whole.matrix]
+        names = self.variables.views(numbered, {whole.matrix: matrix})
+        for (number, _), view in zip(numbered, names, strict=True):
+            self.names[number] = view
 
     def _set(self, c: Command) -> None:
-        if not self.computation.is_whole(c.target):  # else it is filled where it is touched
+        if not self.computation.is_whole(c.target):  # else just before its first use: see `_lower`
             self._fill(c)
 
     def _fill(self, c: Command) -> None:
@@ -308,16 +310,18 @@ class Lowering:
         found = self.components.get(c.node)
         if found is None:
             name = self.nodes[c.node].component_name
-            found = self.named.get(name)
+            found = self.components_by_name.get(name)
             if found is None:
-                found = self.named[name] = self._declare_component(c.node, indexes, rows)
+                found = self.components_by_name[name] = self._declare_component(
+                    c.node, indexes, rows
+                )
             self.components[c.node] = found
         return found, indexes, rows
 
     def _declare_component(self, node: int, indexes: Any, rows: int) -> _Component:
         """Declare the variables of a component that is used for the first time."""
         component, name = self.nodes[node].component, self.nodes[node].component_name
-        ops = ComponentOps(component, name, *self.wanted)
+        ops = ComponentOps(component, name, *self.component_options)
         trained = ops.parameters(indexes, rows)
         for variable, array in trained.items():
             self.variables.array(variable, array.shape, array.dtype, PARAMETER)
@@ -398,10 +402,10 @@ class Lowering:
     def _values_again(
         self, c: Command, ops: ComponentOps, indexes: Any, rows: int
     ) -> tuple[str, str, str]:
-        """The prefix of temporaries, and variables x and out for a backprop that looks back at the
-        rows of several steps, or at some of the rows of its step.
+        """The prefix of temporaries and variables x and out of a backprop with rows of its own.
 
-        It does not find what the forward operators have left for it: they run once more.
+        These are rows of several steps, or some of the rows of its step. The temporaries of
+        the forward operators have other rows, so these operators run once more.
         """
         value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
         x, out = in_deriv or out_deriv, out_deriv

@@ -1,10 +1,10 @@
-"""Composite components work through few rows at a time, as in Kaldi.
+"""Composite components take chunks of rows, as in Kaldi.
 
-Kaldi bounds the memory of a CompositeComponent so: with more than `max_rows_process` rows, each
-piece of so many goes through all parts on its own, forward and backward. Memory is the plan's
-affair here, but the pieces show in the results: natural gradient sees one after the other, and
-batch normalisation within the component has the statistics of a piece. So a command for many rows
-becomes one for each piece before it is lowered.
+Kaldi bounds the memory of a CompositeComponent: it runs all inner components forward and backward
+for `max_rows_process` rows, then for the next chunk of rows. The plan bounds memory here, but the
+chunks show in the results: natural gradient sees one chunk after the other, and batch normalisation
+within the component has the statistics of a chunk. So a command for many rows becomes one for each
+chunk before it is lowered.
 
 Source: `CompositeComponent::Propagate` and `Backprop` in Kaldi's `nnet3/nnet-simple-component.cc`.
 """
@@ -21,7 +21,7 @@ _USES = ("Propagate", "Backprop", "BackpropNoModelUpdate")
 
 
 def split_composites(computation: Computation) -> Computation:
-    """The same computation with a command of its own for each piece of a composite's rows."""
+    """The same computation with a command of its own for each chunk of a composite's rows."""
     limits = {
         number: node.component.max_rows_process
         for number, node in enumerate(computation.topology.nodes)
@@ -45,7 +45,7 @@ def _rows(computation: Computation, c: Command) -> int:
 class _Splitter:
     def __init__(self, computation: Computation, limits: dict[int, int]) -> None:
         self.result = computation.copy()
-        self._steps: dict[tuple[int, int], int] = {}  # step, first row -> step of the piece
+        self._steps: dict[tuple[int, int], int] = {}  # step, first row -> step of the chunk
         self._next = max((c.step for c in computation.commands), default=0) + 1
         commands: list[Command] = []
         places = []  # of each command in the new list
@@ -57,15 +57,18 @@ class _Splitter:
                 commands.append(c)
                 continue
             commands += [
-                self._piece(c, first, min(most, rows - first)) for first in range(0, rows, most)
+                self._chunk(c, first, min(most, rows - first)) for first in range(0, rows, most)
             ]
         self.result.commands = [
             c.changed(step=places[c.step]) if c.type == "GotoLabel" else c for c in commands
         ]
 
-    def _piece(self, c: Command, first: int, rows: int) -> Command:
-        """The command for some of the rows. Its step has a number of its own, by which a backward
-        piece finds what the forward one has left."""
+    def _chunk(self, c: Command, first: int, rows: int) -> Command:
+        """The command for some of the rows.
+
+        Its step has a number of its own, by which a backward chunk finds the temporaries of the
+        forward one.
+        """
         step = self._steps.setdefault((c.step, first), self._next)
         self._next += step == self._next
         part = self.result.new_part

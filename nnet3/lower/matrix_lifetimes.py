@@ -1,8 +1,8 @@
-"""What happens to few matrices: those that are filled with a constant, and those that are given.
+"""From which command to which a matrix holds a constant that fills it, or an input of the caller.
 
-Kaldi's components may add to what they find; the operators here set their results. So most zeros
-are read by nobody, and are not set. What is left is filled just before the first command that
-touches it, so in the same part of the net.
+Kaldi's components may add to the values that they find; the operators here set their results. So
+no command reads most of the zeros that a computation sets, and they are left out. The other
+matrices are filled just before the first command that uses them, so in the same part of the net.
 """
 
 from __future__ import annotations
@@ -24,40 +24,39 @@ from ..compile.analyze import (
 from ..compile.command import Command
 from ..compile.computation import Computation
 
-_GIVING = frozenset({"AcceptInput", "SwapMatrix"})
+_REPLACING = frozenset({"AcceptInput", "SwapMatrix"})
 
 
 @dataclass(slots=True)
 class _Matrix:
-    """A matrix that is watched.
+    """A matrix whose commands are followed.
 
     Attributes:
-        parts: its sub-matrices.
-        is_given: and nothing has changed it since.
-        filled_by: the command that filled it last.
-        fill: what it was filled with, as long as it is open whether anything reads that.
-        first: the first command behind `filled_by` that touches it.
+        submatrices: numbers of its sub-matrices.
+        is_input: whether it holds an input that no command has changed.
+        fill: the command that filled it last, and the elements that hold its constant; None once
+            it is known whether a command reads the constant.
+        first: the first command after the fill that uses the matrix; -1 before there is one.
     """
 
     number: int
-    parts: list[int]
-    is_given: bool = False
-    filled_by: Command | None = None
-    fill: Fill | None = None
+    submatrices: list[int]
+    is_input: bool = False
+    fill: tuple[Command, Fill] | None = None
     first: int = -1
 
 
-class FewMatrices:
-    """What becomes of the matrices that are filled or given.
+class MatrixLifetimes:
+    """Which fills of whole matrices are needed, and which inputs are changed.
 
     Args:
-        matrix_of: for every sub-matrix its matrix.
-        begins: the numbers of all commands that fill whole matrices, or accept what is given.
-        swaps: whether memory that is handed on is copied.
+        matrix_of: the matrix of every sub-matrix.
+        begins: numbers of all commands that fill whole matrices, or accept an input.
+        swaps: whether SwapMatrix copies values.
 
     Attributes:
-        fills: by number of a command those that fill whole matrices before it.
-        changed: given matrices that are written to afterwards, or taken as an output.
+        fills: number of a command -> the commands whose fills come just before it.
+        changed_inputs: inputs that a later command writes to, or provides as an output.
     """
 
     def __init__(
@@ -69,29 +68,29 @@ class FewMatrices:
     ) -> None:
         self._computation, self._swaps = computation, swaps
         self._watched: dict[int, _Matrix] = {}  # by sub-matrix
-        self._filled: dict[int, _Matrix] = {}  # those where it is open whether `fill` is read
-        self.changed: set[int] = set()
-        self._read: list[tuple[int, int, Command]] = []  # matrix, its first toucher, fill
+        self._filled: dict[int, _Matrix] = {}  # those of `_watched` with a fill
+        self.changed_inputs: set[int] = set()
+        self._read: list[tuple[int, int, Command]] = []  # matrix, first command that uses it, fill
         self._follow(begins, matrix_of)
         self.fills: dict[int, list[Command]] = {}
         for _, first, fill in sorted(self._read, key=lambda found: found[0]):
             self.fills.setdefault(first, []).append(fill)
 
     def _follow(self, begins: Sequence[int], matrix_of: Sequence[int]) -> None:
-        """Go through the commands from those on with which something begins."""
+        """Go through the commands, from the first fill or input on."""
         commands, watched, filled = self._computation.commands, self._watched, self._filled
         apart = filled.keys().isdisjoint
-        parts: dict[int, list[int]] = {matrix_of[commands[n].target]: [] for n in begins}
+        members: dict[int, list[int]] = {matrix_of[commands[n].target]: [] for n in begins}
         for s, matrix in enumerate(matrix_of):
-            if matrix in parts:
-                parts[matrix].append(s)
-        matrices = {number: _Matrix(number, parts[number]) for number in parts}
+            if matrix in members:
+                members[matrix].append(s)
+        matrices = {number: _Matrix(number, members[number]) for number in members}
         for begin, end in pairwise([*begins, len(commands)]):
             if commands[begin].target in watched:
                 self._touch(begin, commands[begin])
             self._begin(matrices[matrix_of[commands[begin].target]], commands[begin])
             for number, command in enumerate(commands[begin + 1 : end], begin + 1):
-                # Who reads what is given is of no interest.
+                # Reading an input needs nothing.
                 if (
                     command.target in watched
                     or command.source in filled
@@ -104,43 +103,47 @@ class FewMatrices:
                     self._touch(number, command)
 
     def _begin(self, matrix: _Matrix, command: Command) -> None:
-        """Watch a matrix that is filled or given."""
+        """Follow a matrix from the command on that fills it or accepts it as an input."""
         if command.type == "AcceptInput":
-            matrix.is_given = True
+            matrix.is_input = True
         else:
-            matrix.filled_by, matrix.first = command, -1
-            matrix.fill = Fill(self._computation.submatrices[command.target])
-            self._filled.update(dict.fromkeys(matrix.parts, matrix))
-        self._watched.update(dict.fromkeys(matrix.parts, matrix))
+            matrix.fill = command, Fill(self._computation.submatrices[command.target])
+            matrix.first = -1
+            self._filled.update(dict.fromkeys(matrix.submatrices, matrix))
+        self._watched.update(dict.fromkeys(matrix.submatrices, matrix))
 
     def _touch(self, number: int, command: Command) -> None:
-        """See what a command does to matrices that are watched."""
+        """Note how a command uses the matrices that are followed."""
         submatrices = self._computation.submatrices
         for s, mode in self._accesses(command):
             matrix = self._watched.get(s)
             if matrix is None:
                 continue
             changes = mode & WRITE or command.type == "ProvideOutput"
-            if matrix.is_given and changes and command.type not in _GIVING:
-                self.changed.add(matrix.number)
-                matrix.is_given = False
+            if matrix.is_input and changes and command.type not in _REPLACING:
+                self.changed_inputs.add(matrix.number)
+                matrix.is_input = False
             if matrix.fill is not None:
                 if matrix.first < 0:
                     matrix.first = number
-                is_read = matrix.fill.is_read(submatrices[s], mode)
+                filling, fill = matrix.fill
+                is_read = fill.is_read(submatrices[s], mode)
                 if is_read:
-                    self._read.append((matrix.number, matrix.first, matrix.filled_by))
+                    self._read.append((matrix.number, matrix.first, filling))
                 if is_read is not None:
                     matrix.fill = None
-                    for part in matrix.parts:
+                    for part in matrix.submatrices:
                         del self._filled[part]
-            if not matrix.is_given and matrix.fill is None:
-                for part in matrix.parts:
+            if not matrix.is_input and matrix.fill is None:
+                for part in matrix.submatrices:
                     del self._watched[part]
 
     def _accesses(self, command: Command) -> Accesses:
-        """The accesses of what a command is lowered to: components set their results, whatever
-        their properties say, and rows that nothing is copied to are set to 0."""
+        """The accesses of the operators that a command is lowered to.
+
+        Components set their results, whatever their properties say, and CopyRows sets rows without
+        a source to 0.
+        """
         kind = command.type
         if kind == "CopyRows" or (kind == "SwapMatrix" and self._swaps):
             return (command.source, READ), (command.target, WRITE)

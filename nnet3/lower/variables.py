@@ -36,20 +36,20 @@ class Declarations:
         self.vars.append(make_var(name, shape, dtype, kind))
 
     def state(self, name: str, array: np.ndarray) -> None:
-        """A state that begins with the values of an array."""
+        """A state whose initial value is an array."""
         value = make_op("constant", {}, {"out": name}, {"value": array})
         self.vars.append(make_var(name, array.shape, array.dtype, STATE, initializer=value))
 
-    def parts(
+    def views(
         self,
         numbered: Iterable[tuple[int, SubMatrix]],
         matrices: Sequence[Matrix] | Mapping[int, Matrix],
     ) -> list[str]:
-        """The variables of sub-matrices: views, or the matrix itself where that is the whole.
+        """The variables of sub-matrices: views, or that of the matrix for a whole matrix.
 
         Args:
             numbered: sub-matrices and their numbers.
-            matrices: those that they are parts of, by number.
+            matrices: the variables of their matrices, by number.
         """
         names, declared = [], self.vars
         for number, (matrix, row, rows, col, cols) in numbered:
@@ -64,6 +64,6 @@ class Declarations:
 
 
 def first_value(state: VarDecl) -> np.ndarray:
-    """The array that a state of a lowered computation begins with; not to be changed."""
+    """The initial value of a state of a lowered computation; callers must not change it."""
     assert state.initializer is not None
     return state.initializer.attrs["value"]

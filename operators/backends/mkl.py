@@ -159,6 +159,7 @@ def _bind_stacks(arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]) ->
         for place in places
     ]
     task = team.parts_task(parts, len(places) * m * n * k, (gemm, arrays))
+    assert task is not None, "the caller has seen that there is a C compiler"
     return team.run_together([task])
 
 
@@ -226,6 +227,7 @@ def _bind_parts(
         calls.append(call)
     work = out.size * a.shape[1]
     task = team.parts_task(parts, work, [*arrays, *(call.memory for call in calls)])
+    assert task is not None, "the caller has seen that there is a C compiler"
     if len(calls) == 1 and bias is None:
         return team.with_task(calls[0], task)
     return team.run_together([task])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from opscope.nnet3.compile.command import Command
 from opscope.nnet3.compile.computation import Computation, MatrixInfo, SubMatrix
-from opscope.nnet3.lower.matrix_lifetimes import FewMatrices
+from opscope.nnet3.lower.matrix_lifetimes import MatrixLifetimes
 
 ROWS, COLS = 3, 4
 
@@ -25,14 +25,14 @@ PARTS = st.one_of(parts(), st.sampled_from([SubMatrix(m, 0, ROWS, 0, COLS) for m
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(PARTS, PARTS), max_size=6))
-def test_what_is_filled_and_what_is_given(copies):
+def test_fills_and_changed_inputs(copies):
     whole = [SubMatrix(m, 0, ROWS, 0, COLS) for m in (1, 2)]
     submatrices = [SubMatrix(0, 0, 0, 0, 0), *whole, *(part for pair in copies for part in pair)]
     commands = [Command.set_const(1, 0.0), Command.accept_input(2, -1)]
     commands += [Command.matrix_copy(3 + 2 * i, 4 + 2 * i) for i in range(len(copies))]
     matrices = [MatrixInfo(0, 0), MatrixInfo(ROWS, COLS), MatrixInfo(ROWS, COLS)]
     computation = Computation(SimpleNamespace(nodes=[]), matrices, submatrices, commands)
-    few = FewMatrices(computation, [s.matrix for s in submatrices], [0, 1], False)
+    lifetimes = MatrixLifetimes(computation, [s.matrix for s in submatrices], [0, 1], False)
 
     filled, is_read = np.ones((ROWS, COLS), bool), False
     for target, source in copies:
@@ -42,5 +42,7 @@ def test_what_is_filled_and_what_is_given(copies):
                 is_read |= reads and mine.any()
                 mine[...] &= reads
     touching = [i for i, pair in enumerate(copies) if 1 in (pair[0].matrix, pair[1].matrix)]
-    assert few.fills == ({2 + touching[0]: [commands[0]]} if is_read else {})
-    assert few.changed == ({2} if any(target.matrix == 2 for target, _ in copies) else set())
+    assert lifetimes.fills == ({2 + touching[0]: [commands[0]]} if is_read else {})
+    assert lifetimes.changed_inputs == (
+        {2} if any(target.matrix == 2 for target, _ in copies) else set()
+    )
