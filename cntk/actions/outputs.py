@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from ...framework.base.atomic import atomic_file, make_folder_of, remove_leftovers
 from ...framework.base.context import OpContext
@@ -148,7 +148,7 @@ def _to_files(
     run.say(f"Written to {path}*\nTotal Samples Evaluated = {samples}\n")
 
 
-def _open(stack: ExitStack, path: str, name: str) -> Any:
+def _open(stack: ExitStack, path: str, name: str) -> IO[bytes]:
     if path == _STDOUT:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")

@@ -10,7 +10,6 @@ from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
@@ -30,7 +29,7 @@ from .settings import (
     warnings_to,
 )
 
-Action = Callable[[Run, ConfigParameters], Any]
+Action = Callable[[Run, ConfigParameters], object]
 
 ACTIONS: dict[str, Action] = {
     "train": train.train,

@@ -30,6 +30,7 @@ from .language.depth import deep_calls
 from .language.parser import parse_expression, parse_members
 from .language.printer import number_text
 from .language.syntax import New, Number
+from .language.tokens import Finder
 from .library import REDESIGNED
 from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
 from .values import (
@@ -144,7 +145,7 @@ def read_experiment(
             raise located(FormatError, "the actions need each other too deeply", None) from None
 
 
-def _top_record(source: Source, find: Any) -> syntax.Record:
+def _top_record(source: Source, find: Finder | None) -> syntax.Record:
     """What `new CNTK` takes: the whole text, or the record of the `new CNTK` that it is."""
     if source.text.lstrip().startswith("new"):
         expression = parse_expression(source, find)
@@ -336,7 +337,7 @@ def _section(record: Record, without: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def _expression(value: Value) -> Any:
+def _expression(value: Value) -> syntax.Expression | syntax.Member | None:
     return value.expression if isinstance(value, Thunk) else None
 
 

@@ -36,6 +36,10 @@ Code = Callable[["Record", Path], Value]
 Constructor = Callable[["Record", Path, Expression], Value]
 
 
+# A place for an error: in the text itself, or that of a part of the tree.
+Where = Expression | Member | Location | None
+
+
 class Failure(Exception):
     """An error on its way out; `error` makes the package's error that the user sees.
 
@@ -45,7 +49,7 @@ class Failure(Exception):
     def __init__(
         self,
         message: str,
-        where: Expression | Member | Location | None,
+        where: Where,
         error_class: type[OpscopeError] = FormatError,
         chain: Sequence[tuple[str, Location | None]] = (),
     ):
@@ -67,7 +71,7 @@ class LimitFailure(Failure):
     """Evaluation went too deep or took too long; trying another member would do so again."""
 
 
-def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
+def as_failure(error: OpscopeError, where: Where) -> Failure:
     """An error of another part of the package; `where` unless it has a place itself."""
     place = None if is_located(error) else where
     return Failure(str(error), place, type(error))

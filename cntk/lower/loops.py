@@ -7,7 +7,8 @@ nodes are the same as outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from numpy.typing import DTypeLike
 
 from ...framework.ir.desc import INPUT, RECURRENT
 from ...framework.ir.names import COPY_OP
@@ -55,7 +56,12 @@ class StepEmitter(Emitter):
         return name
 
     def state(
-        self, node: Node, part: str, shape: Sequence[int], value: float = 0.0, dtype: Any = None
+        self,
+        node: Node,
+        part: str,
+        shape: Sequence[int],
+        value: float = 0.0,
+        dtype: DTypeLike | None = None,
     ) -> str:
         return self._outer.state(node, part, shape, value, dtype)
 

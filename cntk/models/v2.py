@@ -8,7 +8,7 @@ PrimitiveFunction.cpp, Variable.cpp, Serialization.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ _ORDER = {"ScatterPacked": (2, 1, 0), "Clip": (1, 2, 0)}
 _POOLINGS = ("max", "average")
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape(value: Iterable[int]) -> tuple[int, ...]:
     """A shape as nodes have it: a scalar is one element, unknown dimensions are 0."""
     return tuple(0 if dim == _INFERRED else int(dim) for dim in value) or (1,)
 

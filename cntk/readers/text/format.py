@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 
@@ -221,7 +221,13 @@ class _Numbers(Sequence[str]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __getitem__(self, place: Any) -> Any:
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> _Numbers: ...
+
+    def __getitem__(self, place: int | slice) -> str | _Numbers:
         found = self._numbers[place]
         return _Numbers(found) if isinstance(place, slice) else str(found)
 
