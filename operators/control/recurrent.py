@@ -26,6 +26,7 @@ from ...framework.loops.recurrent.links import (
     plain_schedule,
 )
 from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
+from ...framework.runtime.executor import frame_of
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
@@ -274,7 +275,8 @@ def _memory_spec(step: StepNet, memory: Memory, boots: list[Any]) -> ArraySpec:
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Any:
     step = step_net(k.attrs["net"])
-    plan, frame, scope = k.frame.plan, k.frame, k.frame.scope
+    frame = frame_of(k)
+    plan, scope = frame.plan, frame.scope
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
     outer = levels[0][0]
     schedule = plain_schedule(outer)
