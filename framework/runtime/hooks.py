@@ -275,7 +275,8 @@ class Dump(Hook):
 
     def _path(self, *parts: str) -> str:
         """A file in the folder of the dump; folders on the way are made."""
-        path = os.path.join(os.fspath(self.target), *parts)  # type: ignore[arg-type]
+        assert not callable(self.target)
+        path = os.path.join(os.fspath(self.target), *parts)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         except OSError as error:

@@ -263,15 +263,6 @@ class _Known:
         return known, {}
 
 
-def _memory_spec(step: StepNet, memory: Memory, boots: list[Any]) -> ArraySpec:
-    """Shape (without rows) and dtype of a memory: those of its boot value, or as declared."""
-    if memory.boot >= 0:
-        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
-    declared = step.declared_row(memory)
-    assert declared is not None, "the shape rule has refused such a memory"
-    return declared
-
-
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Any:
     step = step_net(k.attrs["net"])
