@@ -12,11 +12,10 @@ from op_runner import Ran, execute
 from opscope.framework.base.backend import CPUPlace, Place
 from opscope.framework.base.errors import UnknownOperatorError, format_shape
 from opscope.framework.ir.desc import INPUT, make_op, make_var
-from opscope.framework.ir.expand import expand_op
 from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.names import rows_name
 from opscope.framework.ir.op_list import OpList, OpNode
-from opscope.framework.ir.operation import Operator, check_attrs
+from opscope.framework.ir.operation import Operator, check_attrs, expand_op
 from opscope.framework.ir.registry import OperatorDef, lookup
 from opscope.framework.passes.backward import build_backward
 

@@ -112,9 +112,10 @@ class Variable:
         Raises:
             VariableError: there is no value.
         """
-        if self._array is None:
+        array = self._array
+        if array is None:
             raise VariableError(f"variable {self.name!r} holds no value")
-        return np.array(to_host(self._array))
+        return np.array(array if isinstance(array, np.ndarray) else to_host(array))
 
     def sequences(self) -> Sequences:
         """A copy of the value on the host, with its offsets.

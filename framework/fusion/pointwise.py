@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from ..base.dtypes import FLOATS, name_of
+from ..base.dtypes import FLOATS, NAMES
 from ..base.shape import ArraySpec, Shape
 from ..ir.operation import Operator
 from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Operand
@@ -86,7 +86,7 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
         kind = _kind(specs[variable], shape, dtype)
         if kind is None or (name in slots and slots[name].shape_only):
             return None
-        reads[variable] = Operand(kind, name_of(specs[variable][1]))
+        reads[variable] = Operand(kind, NAMES[specs[variable][1]])
         if kind == ROW:
             widths.add(prod(specs[variable][0]))
         elif kind == COLUMN:
@@ -163,7 +163,7 @@ def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     if len(own) > rank:
         return None
     if own_dtype != dtype:
-        return ONE if prod(own) == 1 and name_of(own_dtype) in C_TYPES else None
+        return ONE if prod(own) == 1 and NAMES[own_dtype] in C_TYPES else None
     if own == shape:
         return FULL
     if prod(own) == 1:

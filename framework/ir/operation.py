@@ -1,4 +1,7 @@
-"""An operator as the runtime sees it: an OpNode checked against its registration."""
+"""An operator as the runtime sees it: an OpNode checked against its registration.
+
+Also the plain operators that a composite one (`fc`, a nested plain net) stands for.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
-from .op_list import Checked, OpNode, SlotNames
+from .op_list import Checked, OpNode, SlotNames, SourceLocation
 from .registry import OperatorDef, find, lookup
 from .schema import REQUIRED, Slot
 
@@ -187,3 +190,20 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
         else:
             attrs[name] = spec.default
     return attrs
+
+
+def expand_op(op: OpNode) -> list[OpNode]:
+    """The operators that a composite one stands for, all the way down; a plain one itself.
+
+    Raises:
+        SlotError, AttributeTypeError: a composite one is wrongly used.
+    """
+    expand = lookup(op.type).expand
+    if expand is None:
+        return [op]
+    Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
+    made = []
+    for inner in expand(op):
+        written = inner.source if inner.source is not None and inner.source.file else op.source
+        made += expand_op(inner.changed(role=op.role, source=written or SourceLocation()))
+    return made

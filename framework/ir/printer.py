@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import name_of
+from ..base.dtypes import NAMES
 from ..base.errors import format_shape
 from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location, inner_nets
 from .messages import (
@@ -177,7 +177,7 @@ def _scalar(value: object) -> str:
 
 
 def _tensor(array: np.ndarray) -> str:
-    kind = f"{name_of(array.dtype)}{list(array.shape)}"
+    kind = f"{NAMES[array.dtype]}{list(array.shape)}"
     if array.size <= _SHOWN_ELEMENTS:
         return f"<tensor {kind}: {', '.join(map(str, array.ravel().tolist()))}>"
     return f"<tensor {kind} crc32 {zlib.crc32(tensor_bytes(array)):08x}>"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.expand import expand_op
 from ..ir.op_list import OpList
+from ..ir.operation import expand_op
 from ..ir.registry import lookup
 from .pipeline import Pass, run_passes
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
-from ..base.dtypes import name_of
+from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
@@ -262,7 +262,7 @@ def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
         slots = {slot: f"v{count + i}" for i, slot in enumerate(p.expressions.values)}
         count += len(slots)
         names.update((name, slots[slot]) for slot, (name, *_) in p.op.outputs.items())
-    dtype = name_of(members[0].dtype)
+    dtype = NAMES[members[0].dtype]
     written = dict.fromkeys(name for p in members for name in p.writes if name in in_memory)
     stores = tuple([(place(name, Operand(FULL, dtype)), names[name]) for name in written])
     loop = _loop(dtype, tuple(operands), tuple(parts), stores)

@@ -17,12 +17,11 @@ from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
 from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
-from ..ir.expand import expand_op
 from ..ir.infer import declared_spec, infer_one
-from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
+from ..ir.messages import from_message, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
-from ..ir.operation import Operator
-from ..ir.registry import REFERENCE, kernel_libraries, load_operators
+from ..ir.operation import Operator, expand_op
+from ..ir.registry import REFERENCE, kernel_libraries, load_operators, lookup
 from ..passes.backward import build_backward
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
@@ -63,10 +62,11 @@ class PlainNet(Net):
         self._lock = threading.Lock()
         self._forget()
         if desc is not None:
-            self._build(as_op_list(desc))
+            self._build(desc if isinstance(desc, OpList) else from_message(desc))
 
     def _build(self, net: OpList) -> None:
-        lowered = lower(net)
+        composite = any(lookup(op.type).expand is not None for op in net.ops)
+        lowered = lower(net) if composite or settings.is_on("OPSCOPE_VERIFY") else net
         self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
         for var in lowered.vars:
@@ -187,9 +187,11 @@ class PlainNet(Net):
                 known[name] = VarDecl(name, kind=INPUT)
         for name in op.output_vars():
             if name not in known:
-                shape, dtype = shapes.get(name, (None, None))
                 source = op.node.source or SourceLocation()
-                known[name] = make_var(name, shape, dtype, source=source)
+                if name in shapes:
+                    known[name] = make_var(name, *shapes[name], source=source)
+                else:
+                    known[name] = VarDecl(name, source=source)
 
     def _shapes_while_building(self, op: Operator) -> dict[str, ArraySpec]:
         specs = {}

@@ -21,11 +21,10 @@ from ...framework.ir.desc import (
     make_op,
     output_names,
 )
-from ...framework.ir.expand import expand_op
 from ...framework.ir.infer import infer_specs
 from ...framework.ir.names import EMPTY, SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
-from ...framework.ir.operation import Operator
+from ...framework.ir.operation import Operator, expand_op
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ..linear.matmul import NUM_FLATTEN_DIMS, affine_shape
 

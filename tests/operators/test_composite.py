@@ -22,10 +22,9 @@ from opscope.framework.ir.desc import (
     make_var,
     output_names,
 )
-from opscope.framework.ir.expand import expand_op
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, View
-from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.operation import Operator, expand_op
 from opscope.framework.runtime.plain_net import PlainNet
 
 

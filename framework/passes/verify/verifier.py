@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ....proto import net_pb2 as pb
 from ...base.backend import parse_place
-from ...base.dtypes import name_of
+from ...base.dtypes import NAMES
 from ...base.errors import (
     AttributeTypeError,
     DeviceError,
@@ -23,12 +23,11 @@ from ...base.errors import (
 )
 from ...base.shape import ArraySpec
 from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
-from ...ir.expand import expand_op
 from ...ir.infer import declared_spec, fits, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
-from ...ir.operation import Operator
+from ...ir.operation import Operator, expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
@@ -116,7 +115,7 @@ def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     target = net.vars[base]
     own, other = var.dtype, target.dtype
     if own is not None and other is not None and own != other:
-        return f"{title}: it is {name_of(own)} and its base {base!r} {name_of(other)}"
+        return f"{title}: it is {NAMES[own]} and its base {base!r} {NAMES[other]}"
     if target.shape is None or var.view is None:
         return ""
     try:
@@ -204,7 +203,7 @@ def _shapes(net: NetCheck) -> None:
         at_fault = var.shape is not None and not fits(shape, var.shape)
         declared = declared_spec(var)
         if at_fault or (declared is not None and declared[1] != dtype):
-            known_dtype = "dtype_unknown" if var.dtype is None else name_of(var.dtype)
+            known_dtype = "dtype_unknown" if var.dtype is None else NAMES[var.dtype]
             wanted = f"{known_dtype}{format_shape(var.shape)}"
             net.add(
                 "shape",
