@@ -43,7 +43,7 @@ def _binary(
     reads: str = "",
     shape: Callable[[ShapeArgs], None] = _broadcast,
 ) -> OperatorDef:
-    """Register an operator of x and y; `reads` names what its gradient reads."""
+    """Register an operator of x and y; `reads` names the variables that its gradient reads."""
     entry = operator(
         op_type,
         doc=f"{doc} Shapes broadcast as in NumPy.",
