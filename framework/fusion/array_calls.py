@@ -39,7 +39,7 @@ class ArrayHost(Protocol):
 
 
 class PieceScratch:
-    """Scratch memory that pieces of an array use one after the other.
+    """Scratch memory that blocks of an array use one after the other.
 
     Pieces have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
     each piece.
@@ -69,7 +69,7 @@ result. Operators fill it."""
 # -- instructions ------------------------------------------------------------------------------
 
 Operand = tuple[str, Any]
-"""What an instruction reads: ("num", value), ("array", name) or ("value", instruction's number)."""
+"""An operand of an instruction: ("num", value), ("array", name) or ("value", number)."""
 
 
 class _Instruction(NamedTuple):
@@ -191,7 +191,7 @@ def array_plan(
     Args:
         texts: (name, expression) in the order of computation; each may mention those before it.
         wanted: names of the results.
-        numbers: names that stand for numbers.
+        numbers: names of numbers.
         counts: how many variables `sum(x)` adds up, by slot; they are arrays `x[0]`, `x[1]`, ...
 
     Raises:
@@ -227,7 +227,7 @@ def array_plan(
 
 
 class _Named(dict[str, Tree]):
-    """Trees by name; other names stand for themselves."""
+    """Trees by name; other names remain."""
 
     def __missing__(self, name: str) -> Tree:
         return ("var", name)

@@ -1,4 +1,4 @@
-"""Composite operators (`fc`, nested plain nets) and the plain operators that they stand for."""
+"""Expands composite operators (`fc`, nested plain nets) into plain operators."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .registry import lookup
 
 
 def expand_op(op: OpNode) -> list[OpNode]:
-    """The operators that a composite one stands for, all the way down; a plain one itself.
+    """The plain operators that a composite one expands to, at all depths; a plain one itself.
 
     Raises:
-        SlotError, AttributeTypeError: a composite one is wrongly used.
+        SlotError, AttributeTypeError: a composite operator is wrongly used.
     """
     expand = lookup(op.type).expand
     if expand is None:

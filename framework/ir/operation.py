@@ -132,14 +132,14 @@ class Operator:
         return f"{self.title()}: {why} ({', '.join(operands)})"
 
     def input_vars(self) -> list[str]:
-        """What it reads, slot by slot; a list that is kept, so not to be changed."""
+        """The variables that it reads, slot by slot; callers must not change the list."""
         if self._reads_of is not self.inputs:  # slots are replaced, never changed
             self._reads_of = self.inputs
             self._reads = [n for names in self.inputs.values() for n in names if n != EMPTY]
         return self._reads
 
     def output_vars(self) -> list[str]:
-        """What it writes, slot by slot; a list that is kept, so not to be changed."""
+        """The variables that it writes, slot by slot; callers must not change the list."""
         if self._writes_of is not self.outputs:
             self._writes_of = self.outputs
             self._writes = [n for names in self.outputs.values() for n in names if n != EMPTY]

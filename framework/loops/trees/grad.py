@@ -182,10 +182,10 @@ class TreeGradientProgram:
         self._initial_grads(schedule)
 
     def _forward_run(self) -> ForwardRun:
-        """What the forward run left.
+        """The forward run to differentiate.
 
         Raises:
-            RunError: it is not there, or another run has taken its place.
+            RunError: there was none, or another run has followed it.
         """
         (steps,) = self._b.k.op.inputs["steps"]
         bank: Bank | None = self._b.frame.scope.bound.get(("recursive", steps))
@@ -212,7 +212,7 @@ class TreeGradientProgram:
         self.edge_parent = xp.asarray(schedule.edge_parent)
 
     def _arrive(self, schedule: ForestSchedule) -> None:
-        """What arrives from outside: gradients of out-links and of roots."""
+        """Take gradients from outside: those of out-links and of roots."""
         k, xp = self._b.k, self._b.xp
         rows, roots = xp.asarray(schedule.rows), xp.asarray(schedule.roots)
         for array in self.arriving.values():
