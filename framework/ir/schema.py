@@ -1,4 +1,4 @@
-"""What an operator type declares of its arguments: slots for variables, and typed attributes."""
+"""The arguments that an operator type declares: slots for variables, and typed attributes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class AttrSpec:
 
     @cached_property
     def _is_free(self) -> bool:
-        """Whether any value of the type will do."""
+        """Whether every value of the type is allowed."""
         return self.minimum is None and self.maximum is None and not self.choices
 
     def _convert(self, value: Any, given: str, where: object) -> Any:
