@@ -15,7 +15,7 @@ from ...operators.base.derived import derived_kernel
 from ...operators.math.elementwise_math import unary
 
 SOURCE = "CNTK: Source/Math/TensorOps.h"
-SMALLEST = 1e-37  # logarithms of what is less are LOG_OF_SMALLEST
+SMALLEST = 1e-37  # logarithms of smaller numbers are LOG_OF_SMALLEST
 LOG_OF_SMALLEST = -85.1
 
 log = unary(

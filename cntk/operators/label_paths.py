@@ -140,7 +140,7 @@ def crf_kernel(k: KernelArgs) -> Call:
         after.fill(0)
         for now, last in reversed(steps.pairs()):
             after[last] = _log_product(xp, after[now] + scores[now], links.T)
-        # What is certain: less the log sum over all paths of the row's sequence.
+        # Normalised: less the log sum over all paths of the row's sequence.
         sums = xp.empty(len(scores))
         for part in steps.parts:
             sums[part] = total[: part.stop - part.start]

@@ -1,7 +1,7 @@
 """Batch normalisation with CNTK's running statistics.
 
 Source: CNTK's `ComputationNetworkLib/TrainingNodes.h` (the factors) and
-`Math/CntkBatchNormalization.cuh` (what is blended: the running mean and inverse deviation).
+`Math/CntkBatchNormalization.cuh` (it blends the running mean and inverse deviation).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 
 def _factors(seen: float, samples: int, time: float, blend: float) -> tuple[float, float]:
-    """Weight of this minibatch in the running statistics, and of those in what is used."""
+    """Weights of this minibatch in the running statistics, and of these in the statistics used."""
     if seen == 0:
         return 1.0, 0.0
     if time < 0:
@@ -142,7 +142,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
 
 @batch_norm.backward("x", "scale", "bias")
 def batch_norm_grad_kernel(k: KernelArgs) -> Call:
-    """As CNTK's: what passes through the statistics of the minibatch counts with its weight w.
+    """As CNTK's: the gradient through the statistics of the minibatch has their weight w.
 
     With d = x - m and a = scale * s,
     x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.

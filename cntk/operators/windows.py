@@ -1,4 +1,4 @@
-"""Windows that slide over tensors of any rank: what convolutions and poolings are made of.
+"""Windows that slide over tensors of any rank: the basis of convolutions and poolings.
 
 A window's elements are given by a table: for each window the numbers of its elements in the
 flattened sample, -1 for padding. Source: CNTK's `Math/ConvolveGeometry.h`.
@@ -126,7 +126,7 @@ fold = operator(
     "cntk.fold",
     doc=(
         "The transpose of `cntk.unfold`: elements of windows added up where they lie, [N, windows,"
-        " elements] -> [N, size]; what lies in the padding is lost."
+        " elements] -> [N, size]; sums in the padding are dropped."
     ),
     inputs=[Slot("x", "[N, windows, elements]", not_in_gradient=True)],
     outputs=[Slot("out", "[N, size]", not_in_gradient=True)],
@@ -168,7 +168,7 @@ max_unpool = operator(
     ),
     inputs=[
         Slot("x", "[N, windows]", not_in_gradient=True),
-        Slot("pooled", "what was pooled, [N, size]", not_in_gradient=True),
+        Slot("pooled", "the input of the pooling, [N, size]", not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "[N, size]", not_in_gradient=True),
