@@ -38,7 +38,7 @@ def ours(
     b.initialize(scope)
     x, y = data(shape)
     net = b.bound_net(frozenset([fetch.name]), train)
-    context = OpContext(train=train, keep=[fetch.name])
+    context = OpContext(train=train, live_out=[fetch.name])
     image_var = scope.var("image")
     label_var = scope.var("label") if train else None
 

@@ -61,7 +61,7 @@ def ours(build: Callable[[Any, Any], Any], train: bool) -> Step:
     batch, _ = sequences()
     b.feed(scope, {"x": batch})
     net = b.bound_net(frozenset([fetch.name]), train)
-    context = OpContext(train=train, keep=[fetch.name])
+    context = OpContext(train=train, live_out=[fetch.name])
     return lambda: net.run(scope, context)
 
 

@@ -1,5 +1,6 @@
 """CNTK's networks, configs and readers, lowered to op lists.
 
-Rooms, in their order: base, config, network, models, ndl, mel, brainscript, lattices, readers,
-operators, lower, run, sgd, actions, programs. May import operators and below.
+Rooms, in their order: base, config, lattices, network, operators, lower, readers, models, ndl, mel,
+brainscript, run, sgd, actions, programs. A room imports from those before it. May import operators
+and below.
 """

@@ -10,7 +10,7 @@ _HOMES = {
     "AmNnetSimple": ".network.model",
     "ComputationRequest": ".graph.request",
     "IoSpecification": ".graph.request",
-    "simple_request": ".graph.request",
+    "simple_request": ".network.simple_request",
     "compile_request": ".inference.pipeline",
     "compile_segments": ".inference.pipeline",
     "CachingCompiler": ".cache.computations",

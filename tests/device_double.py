@@ -298,7 +298,11 @@ def instead_of_cupy() -> Iterator[Any]:
     from device_sparse import sparse
 
     saved, backend._cupy = backend._cupy, lambda: xp
-    modules = {"cupyx": SimpleNamespace(), "cupyx.scipy": SimpleNamespace(sparse=sparse)}
+    modules = {
+        "cupyx": SimpleNamespace(),
+        "cupyx.scipy": SimpleNamespace(sparse=sparse),
+        "cupyx.scipy.sparse": sparse,
+    }
     held = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
     try:

@@ -81,7 +81,7 @@ def poison(array: Any) -> None:
 def execute(
     descs: Sequence[OpNode],
     arrays: Mapping[str, np.ndarray],
-    metas: Mapping[str, Any],
+    specs: Mapping[str, Any],
     place: Place,
     *,
     title: object = "",
@@ -111,7 +111,7 @@ def execute(
         held = {
             name: _laid_out(to_place(a, place, copy=True), layout) for name, a in arrays.items()
         }
-        shapes = dict(metas)
+        shapes = dict(specs)
         proved: set[tuple[str, str]] = set()
         for index, desc in enumerate(descs):
             op = Operator(desc, index)
@@ -137,7 +137,7 @@ def execute(
 def _call(
     op: Operator,
     arrays: Missing,
-    metas: dict[str, Any],
+    specs: dict[str, Any],
     bench: Bench,
     title: object,
     libraries: tuple[str, ...],
@@ -146,9 +146,9 @@ def _call(
     """Bind a kernel and call it: twice, if all that it writes is in `fresh`."""
     call = None
     with np.errstate(all="ignore"):
-        dtype = _deciding_dtype(op, metas)
+        dtype = _deciding_dtype(op, specs)
         for kernel in op.entry.kernels_for(bench.place.kind, dtype, libraries):
-            call = kernel.bind(KernelArgs(op, arrays, metas, bench))
+            call = kernel.bind(KernelArgs(op, arrays, specs, bench))
             if call is not None:
                 break
         assert call is not None, f"{title}: no kernel of {op.type} for {dtype} on {bench.place}"
@@ -173,7 +173,7 @@ def _share(
     op: Operator,
     arrays: Missing,
     fresh: set[str],
-    metas: Mapping[str, Any],
+    specs: Mapping[str, Any],
     proved: set[tuple[str, str]],
 ) -> set[str]:
     """Put outputs into (copies of) the inputs whose memory they may take, as plans do."""
@@ -185,7 +185,7 @@ def _share(
         if not source or len(names) != 1 or names[0] not in fresh:
             continue
         for candidate in op.inputs.get(source, ())[:1]:
-            (shape, dtype), (from_shape, from_dtype) = metas[names[0]], metas[candidate]
+            (shape, dtype), (from_shape, from_dtype) = specs[names[0]], specs[candidate]
             count = int(np.prod(shape))
             fits = dtype == from_dtype and count == int(np.prod(from_shape))
             if reads.count(candidate) != 1 or candidate in taken or not fits:
@@ -200,8 +200,8 @@ def _share(
     return shared
 
 
-def _output(xp: Any, meta: Any, strided: bool) -> Any:
-    shape, dtype = meta
+def _output(xp: Any, spec: Any, strided: bool) -> Any:
+    shape, dtype = spec
     if strided and len(shape) == 2:
         return poisoned(xp, (shape[0], shape[1] + 3), dtype)[:, 2:-1]
     return poisoned(xp, shape, dtype)

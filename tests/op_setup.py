@@ -12,13 +12,12 @@ from op_runner import Ran, execute
 from opscope.framework.base.backend import CPUPlace, Place
 from opscope.framework.base.errors import UnknownOperatorError, format_shape
 from opscope.framework.ir.desc import INPUT, make_op, make_var
-from opscope.framework.ir.infer import infer_metas
+from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.names import rows_name
 from opscope.framework.ir.op_list import OpList, OpNode
-from opscope.framework.ir.operation import Operator, check_attrs
+from opscope.framework.ir.operation import Operator, check_attrs, expand_op
 from opscope.framework.ir.registry import OperatorDef, lookup
 from opscope.framework.passes.backward import build_backward
-from opscope.framework.passes.pipeline import expand_op
 
 TAIL = "neg"
 """A fusible operator that nets of the harness end in, so that the one under test has company."""
@@ -112,7 +111,7 @@ class Setup:
         self.written = {name for names in self.outputs.values() for name in names}
         self.descs = expand_op(make_op(entry.type, self.inputs, self.outputs, case.attrs))
         self.given = {name: (a.shape, a.dtype) for name, a in self.arrays.items()}
-        self.metas = infer_metas(
+        self.specs = infer_specs(
             [Operator(desc) for desc in self.descs], self.given, {}, self.offsets
         )
 
@@ -153,13 +152,13 @@ class Setup:
         self,
         descs: Sequence[OpNode],
         arrays: Mapping[str, np.ndarray],
-        metas: Mapping[str, Any],
+        specs: Mapping[str, Any],
         place: Place | None,
         **how: Any,
     ) -> Ran:
         """Run operators of this use, on the CPU if no place is said; `how` as in `execute`."""
         how |= {"title": self, "train": self.case.train, "offsets": self.offsets}
-        return execute(descs, arrays, metas, place or CPUPlace(), **how)
+        return execute(descs, arrays, specs, place or CPUPlace(), **how)
 
     def expected(self) -> dict[str, np.ndarray]:
         """Variable -> reference value, for the outputs that the reference gives."""
@@ -182,15 +181,15 @@ class Setup:
             bound = 0.0 if exact else test._tolerance(self.dtype)
             assert error <= bound, f"{self}: {what} {name!r} is off by {error}, bound {bound}"
 
-    def check_metas(self, test: Any) -> None:
+    def check_specs(self, test: Any) -> None:
         """Assert that inferred shapes and dtypes are those of the reference."""
         for names in self.outputs.values():
             for name in names:
-                assert name in self.metas, f"{self}: the shape rule sets no {name!r}"
-                assert all(d >= 0 for d in self.metas[name][0]), f"{self}: {name!r} is not known"
+                assert name in self.specs, f"{self}: the shape rule sets no {name!r}"
+                assert all(d >= 0 for d in self.specs[name][0]), f"{self}: {name!r} is not known"
         floats = any(dtype.kind == "f" for _, dtype in self.given.values())
         for name, wanted in self.expected().items():
-            shape, dtype = self.metas[name]
+            shape, dtype = self.specs[name]
             assert shape == wanted.shape, (
                 f"{self}: {name!r} is inferred as {shape}, the reference is {wanted.shape}"
             )
@@ -216,12 +215,12 @@ class Setup:
             for slot in self.entry.outputs
             if not slot.intermediate and slot.name not in self.case.share
             for name in self.outputs.get(slot.name, ())
-            if self.metas[name][1].kind == "f"
+            if self.specs[name][1].kind == "f"
         ]
 
     def seed(self, name: str) -> np.ndarray:
         """The gradient of the loss with respect to an output."""
-        shape, dtype = self.metas[name]
+        shape, dtype = self.specs[name]
         rng = np.random.default_rng(sum(map(ord, name)))
         return rng.uniform(0.5, 1.5, shape).astype(dtype) * rng.choice([-1, 1], shape).astype(dtype)
 
@@ -230,7 +229,7 @@ class Setup:
         desc = OpList(name=self.entry.type)
         for name, (shape, dtype) in self.given.items():
             desc.vars.append(make_var(name, shape, dtype, INPUT))
-        for name, (shape, dtype) in self.metas.items():
+        for name, (shape, dtype) in self.specs.items():
             if name not in self.given:
                 desc.vars.append(make_var(name, shape, dtype))
         desc.ops.extend(self.descs)
@@ -239,7 +238,7 @@ class Setup:
             targets = {f"{name}_tail": name for name in targets}
             for tail, name in targets.items():
                 desc.ops.append(make_op(TAIL, {"x": name}, {"out": tail}))
-                desc.vars.append(make_var(tail, *self.metas[name]))
+                desc.vars.append(make_var(tail, *self.specs[name]))
         return desc, targets
 
     def gradients(
@@ -260,7 +259,7 @@ class Setup:
             self.net(tails=False)[0], targets={n: f"{n}_seed" for n in self.losses()}, wrt=names
         )
         held = dict(arrays) | {f"{name}_seed": self.seed(name) for name in self.losses()}
-        metas = {name: (array.shape, array.dtype) for name, array in held.items()}
+        specs = {name: (array.shape, array.dtype) for name, array in held.items()}
         if without_flagged:
             flagged = {
                 name
@@ -274,7 +273,7 @@ class Setup:
             }
             for name in flagged:
                 del held[name]
-        ran = self.execute(result.ops, held, metas, place, inplace=inplace, withhold=True)
+        ran = self.execute(result.ops, held, specs, place, inplace=inplace, withhold=True)
         if proved is not None:
             proved |= ran.proved
         found = {}

@@ -35,7 +35,7 @@ from opscope.framework.base.backend import CPUPlace, GPUPlace, gpu_present
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.infer import fits, infer_metas
+from opscope.framework.ir.infer import fits, infer_specs
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import OperatorDef, lookup
 from opscope.framework.runtime.plain_net import PlainNet
@@ -170,18 +170,18 @@ class OpTest:
 
     def test_shapes(self) -> None:
         for setup in self._setups():
-            setup.check_metas(self)
+            setup.check_specs(self)
             operators = [Operator(desc) for desc in setup.descs]
             # Offsets of None: as while a net is built.
             for hide, offsets in itertools.product(("leading", "all"), (setup.offsets, None)):
                 given = {
-                    name: (_hidden(meta[0], hide), meta[1]) for name, meta in setup.given.items()
+                    name: (_hidden(spec[0], hide), spec[1]) for name, spec in setup.given.items()
                 }
-                metas = infer_metas(operators, given, {}, offsets)
-                for name, (shape, dtype) in setup.metas.items():
-                    assert fits(metas[name][0], shape) and metas[name][1] == dtype, (
+                specs = infer_specs(operators, given, {}, offsets)
+                for name, (shape, dtype) in setup.specs.items():
+                    assert fits(specs[name][0], shape) and specs[name][1] == dtype, (
                         f"{setup}: with {hide} dimensions unknown, {name!r} is inferred as"
-                        f" {metas[name]}, but it is {(shape, dtype)}"
+                        f" {specs[name]}, but it is {(shape, dtype)}"
                     )
 
     # -- gradients -------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ class OpTest:
         desc, targets = setup.net()
         net = PlainNet(desc)
         scope = Scope(place)
-        results = [name for name in setup.metas if name not in setup.given]
+        results = [name for name in setup.specs if name not in setup.given]
         if self.grad and targets and setup.dtype != "float16":
             seeds = {name: f"{name}_seed" for name in targets}
             gradients = net.add_backward_ops(targets=seeds, wrt=setup.wrt(self.grad))

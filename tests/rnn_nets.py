@@ -90,7 +90,7 @@ def run(desc: OpList, values: Mapping[str, Any], fetch: Sequence[str]) -> dict[s
     """Run a net in a fresh scope."""
     scope = Scope()
     fill(scope, values)
-    Net.create(desc).run(scope, OpContext(keep=fetch, seed=1))
+    Net.create(desc).run(scope, OpContext(live_out=fetch, seed=1))
     return {name: scope.numpy(name) for name in fetch}
 
 
@@ -104,7 +104,7 @@ def gradients(
     net, scope = with_loss(desc, values, targets), Scope()
     fill(scope, values)
     names = net.add_backward_ops("loss", wrt)
-    net.run(scope, OpContext(keep=list(names.values()), seed=1))
+    net.run(scope, OpContext(live_out=list(names.values()), seed=1))
     return {name: scope.numpy(grad) for name, grad in names.items()}
 
 
@@ -149,7 +149,7 @@ def numeric(
         fill(scope, values)
         new = Sequences(moved, held.levels) if isinstance(held, Sequences) else moved
         fill(scope, {name: new})
-        net.run(scope, OpContext(keep=["loss"], seed=1))
+        net.run(scope, OpContext(live_out=["loss"], seed=1))
         losses.append(float(scope.numpy("loss")))
     return direction, (losses[0] - losses[1]) / (2 * step)
 

@@ -110,7 +110,7 @@ def run_tree(
     """Runs a recursive net by itself."""
     scope = scope or Scope()
     set_all(scope, values, {} if offsets is None else {desc.steps[0].parents: offsets})
-    Net.create(desc).run(scope, OpContext(keep=fetch, seed=1))
+    Net.create(desc).run(scope, OpContext(live_out=fetch, seed=1))
     return {name: scope.numpy(name) for name in fetch}
 
 
@@ -130,14 +130,14 @@ def check_gradients(
     assert set(grads) == set(wrt)
     seeds = {given[name]: value for name, value in weights.items()}
     set_all(scope, {**values, **seeds}, parents)
-    net.run(scope, OpContext(keep=[*grads.values(), *weights]))
+    net.run(scope, OpContext(live_out=[*grads.values(), *weights]))
     found = {name: scope.numpy(grad) for name, grad in grads.items()}
 
     forward, other = Net.create(desc), Scope()
 
     def loss(changed: Mapping[str, Any]) -> float:
         set_all(other, {**values, **changed}, parents)
-        forward.run(other, OpContext(keep=list(weights)))
+        forward.run(other, OpContext(live_out=list(weights)))
         return sum(float((other.numpy(name) * w).sum()) for name, w in weights.items())
 
     rng = np.random.default_rng(5)

@@ -1,1 +1,4 @@
-"""The actions of CNTK's commands: what a config makes happen."""
+"""The actions of CNTK's commands: training, evaluation, output of values, editing of models.
+
+Gives `run_commands` to programs. May import every room before it.
+"""

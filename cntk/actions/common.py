@@ -1,4 +1,4 @@
-"""What actions share: where they run, the network they work on, their readers."""
+"""The surroundings that actions share: place, network, readers and writers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Run:
     Attributes:
         seeds: numbers of the random parameters of all its networks.
         say: takes the lines of the log.
-        progress: tells how far the run is, if it is to be told.
+        progress: reports how far the run is; None: no reports.
     """
 
     seeds: Seeds = field(default_factory=Seeds)
@@ -91,7 +91,7 @@ def build(run: Run, section: ConfigParameters) -> Network:
         if path:
             write_text(path, dump(built.network, None, False, True))
     if built.builder not in _QUIET:
-        _tell(run, section, built.network)
+        _log_network(run, section, built.network)
     return built.network
 
 
@@ -103,7 +103,7 @@ def load(section: ConfigParameters, path: str | Path) -> Network:
     return network
 
 
-def _tell(run: Run, section: ConfigParameters, network: Network) -> None:
+def _log_network(run: Run, section: ConfigParameters, network: Network) -> None:
     """Log how a network is validated."""
     if section.int("traceLevel", 0) > 0:
         run.say("\nPost-processing network...\n")
@@ -126,7 +126,7 @@ def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = 
             raise
         raise value.error(str(error)) from None
     _set_outputs(run, network, outputs)
-    _tell(run, section, network)
+    _log_network(run, section, network)
     return network
 
 
@@ -169,7 +169,7 @@ def refuse_overwriting(
     """Refuse to write files that a section names: they are read, meanwhile or later.
 
     Args:
-        own: names of parameters, in lower case, that tell what is written.
+        own: names of the writer's own parameters, in lower case.
 
     Raises:
         FormatError: a path is one of them, however it is written.
@@ -188,7 +188,7 @@ def refuse_overwriting(
 
 
 def _values(section: ConfigParameters) -> Iterator[tuple[str, ConfigValue]]:
-    """The values of a section and those inside of it, sections and what cannot be read aside."""
+    """The values of a section and of those in it; values that cannot be read are left out."""
     for name in section:
         if not section.has_value(name) or name.lower().endswith("networkbuilder"):
             continue

@@ -162,10 +162,10 @@ def _split(network: Network, node: Node, share: float, aligned: int) -> str:
         np.asarray(node.value).reshape((rows, columns), order="F"), full_matrices=False
     )
     seconds = time.perf_counter() - began
-    kept = int(np.searchsorted(np.cumsum(sizes), sizes.sum() * share, side="right")) + 1
-    kept = min(math.ceil(min(kept, len(sizes)) / aligned) * aligned, len(sizes))
-    roots = np.sqrt(sizes[:kept])
-    left, right = left[:, :kept] * roots, roots[:, None] * right[:kept]
+    rank = int(np.searchsorted(np.cumsum(sizes), sizes.sum() * share, side="right")) + 1
+    rank = min(math.ceil(min(rank, len(sizes)) / aligned) * aligned, len(sizes))
+    roots = np.sqrt(sizes[:rank])
+    left, right = left[:, :rank] * roots, roots[:, None] * right[:rank]
     name, dtype = node.name, node.value.dtype
     parts = [
         _parameter(network, f"{name}_U", left.astype(dtype), node.learning_rate),
@@ -178,11 +178,11 @@ def _split(network: Network, node: Node, share: float, aligned: int) -> str:
         product = network.add("Times", f"{name}_SVD", parts)
         network.replace_inputs(node, product)
     network.delete(node)
-    reduced = (rows + columns) * kept / (rows * columns)
+    reduced = (rows + columns) * rank / (rows * columns)
     return (
         f"Performing SVD for a {rows:5d}-by-{columns:<5d} matrix (node name: {name:<20}) ---  "
         f"computation time {seconds:5.2f} secs ;  keep {share * 100:4.1f}% energy ===> keep "
-        f"{kept:5d} svd values (reduce to {reduced * 100:4.1f}% parameters) \n"
+        f"{rank:5d} svd values (reduce to {reduced * 100:4.1f}% parameters) \n"
     )
 
 

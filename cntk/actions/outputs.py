@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from ...framework.base.atomic import atomic_file, make_folder_of, remove_leftovers
 from ...framework.base.context import OpContext
@@ -58,7 +58,7 @@ def write(run: Run, section: ConfigParameters) -> None:
     with reader_of(section, in_order="always") as reader:
         reader.start_minibatch_loop(size, 0, epoch_size)
         if "writer" in section:
-            if section.section("writer").bool("unittest", False):  # what is read is written
+            if section.section("writer").bool("unittest", False):  # the values are read and written
                 nodes = [node for node in depth_first(nodes) if node.is_input]
             _through_writer(run, section, net, nodes, reader)
         elif "outputPath" in section:
@@ -148,7 +148,7 @@ def _to_files(
     run.say(f"Written to {path}*\nTotal Samples Evaluated = {samples}\n")
 
 
-def _open(stack: ExitStack, path: str, name: str) -> Any:
+def _open(stack: ExitStack, path: str, name: str) -> IO[bytes]:
     if path == _STDOUT:
         return sys.stdout.buffer
     target = Path(f"{path}.{name}")

@@ -16,7 +16,7 @@ from ..network.network import Network
 from ..network.nodes.node import Node
 from .common import Run, load, refuse_overwriting, write_text
 
-_STYLES = (  # what nodes are, and how they look
+_STYLES = (  # operations, and how their nodes look
     ("parameter", "shape = box, color = gray, style = rounded"),
     ("feature", "shape = ellipse, color = red, style = filled, fillcolor = white"),
     ("label", "shape = diamond, color = brown, style = filled, fillcolor = white"),
@@ -97,7 +97,7 @@ def _kind(network: Network, node: Node) -> str:
 
 
 def _arcs(network: Network) -> Iterator[str]:
-    """Arrows from inputs to nodes; what comes out of a delay starts at a node of its own, so that
+    """Arrows from inputs to nodes. The output of a delay starts at a node of its own, so that
     loops are open."""
     for node in network.sorted_nodes():
         for child in node.inputs:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 from ...framework.base.atomic import make_folder_of
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
@@ -24,13 +23,13 @@ from .settings import (
     epochs_of,
     job_progress,
     log_path,
+    log_unused,
     refuse_obsolete,
     stamped,
-    tell_unused,
     warnings_to,
 )
 
-Action = Callable[[Run, ConfigParameters], Any]
+Action = Callable[[Run, ConfigParameters], object]
 
 ACTIONS: dict[str, Action] = {
     "train": train.train,
@@ -74,7 +73,7 @@ def add_action(name: str, function: Action) -> None:
 
 
 def action_of(name: str) -> Action | None:
-    """What an action does; None for one that is known and not done here."""
+    """The function of an action; None for an action that this package leaves out."""
     if name in ACTIONS:
         return ACTIONS[name]
     found = (point for point in entry_points(group=GROUP) if point.name == name)
@@ -143,7 +142,7 @@ def _run(config: ConfigParameters, run: Run) -> None:
         run.say(config.dump())
         run.say(f"Commands: {' '.join(command.name for command in listed)}\n")
         run.say(f'precision = "{precision}"\n')
-    tell_unused(config, run)
+    log_unused(config, run)
     run.progress = job_progress(config, listed, run.say)
     for command in listed:
         for action in command.actions:

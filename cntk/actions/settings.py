@@ -1,4 +1,4 @@
-"""What the top level of a config says about the run itself: its log, what is obsolete or not used.
+"""The top level of a config: its log, and warnings of obsolete and unused parameters.
 
 Source: CNTK's `CNTK/CNTK.cpp`.
 """
@@ -63,7 +63,7 @@ def warnings_to(say: Say) -> Iterator[None]:
 
 
 def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None:
-    """Refuse what CNTK once meant otherwise.
+    """Refuse parameters whose meaning has changed in CNTK.
 
     Raises:
         FormatError: `type` in place of `precision`; `truncated` in a reader section alone.
@@ -88,9 +88,8 @@ def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None
             )
 
 
-def tell_unused(config: ConfigParameters, run: Run) -> None:
-    """Log the parameters that nobody reads: those that change nothing here, and those that CNTK
-    does not know either, of which it says nothing."""
+def log_unused(config: ConfigParameters, run: Run) -> None:
+    """Log the parameters that have no effect here, and those that CNTK does not know either."""
     for text in unused_parameters(config):
         run.say(f"{text}\n")
     for text in unknown_parameters(config):
@@ -122,7 +121,7 @@ def epochs_of(command: Command) -> int:
 
 
 def done_text() -> str:
-    """What the file `doneFile` holds after a run."""
+    """The text of the file `doneFile` after a run."""
     return (
         f"Successfully finished at {time.strftime('%Y/%m/%d %H:%M:%S')} on {socket.gethostname()}\n"
     )

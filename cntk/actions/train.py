@@ -96,7 +96,7 @@ def _device(net: CntkNet) -> str:
 
 
 class _Reference:
-    """Mixes the labels of a minibatch with what a reference model gives: a penalty on the
+    """Mixes the labels of a minibatch with the outputs of a reference model: a penalty on the
     Kullback-Leibler divergence from it.
 
     Source: Yu, Yao, Su, Li and Seide, "KL-divergence regularized deep neural network adaptation",

@@ -59,17 +59,17 @@ def write_word_and_class(run: Run, section: ConfigParameters) -> None:
     run.say(f"Vocabulary size {len(counts)}.\n")
     size = _limit(run, counts, size, section.int("cutoff", 1))
     if classes > 0:
-        kept = most_frequent(counts, size, section.string("unk", "<unk>"))
-        numbers = class_numbers([count for _, count in kept], classes)
+        listed = most_frequent(counts, size, section.string("unk", "<unk>"))
+        numbers = class_numbers([count for _, count in listed], classes)
     else:
-        kept = sorted(counts.items())
-        numbers = [0] * len(kept)
+        listed = sorted(counts.items())
+        numbers = [0] * len(listed)
     if mapping:
-        write_text(mapping, "".join(f"{word}\n" for word, _ in kept))
+        write_text(mapping, "".join(f"{word}\n" for word, _ in listed))
         run.say(f"Created label-mapping file with {len(counts)} entries.\n")
     lines = [
         f"     {index}\t     {general(count, 6)}\t{word}\t{number}\n"
-        for index, ((word, count), number) in enumerate(zip(kept, numbers, strict=True))
+        for index, ((word, count), number) in enumerate(zip(listed, numbers, strict=True))
     ]
     write_text(vocabulary, "".join(lines))
     run.say(f"Created vocabulary file with {len(counts)} entries.\n")
@@ -123,9 +123,9 @@ def most_frequent(counts: Counter[str], size: int, unknown: str) -> list[tuple[s
     room = size - 1
     if unknown in (word for word, _ in ranked[:size]):
         room += 1
-    kept = dict(ranked[:room])
-    kept[unknown] = kept.get(unknown, 0) + sum(count for _, count in ranked[room:])
-    return sorted(kept.items(), key=lambda item: -item[1])
+    listed = dict(ranked[:room])
+    listed[unknown] = listed.get(unknown, 0) + sum(count for _, count in ranked[room:])
+    return sorted(listed.items(), key=lambda item: -item[1])
 
 
 def class_numbers(counts: Iterable[float], classes: int) -> list[int]:

@@ -5,9 +5,9 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -57,7 +57,7 @@ TEMPER
 
 
 @cache
-def _compiled() -> Any:
+def _compiled() -> Callable[..., object] | None:
     """The same in C: some ten times as fast; None where there is no compiler."""
     if not compiler.available():
         return None
@@ -128,8 +128,8 @@ class Mersenne64:
         self._twist(high, state[_MIDDLE + 1 :], state[0])
         np.bitwise_xor(low, self._mixed, high)
 
-    def _twist(self, here: np.ndarray, after: np.ndarray, last: Any = None) -> None:
-        """What numbers and those that follow them give; `last` follows the last one."""
+    def _twist(self, here: np.ndarray, after: np.ndarray, last: np.integer | None = None) -> None:
+        """The next state from numbers and their successors; `last` follows the last number."""
         mixed, odd = self._mixed, self._odd
         np.bitwise_and(after, _LOWER, odd[: len(after)])
         if last is not None:

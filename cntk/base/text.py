@@ -118,7 +118,7 @@ class Text:
         return self.cut(left, max(left, len(self.string.rstrip(characters))))
 
     def locate(self, offset: int = 0) -> Location | None:
-        """Where the character at `offset` was written; None for text that nobody wrote."""
+        """Where the character at `offset` was written; None for text that a program made."""
         text, offset = self, max(offset, 0)
         while isinstance(text.origin, _Pieces):
             text, offset = text.origin.find(text.shift + offset)
@@ -156,7 +156,7 @@ def join(texts: Iterable[Text | str]) -> Text:
     return Text("".join(piece.string for piece in pieces), _Pieces(pieces))
 
 
-# What led to the place of an error, innermost first: ("in macro DNN(...), called at", place).
+# The way to the place of an error, innermost first: ("in macro DNN(...), called at", place).
 Chain = Iterable[tuple[str, Location | None]]
 
 

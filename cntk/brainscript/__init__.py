@@ -9,4 +9,6 @@ node_functions, networks
 library/*.bs              the standard library: layers, operations, `BS`
 build                     the entry: `build_section`, `build_network`, `evaluate_text`
 redesign, experiment      files whose top level is `new CNTK [ ... ]`
+
+Gives networks and experiments to run, actions and programs. May import config, models and network.
 """

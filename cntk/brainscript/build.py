@@ -159,7 +159,7 @@ def build_network(
     `name` is for errors in a text that is from no file; `folders` are those of the config files,
     where includes and models are looked for; `load_model` gives the network of a model file's name
     (by default the file is looked for in `folders` and read); `seeds` counts the random parameters
-    of all networks of one run; `say` takes the lines of Print and Debug, `warn` what is suspicious.
+    of all networks of one run; `say` takes the lines of Print and Debug, `warn` takes warnings.
 
     Raises:
         FormatError and other errors of the package: they show the place in the text and the chain

@@ -39,7 +39,7 @@ from .values import (
     type_name,
 )
 
-# What operators call their operands in the paths of nodes.
+# The names of operands in the paths of nodes.
 _NAMES = {
     "with": "With",
     "*": "Times",

@@ -30,6 +30,7 @@ from .language.depth import deep_calls
 from .language.parser import parse_expression, parse_members
 from .language.printer import number_text
 from .language.syntax import New, Number
+from .language.tokens import Finder
 from .library import REDESIGNED
 from .redesign import FEATURE_READERS, LABEL_READERS, READERS, REDESIGNED_TYPES
 from .values import (
@@ -86,7 +87,7 @@ class EditAction:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a file of the redesigned language describes: its actions in order, and its settings."""
+    """A file of the redesigned language: its actions in order, and its settings."""
 
     actions: tuple[TrainAction | EditAction, ...]
     settings: dict[str, Any]
@@ -106,7 +107,7 @@ def load_experiment(arguments: Sequence[str]) -> Experiment:
 
     A name with dots, such as `Train.optimizer.maxEpochs`, goes into the records of the file. A
     value is BrainScript if it is one constant, record or array, a string in quotes, or an
-    expression in parentheses; anything else is a string as it stands.
+    expression in parentheses; anything else is a string.
 
     Raises:
         OpscopeError: no configFile, or something is wrong in it or in a value; with the place.
@@ -144,7 +145,7 @@ def read_experiment(
             raise located(FormatError, "the actions need each other too deeply", None) from None
 
 
-def _top_record(source: Source, find: Any) -> syntax.Record:
+def _top_record(source: Source, find: Finder | None) -> syntax.Record:
     """What `new CNTK` takes: the whole text, or the record of the `new CNTK` that it is."""
     if source.text.lstrip().startswith("new"):
         expression = parse_expression(source, find)
@@ -186,8 +187,8 @@ def _with_member(
         if isinstance(old, New):
             value = New(old.source, old.at, old.type, value)
     changed = syntax.Member(value.source, value.at, name, value)
-    kept = tuple(member for member in record.members if member.name != name)
-    return syntax.Record(record.source, record.at, (*kept, changed))
+    others = tuple(member for member in record.members if member.name != name)
+    return syntax.Record(record.source, record.at, (*others, changed))
 
 
 # --- from objects to actions
@@ -336,7 +337,7 @@ def _section(record: Record, without: Sequence[str]) -> str:
     return "".join(lines)
 
 
-def _expression(value: Value) -> Any:
+def _expression(value: Value) -> syntax.Expression | syntax.Member | None:
     return value.expression if isinstance(value, Thunk) else None
 
 

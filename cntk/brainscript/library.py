@@ -11,7 +11,7 @@ from .language.parser import parse_members
 from .language.syntax import LibrarySource, Member
 from .values import Code, Record, Thunk
 
-# Names by which a file can include what is there anyway.
+# Names by which a file may include the library, which is always there.
 INCLUDE_NAMES = ("cntk.core.bs",)
 STANDARD = ("layers", "operations", "helpers", "namespaces")
 REDESIGNED = (*STANDARD, "redesign")

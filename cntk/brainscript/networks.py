@@ -112,7 +112,7 @@ def _joined(failures: list[Failure]) -> Failure:
 def network_of(session: Session, roots: Iterable[Node], replaced: dict[Node, Node]) -> Network:
     """A network of all nodes that the roots need, in the order of a breadth-first search.
 
-    `replaced` maps nodes to what stands in their place. Names that two nodes have get a `_` in
+    `replaced` maps nodes to their replacements. Names that two nodes have get a `_` in
     front, as in CNTK.
     """
     network = Network()
@@ -246,7 +246,7 @@ _TREATMENTS = ("learnable", "constant", "shared")
 class ClonedFunction(Function):
     """A part of a network as a function: every call makes a copy of that part.
 
-    The nodes copied are those that depend on the given inputs and, unless `parameters` is "shared",
+    Copied are the nodes that depend on the given inputs and, unless `parameters` is "shared",
     on parameters; all other nodes are shared. The result is a node, or a record of nodes.
     """
 

@@ -26,6 +26,7 @@ from .values import (
     Session,
     Shape,
     Value,
+    Where,
     as_failure,
     flatten,
     path_text,
@@ -39,7 +40,7 @@ def make_node(
     path: Path,
     inputs: list[Node] | None,
     attributes: dict[str, Any],
-    where: Expression | None,
+    where: Where,
 ) -> Node:
     """A node that is in no network yet. `inputs` None: to be attached later."""
     location = user_place(session, where)
@@ -62,15 +63,18 @@ def make_node(
     return node
 
 
-def user_place(session: Session, where: Expression | None) -> Location | None:
-    """The place of an expression, or for one of the library that of what needs it in user text."""
-    if where is None or not isinstance(where.source, LibrarySource):
-        return where.location if where is not None else None
+def user_place(session: Session, where: Where) -> Location | None:
+    """The place of an expression; for one of the library the place in user text that needs it."""
+    if where is None:
+        return None
+    place = where if isinstance(where, Location) else where.location
+    if not isinstance(where.source, LibrarySource):
+        return place
     thunk = session.waiting[-1].needed_by if session.waiting else None
-    return (thunk.expression if thunk is not None else where).location
+    return thunk.expression.location if thunk is not None else place
 
 
-def check_count(node: Node, where: Expression | None) -> None:
+def check_count(node: Node, where: Where) -> None:
     """Whether the node has as many inputs as its kind takes."""
     low, high = node.kind.inputs
     count = len(node.inputs)
@@ -87,21 +91,21 @@ def check_count(node: Node, where: Expression | None) -> None:
 
 
 def constant(
-    session: Session, value: float, shape: tuple[int, ...], path: Path, where: Expression | None
+    session: Session, value: float, shape: tuple[int, ...], path: Path, where: Where
 ) -> Node:
     """A parameter that does not learn, for a number among nodes."""
     attributes = {"shape": shape, "initValue": value, "learningRateMultiplier": 0.0}
     return make_node(session, "LearnableParameter", path, [], attributes, where)
 
 
-def plain(value: Value, where: Any = None) -> Any:
+def plain(value: Value) -> Any:
     """A value as node attributes hold it: arrays as lists without nesting, records as dicts."""
     if isinstance(value, Array):
-        return [plain(item, where) for item in flatten(value)]
+        return [plain(item) for item in flatten(value)]
     if isinstance(value, Shape):
         return tuple(value)
     if isinstance(value, Record):
-        return {name: plain(value.get(name), where) for name in value.members}
+        return {name: plain(value.get(name)) for name in value.members}
     return value
 
 
@@ -162,7 +166,7 @@ def inputs_of(record: Record, where: Expression) -> list[Node]:
     return as_input_nodes(record.session, [value], record.place("inputs") or where)
 
 
-def as_input_nodes(session: Session, values: list[Value], where: Any) -> list[Node]:
+def as_input_nodes(session: Session, values: list[Value], where: Where) -> list[Node]:
     """Nodes for the inputs of one node: arrays are flattened, numbers become constants."""
     nodes = []
     for item in flatten(Array(values)):

@@ -157,7 +157,7 @@ def _node_infix(e: Infix, left: Value, right: Value, scope: Record, path: Path) 
 
 
 def _node_quotient(e: Infix, left: Value, right: Value, scope: Record, path: Path) -> Value:
-    """`1 / x` and `x / number` are what CNTK has; `number / x` and `x / y` follow from them."""
+    """CNTK has `1 / x` and `x / number`; `number / x` and `x / y` follow from them."""
     if isinstance(right, float):
         return _node(e, "ElementTimes", (left, _divide(1.0, right)), scope, path)
     if isinstance(left, float) and left == 1:
@@ -235,7 +235,7 @@ def member_of_node(node: Node, name: str, where: Expression) -> Value:
 
 
 def member_of_network(network: Network, name: str, where: Expression) -> Node:
-    """A node of a network by its name, in which `_` may stand for `.`."""
+    """A node of a network by its name; `_` may take the place of `.` in it."""
     if name in network:
         return network.find(name)
     for node in network.nodes.values():
@@ -259,8 +259,8 @@ def edited(base: Record, changes: Record, path: Path, e: Expression | None) -> R
 
 def without(base: Record, changes: Record, path: Path, e: Expression | None) -> Record:
     """`base - changes`: `base` less all members that `changes` has."""
-    kept = {name: v for name, v in base.members.items() if name not in changes.members}
-    return _merged(base, changes, kept, path, e)
+    unchanged = {name: v for name, v in base.members.items() if name not in changes.members}
+    return _merged(base, changes, unchanged, path, e)
 
 
 def _merged(

@@ -1,9 +1,9 @@
-"""What BrainScript expressions evaluate to, and the lazy values that stand for them before.
+"""The values of BrainScript expressions, lazy until they are needed, and the session they share.
 
 Numbers are floats, strings str, booleans bool, nodes and networks those of `cntk.network`; the
-other kinds of values are here. A value is computed when it is first asked for: until then a record
-member, an argument or an array element is a `Thunk`. A thunk that is asked for while it is being
-computed is a circular definition.
+other kinds of values are here. A value is computed when it is first needed: until then a record
+member, an argument or an array element is a `Thunk`. A thunk that needs its own value is a circular
+definition.
 
 Source: ScriptableObjects.h (ConfigValuePtr, ConfigRecord, ConfigArray, ConfigLambda).
 """
@@ -27,13 +27,17 @@ from .language.syntax import Expression, LibrarySource, Member
 log = logging.getLogger("opscope.cntk")
 
 Value = Any
-# The path that names what an expression makes, innermost piece first: ((None, ".z"), "[2]") is
+# The path that names the value of an expression, innermost piece first: ((None, ".z"), "[2]") is
 # `z[2]`. As pairs, paths cost nothing where no node is named; None is the empty path.
 Path = tuple[Any, str] | None
-# A compiled expression: (scope for its names, path that names what it makes) -> its value.
+# A compiled expression: (scope for its names, path of its value) -> its value.
 Code = Callable[["Record", Path], Value]
 # The constructor of a runtime class: (its record, the path of the object, the `new`) -> the object.
 Constructor = Callable[["Record", Path, Expression], Value]
+
+
+# A place for an error: in the text itself, or that of a part of the tree.
+Where = Expression | Member | Location | None
 
 
 class Failure(Exception):
@@ -45,7 +49,7 @@ class Failure(Exception):
     def __init__(
         self,
         message: str,
-        where: Expression | Member | Location | None,
+        where: Where,
         error_class: type[OpscopeError] = FormatError,
         chain: Sequence[tuple[str, Location | None]] = (),
     ):
@@ -67,7 +71,7 @@ class LimitFailure(Failure):
     """Evaluation went too deep or took too long; trying another member would do so again."""
 
 
-def as_failure(error: OpscopeError, where: Expression | Member | Location | None) -> Failure:
+def as_failure(error: OpscopeError, where: Where) -> Failure:
     """An error of another part of the package; `where` unless it has a place itself."""
     place = None if is_located(error) else where
     return Failure(str(error), place, type(error))
@@ -98,7 +102,7 @@ class Thunk:
         self.expression = expression
         self.running = False
         self.needed_by: Thunk | None = None
-        self.value = Thunk  # the class itself stands for "not computed yet"
+        self.value = Thunk  # the class itself means "not computed yet"
 
     def force(self) -> Value:
         """The value, computed now if it has not been."""
@@ -138,7 +142,7 @@ def _circular(thunk: Thunk, waiting: list[Thunk]) -> Failure:
 
 
 def force(value: Value) -> Value:
-    """The value of a thunk, or of what is one already."""
+    """The value of a thunk; any other value as it is."""
     return value.force() if value.__class__ is Thunk else value
 
 
@@ -224,7 +228,7 @@ class Session:
         seeds: gives the seeds of random initial values, in the order in which parameters are made;
             CNTK has one counter for all networks of a process.
         say: takes the lines of `Print` and `Debug`.
-        warn: takes what is suspicious.
+        warn: takes warnings.
         curried: whether a call with too few arguments gives a function of the others, as in the
             redesigned language; in CNTK's own it is an error.
     """
@@ -289,10 +293,10 @@ class Function(ABC):
 
     @abstractmethod
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
-        """The result for one argument per parameter; `path` names what it makes."""
+        """The result for one argument per parameter; `path` names the result."""
 
     def complete(self, named: dict[str, Value]) -> dict[str, Value]:
-        """The optional parameters with what is given for them, or their defaults."""
+        """The optional parameters: the given values, or their defaults."""
         for name, value in named.items():
             if name not in self.optional:
                 raise Failure(
@@ -338,7 +342,7 @@ class Closure(Function):
 
 
 class Overload(Function):
-    """Several functions under one name, told apart by the number of positional parameters."""
+    """Several functions under one name, chosen by the number of positional parameters."""
 
     __slots__ = ("functions",)
 
@@ -370,12 +374,12 @@ class Partial(Function):
         self.named = named
 
     def call(self, arguments: list[Value], named: dict[str, Value], path: Path) -> Value:
-        self.complete(named)  # refuses what is given already
+        self.complete(named)  # refuses options that are given already
         return self.function.call([*self.arguments, *arguments], {**self.named, **named}, path)
 
 
 class Composition(Function):
-    """`first >> second`: the second function of what the first returns."""
+    """`first >> second`: the second function applied to the result of the first."""
 
     __slots__ = ("first", "second")
 
@@ -411,7 +415,7 @@ class Shape(tuple):
 
 
 def type_name(value: Value) -> str:
-    """What a user calls the type of a value."""
+    """The name of a value's type, for users."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float):

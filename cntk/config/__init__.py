@@ -1,4 +1,7 @@
-"""CNTK's old config language: sections, arrays, variables, includes, command lines, commands."""
+"""CNTK's old config language: sections, arrays, variables, includes, command lines, commands.
+
+Gives `ConfigParameters` and `ConfigValue` to every later room. May import base.
+"""
 
 from .commands import ACTIONS, Command, commands
 from .files import load_array, load_config, load_into, parse_command_line, parse_config

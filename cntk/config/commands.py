@@ -1,4 +1,4 @@
-"""The commands of a config and their actions: what a run of CNTK would do, in order."""
+"""The commands of a config and their actions, in the order in which CNTK runs them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Command:
 
     Attributes:
         name: of the section.
-        actions: what it does, in order; "train" where it does not say.
+        actions: of the command, in order; "train" where it names none.
         parameters: the section.
     """
 

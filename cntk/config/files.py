@@ -138,8 +138,8 @@ def parse_config(text: str, name: str = "<string>") -> ConfigParameters:
 def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
     """The config of a command line: `configFile=a.cntk+b.cntk name=value currentDirectory=...`.
 
-    Later values replace or are merged into earlier ones. `currentDirectory` stands for the current
-    folder when files behind it are looked for; that of this process stays.
+    Later values replace or are merged into earlier ones. `currentDirectory` replaces the current
+    folder in the search for later files; the folder of this process stays.
     """
     reader = Reader()
     pieces: list[Text | str] = []
@@ -161,7 +161,7 @@ def parse_command_line(arguments: Sequence[str]) -> ConfigParameters:
 
 
 def load_into(config: ConfigParameters, path: str | Path) -> None:
-    """Insert what a file holds into a section: new values replace or are merged into older ones."""
+    """Insert the values of a file into a section; older values are replaced, or merged."""
     config.parse(read_config_text(path))
 
 
@@ -171,6 +171,6 @@ def load_array(path: str | Path) -> ConfigArray:
 
 
 def load_resolved(name: str, config: ConfigParameters) -> Text:
-    """A file named in a config (NDL, MEL), its `$name$` replaced by what they are there."""
+    """A file named in a config (NDL, MEL), its `$name$` replaced by the values of the section."""
     path = find_file(name, config.search_folders())
     return resolve(read_config_text(path), config)

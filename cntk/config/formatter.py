@@ -27,9 +27,9 @@ def format_text(text: str, name: str = "<string>") -> str:
     Raises:
         FormatError: a bracket closes that was not opened.
     """
-    kept, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name)
+    lines, depths = _lines(text.replace("\r\n", "\n").replace("\r", "\n"), name)
     out: list[str] = []
-    for line, depth in zip(kept, depths, strict=True):
+    for line, depth in zip(lines, depths, strict=True):
         if depth is None:  # inside a string or a comment of several lines
             out.append(line)
             continue
@@ -46,8 +46,8 @@ def format_text(text: str, name: str = "<string>") -> str:
 
 
 def _lines(text: str, name: str) -> tuple[list[str], list[int | None]]:
-    """The lines of a text and how deep each is: the brackets open at its start, but for those that
-    it closes first. None for a line that starts inside a string or comment."""
+    """The lines of a text and the depth of each: the number of open brackets at its start, less
+    the closing brackets that it begins with. None for a line inside a string or comment."""
     depths: list[int | None] = []
     depth = 0
     leading, own = True, 0  # of the line: whether only closing brackets came, and its depth

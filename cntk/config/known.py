@@ -95,7 +95,7 @@ _FREE = "networkbuilder"  # sections of scripts: any name may be in them
 
 
 def unknown_parameters(config: ConfigParameters) -> Iterator[str]:
-    """What is in the sections of the table, and in no list of theirs, with place and suggestions.
+    """The parameters of known sections that CNTK does not know there, with place and suggestions.
 
     A name that some `$name$` uses is known, and so is one that a section further in may hold: it is
     looked up from there.

@@ -15,7 +15,7 @@ def format_config(config: ConfigParameters) -> str:
     Variables are not replaced.
 
     Raises:
-        FormatError: a value holds what no config can say (a quote and a separator, say).
+        FormatError: no config can express a value (with a quote and a separator, say).
     """
     out = []
     for name in config:

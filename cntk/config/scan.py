@@ -1,7 +1,7 @@
 """How CNTK's old config language is cut into records: brackets, separators, comments.
 
-Configs, arrays, NDL and MEL all go through this one scanner (Source/Common/Include/Config.h), and
-what it cuts is cut again inside. Records end at newlines, commas and one further separator, but not
+Configs, arrays, NDL and MEL all go through this one scanner (Source/Common/Include/Config.h), which
+cuts records within records, too. Records end at newlines, commas and one further separator, but not
 inside brackets and quotes. A bracket that a record consists of is opened, its content cut in turn;
 a separator character right behind such a bracket replaces the further separator inside of it.
 """
@@ -147,7 +147,7 @@ def key_end(string: str, start: int, end: int) -> int:
 def strip_comment(line: Text) -> Text:
     """A line without its comment: `#` in front of everything, or behind a space or tab.
 
-    Only the first `#` is looked at, as in CNTK, also where it stands inside quotes.
+    Only the first `#` counts, as in CNTK, even inside quotes.
     """
     string = line.string
     first = skip_blanks(string, 0)
@@ -174,9 +174,9 @@ def lines(text: Text) -> Iterator[Text]:
 
 def strip_comments(text: Text) -> Text:
     """A whole file without comments and empty lines, each line ended by a newline."""
-    kept = []
+    found = []
     for line in lines(text):
         line = strip_comment(line)
         if line.string:
-            kept += [line, "\n"]
-    return join(kept)
+            found += [line, "\n"]
+    return join(found)

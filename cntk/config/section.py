@@ -98,7 +98,7 @@ class Section:
         return self.has(name) and name.lower() not in self._empty
 
     def is_section(self, name: str) -> bool:
-        """Whether this section itself has the name, and what is written there is a section."""
+        """Whether this section itself has the name, with a section as its value."""
         return self.has_value(name) and self.raw(name).string[:1] in ("[", "{")
 
     def __contains__(self, name: str) -> bool:
@@ -153,9 +153,9 @@ class Section:
         return [folder for section in self.outwards() for folder in section.folders]
 
     def mark_read(self, name: str) -> None:
-        """Count a name of this section as asked for."""
+        """Count a name of this section as read."""
         self._read.add(name.lower())
 
     def unread(self) -> list[str]:
-        """The names of this section that nobody has asked for so far."""
+        """The names of this section that have not been read so far."""
         return [name for lower, (name, _, _) in self._entries.items() if lower not in self._read]

@@ -35,8 +35,8 @@ _SCRIPTS = ("ndlnetworkbuilder", "brainscriptnetworkbuilder", "experimentalnetwo
 
 
 def unused_parameters(section: ConfigParameters) -> Iterator[str]:
-    """What a section and those inside of it ask for that changes nothing here: `NAME is not used:
-    reason`, each name once."""
+    """The parameters of a section, and of those in it, that change nothing here, each once:
+    `NAME is not used: reason`."""
     seen: set[str] = set()
     for name, path in _given(section):
         lower = name.lower()
@@ -55,5 +55,5 @@ def _given(section: ConfigParameters) -> Iterator[tuple[str, str]]:
         if section.is_section(name):
             try:
                 yield from _given(section.section(name))
-            except OpscopeError:  # what is wrong in it is told by who reads it
+            except OpscopeError:  # its reader reports the error
                 continue

@@ -18,7 +18,7 @@ LIMIT = 1_000_000  # elements; a count behind `*` may ask for any number
 
 T = TypeVar("T")
 
-# What C's strtod and strtol take, with nothing behind it.
+# The texts that C's strtod and strtol read to their end.
 _DOUBLE = re.compile(
     r"[ \t]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ class ConfigValue:
     Attributes:
         text: the value without surrounding quotes and blanks.
         path: file and keys, separated by colons.
-        parent: the section that the value stands in; where a section made from it looks further.
+        parent: the section of the value; a section made from the value looks up names there.
     """
 
     text: Text

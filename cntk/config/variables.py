@@ -22,7 +22,7 @@ def resolve(text: Text, section: Section, unknown: bool = False) -> Text:
     """`text` with every `$name$` replaced by its value in `section` or one around it.
 
     Comments are stripped once more, and of a text of several lines the empty ones. With `unknown`,
-    a name that nobody has (the command line may) stands for itself, without the dollars.
+    an unknown name (the command line may have it) is replaced by itself, without the dollars.
 
     Raises:
         FormatError: a name is unknown, its value has several lines, or leads back to itself.

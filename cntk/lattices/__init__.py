@@ -1,4 +1,7 @@
-"""Lattices of recognised words: what the sequence criterion compares the reference with."""
+"""Lattices of recognised words, which the sequence criterion compares with the reference.
+
+Gives `Lattice`, `Lattices`, `Hmms` and their files to operators and readers. May import framework.
+"""
 
 from .archive import LatticeArchive
 from .archive_writer import write_archive

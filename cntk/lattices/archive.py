@@ -4,7 +4,7 @@
     george-0-01=[1216]               the archive of the line before
 
 Beside an archive lies its list of symbols, `train.lats.symlist`: a phone a line, whose number is
-that of the line, then lines `phone other` for phones that stand for another one. Source: CNTK's
+that of the line, then lines `phone other` for phones that count as another one. Source: CNTK's
 `Common/Include/latticearchive.h` (archive).
 """
 
@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\[(\d{1,15})\]")
 
 
 def find_tables(pattern: str) -> list[str]:
-    """The tables that a pattern (with `*`, `?`, `~`) stands for, sorted.
+    """The tables that match a pattern (with `*`, `?`, `~`), sorted.
 
     Raises:
         FormatError: there is none.
@@ -54,7 +54,7 @@ class LatticeArchive:
         names: of the utterances, in the order of the tables.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
 
     def __init__(self, tables: Sequence[PathLike], hmms: Hmms, prefix: str = "") -> None:

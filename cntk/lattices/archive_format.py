@@ -4,7 +4,7 @@
 
 Everything is little-endian; a tag is followed by a number of 32 bits. Node: time, 16 bits. Edge: 64
 bits (`_EDGE`). Token: 32 bits (`_UNIT`). In version 2 edges of the same phones share their tokens,
-in front of which stand the acoustic score (if there is any) and that of the language model; a pause
+after the acoustic score (if there is any) and the score of the language model; a pause
 at the end of a word is a bit of the edge and takes the frames that are left. In version 1 (tags
 NODE, EDGE, ALIG) each edge has scores and tokens of its own.
 
@@ -48,7 +48,7 @@ def _field(bits: np.ndarray, field: tuple[int, int]) -> np.ndarray:
 
 
 class _Source:
-    """A file at some place; what is asked for beyond its end is an error."""
+    """A file and a position in it; reading beyond its end is an error."""
 
     def __init__(self, file: BinaryIO, path: str, offset: int) -> None:
         self.file, self.path = file, path
@@ -171,7 +171,7 @@ def _unpack(
         raise ShapeError(f"an edge of a lattice leaves its {len(times)} nodes")
     if symbol > len(numbers):
         own = None
-    else:  # the number behind the last symbol stands for the pause, too
+    else:  # the number behind the last symbol means the pause, too
         own = int(numbers[symbol]) if symbol < len(numbers) else pause
     counts = _counts(tokens, begin, skipped, own == pause)
     at = runs(begin, counts)
@@ -193,7 +193,7 @@ def _unpack(
 
 
 def _counts(tokens: np.ndarray, begin: np.ndarray, skipped: int, sound: bool) -> np.ndarray:
-    """Phones of each edge: they end with the first that says so, which scores stand behind.
+    """Phones of each edge: the last one has a mark, and scores follow it.
 
     Args:
         begin: the first phone of each edge.
@@ -262,9 +262,13 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
     if lattice.times[-1] >= 1 << _NODE_BITS:
         raise SaveError(f"a lattice of {lattice.frames} frames; an archive takes {_NODE_BITS} bits")
     head = np.zeros((), HEADER)
-    held = lattice.header
+    header = lattice.header
     head["nodes"], head["edges"] = len(lattice.times), len(edges)
-    head["language"], head["penalty"], head["period"] = held.language, held.penalty, held.period
+    head["language"], head["penalty"], head["period"] = (
+        header.language,
+        header.penalty,
+        header.period,
+    )
     head["frames"] = lattice.frames
     head["pause"] = (NO_PAUSE if pause is None else pause) | (_SCORED if scored else 0)
     parts = [b"LAT ", struct.pack("<i", 2), head.tobytes()]

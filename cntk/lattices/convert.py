@@ -24,7 +24,7 @@ def lattices_in(
         files: tables of archives (`.toc`), of which all lattices are taken; other files are in
             HTK's text format and named by their utterance, or given as `name=path`.
         hmms: the phones.
-        failed: is told of lattices that cannot be read; they are left out.
+        failed: called with each lattice that cannot be read, which is left out.
 
     Raises:
         FormatError: a table cannot be read.
@@ -33,7 +33,7 @@ def lattices_in(
         if file.endswith(CONTENTS):
             archive = LatticeArchive([file], hmms)
             for name in archive.names:
-                yield from _tried(name, lambda name=name, held=archive: held.read(name), failed)
+                yield from _tried(name, lambda name=name, source=archive: source.read(name), failed)
             archive.close()
             continue
         name, equals, path = file.partition("=")

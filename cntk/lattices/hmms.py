@@ -47,7 +47,7 @@ class Hmms:
         """From two files and the names of the states.
 
         Raises:
-            FormatError: file and line of what is not as it should be.
+            FormatError: the file is wrong; the message names file and line.
         """
         matrices = _read_transitions(transitions)
         rows = {name: row for row, name in enumerate(states)}

@@ -38,7 +38,7 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
         period: seconds of a frame.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     try:
         text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")

@@ -37,7 +37,7 @@ def lattice_variable(node: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class LatticeHeader:
-    """What is recorded with a lattice; the criterion has weights of its own.
+    """The settings of the recogniser that made a lattice; the criterion has weights of its own.
 
     Attributes:
         language, penalty: weight of language-model scores and score of each word when it was made.
@@ -51,18 +51,18 @@ class LatticeHeader:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """What was recognised in one utterance: paths from its first node to its last one.
+    """The words recognised in one utterance, as paths from the first node to the last.
 
     Attributes:
-        times: frame at which each node stands, none before the one in front of it; [nodes].
+        times: the frame of each node, never falling, [nodes].
         edges: nodes where each edge begins and ends, [edges, 2]. An edge between nodes of the same
             time has no frames.
         scores: language-model score of each edge, natural logarithm, [edges].
         units: phone and frames, edge after edge, [units, 2].
         first: where the units of each edge begin, [edges + 1].
-        reference: phone and frames of what was said, [phones, 2]; None: not known.
+        reference: phone and frames of the spoken words, [phones, 2]; None: not known.
         acoustic: acoustic score of each edge, as it was recorded; None: it was not.
-        header: what else was recorded.
+        header: settings of the recogniser.
 
     Raises:
         ShapeError: sizes do not fit, a node is missing, or an edge does not go forward.
@@ -166,7 +166,7 @@ class Lattices:
     """The lattices of a minibatch.
 
     Attributes:
-        hmms: what their phones are.
+        hmms: of their phones.
         items: of each sequence; None: it has none, and is left out of the criterion.
     """
 
@@ -175,7 +175,7 @@ class Lattices:
 
     @property
     def have_references(self) -> bool:
-        """Whether it is known of all what was said."""
+        """Whether all lattices have their reference."""
         return all(item is None or item.reference is not None for item in self.items)
 
     def take(self, sequences: np.ndarray) -> Lattices:
@@ -196,7 +196,7 @@ def feed_lattices(scope: Scope, node: str, lattices: Lattices, begin: np.ndarray
     hmms, lengths = lattices.hmms, np.diff(begin)
     if len(lattices.items) != len(lengths):
         raise ShapeError(f"{node}: {len(lattices.items)} lattices; {len(lengths)} sequences")
-    held = []
+    present = []
     for number, lattice in enumerate(lattices.items):
         if lattice is None:
             continue
@@ -205,18 +205,18 @@ def feed_lattices(scope: Scope, node: str, lattices: Lattices, begin: np.ndarray
                 f"{node}: the lattice of sequence {number} has {lattice.frames} frames, the"
                 f" sequence {lengths[number]}"
             )
-        held.append((int(begin[number]), lattice))
-    firsts = offsets_of([len(lattice.times) for _, lattice in held])
+        present.append((int(begin[number]), lattice))
+    firsts = offsets_of([len(lattice.times) for _, lattice in present])
     arrays = {
-        "nodes": _joined([lattice.times + row for row, lattice in held]),
+        "nodes": _joined([lattice.times + row for row, lattice in present]),
         "firsts": firsts,
         "edges": _joined(
-            [lattice.edges + at for at, (_, lattice) in zip(firsts[:-1], held, strict=True)], 2
+            [lattice.edges + at for at, (_, lattice) in zip(firsts[:-1], present, strict=True)], 2
         ),
-        "lm": _joined([lattice.scores for _, lattice in held]).astype(np.float64),
-        "first_units": offsets_of(_joined([np.diff(lattice.first) for _, lattice in held])),
-        "units": _joined([lattice.units for _, lattice in held], 2),
-        "reference": _joined([_placed(row, lattice) for row, lattice in held], 3),
+        "lm": _joined([lattice.scores for _, lattice in present]).astype(np.float64),
+        "first_units": offsets_of(_joined([np.diff(lattice.first) for _, lattice in present])),
+        "units": _joined([lattice.units for _, lattice in present], 2),
+        "reference": _joined([_placed(row, lattice) for row, lattice in present], 3),
         "states": hmms.states,
         "transitions": hmms.transitions,
     }
@@ -250,8 +250,8 @@ def _counts(units: np.ndarray, first: np.ndarray, hmms: Hmms) -> np.ndarray:
 
 
 def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
-    """Numbers of edges in rounds: all edges into a node stand in one round, after those into the
-    nodes they begin at."""
+    """Numbers of edges in rounds: all edges into a node are in one round, after the edges into the
+    nodes where they begin."""
     order = np.argsort(edges[:, 0], kind="stable")
     first = np.searchsorted(edges[order, 0], np.arange(count + 1))
     waiting = np.bincount(edges[:, 1], minlength=count)

@@ -2,7 +2,7 @@
 
 `lower` gives operators for some nodes of a validated network. Each operation has one function, in
 the module of its family in `kinds/`; `lowers` adds one for a kind of another package. Importing
-this package registers the operators of CNTK. May import base, lattices, network and operators.
+this package registers the operators of CNTK. May import lattices, network and operators.
 """
 
 from .. import operators  # noqa: F401  registers them

@@ -1,4 +1,4 @@
-"""From nodes to operators: what a lowering function sees.
+"""From nodes to operators: the emitter that lowering functions work with.
 
 Values. A sample of CNTK's shape [d1 x ... x dk], the first dimension fastest, is an array
 [dk, ..., d1] in C order, so its bytes are CNTK's. A node with a dynamic axis is
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, output_names
 from ...framework.ir.names import inner_name
@@ -51,7 +52,7 @@ class Delayed:
             row first; one for each step of the delay.
         fresh: INPUT variable that tells which sequences begin here, [sequences], where a node gives
             the initial state; "" where that is the delay's own number.
-        before: variables with what the delay really took for these rows, initial states included.
+        before: variables with the states before these rows, initial states included.
     """
 
     node: Node
@@ -70,7 +71,7 @@ class Lowered:
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
-        delays: what truncated sequences carry over.
+        delays: their states go on with truncated sequences.
         states: variables kept from run to run: shape, dtype, and the number they hold at first.
         backwards: a node that looks into the future, which truncated sequences do not allow.
         lattices: criteria that read the lattices of minibatches.
@@ -239,28 +240,47 @@ class Emitter:
         self,
         name: str,
         shape: Sequence[int],
-        kind: Any,
-        dtype: Any = None,
-        **fields: Any,
+        kind: int,
+        dtype: DTypeLike | None = None,
+        *,
+        stop_gradient: bool = False,
+        lr_factor: float | None = None,
     ) -> str:
-        """Declare a variable, once."""
+        """Declare a variable, once. Without a dtype it has that of all values."""
         if name not in self._vars:
             self._vars.add(name)
-            var = make_var(name, shape, dtype or self.dtype, kind, **fields)
+            var = make_var(
+                name,
+                shape,
+                dtype or self.dtype,
+                kind,
+                stop_gradient=stop_gradient,
+                lr_factor=lr_factor,
+            )
             self.lowered.op_list.vars.append(var)
         return name
 
-    def parameter(self, node: Node, kind: Any = PARAMETER) -> str:
+    def parameter(self, node: Node, kind: int = PARAMETER) -> str:
         """The variable that holds a node's own value; no gradient flows to one that is constant."""
         constant = node.learning_rate == 0
-        rate = {} if constant else {"lr_factor": node.learning_rate}
-        return self.var(node.name, dims(node), kind, stop_gradient=constant, **rate)
+        rate = None if constant else node.learning_rate
+        return self.var(node.name, dims(node), kind, stop_gradient=constant, lr_factor=rate)
 
     def state(
-        self, node: Node, part: str, shape: Sequence[int], value: float = 0.0, dtype: Any = None
+        self,
+        node: Node,
+        part: str,
+        shape: Sequence[int],
+        value: float = 0.0,
+        dtype: DTypeLike | None = None,
     ) -> str:
-        """A variable that is kept from run to run (a statistic, a count, a rate), and the number
-        it is filled with at first."""
+        """A variable whose value goes on from run to run: a statistic, a count, a rate.
+
+        Args:
+            part: ends the name, after that of the node.
+            value: fills the variable before the first run.
+            dtype: by default that of all values.
+        """
         name = f"{node.name}@{part}"
         self.lowered.states[name] = (tuple(shape), np.dtype(dtype or self.dtype), value)
         return self.var(name, shape, STATE, dtype, stop_gradient=True)

@@ -7,7 +7,8 @@ nodes are the same as outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+
+from numpy.typing import DTypeLike
 
 from ...framework.ir.desc import INPUT, RECURRENT
 from ...framework.ir.names import COPY_OP
@@ -21,8 +22,10 @@ from .table import lower_node
 
 
 class StepEmitter(Emitter):
-    """Emits the step net of a loop. What stands outside is linked: rows as in-links, values without
-    samples as they are."""
+    """Emits the step net of a loop.
+
+    Values from outside are linked: rows as in-links, values without samples as they are.
+    """
 
     def __init__(self, outer: Emitter, loop: Loop) -> None:
         super().__init__(outer.dtype, carried=outer.carried, name=loop.source.name)
@@ -53,7 +56,12 @@ class StepEmitter(Emitter):
         return name
 
     def state(
-        self, node: Node, part: str, shape: Sequence[int], value: float = 0.0, dtype: Any = None
+        self,
+        node: Node,
+        part: str,
+        shape: Sequence[int],
+        value: float = 0.0,
+        dtype: DTypeLike | None = None,
     ) -> str:
         return self._outer.state(node, part, shape, value, dtype)
 
@@ -72,7 +80,7 @@ class StepEmitter(Emitter):
 def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
     """Emit a loop as one operator; `wanted` are the nodes of it that are read outside."""
     step = StepEmitter(e, loop)
-    held = StepDecl(step.lowered.op_list, reverse=loop.direction < 0)
+    step_decl = StepDecl(step.lowered.op_list, reverse=loop.direction < 0)
     delays = [node for node in loop.nodes if node.delay]
     for node in delays:
         step.lowered.values[node] = step.var(node.name, (-1, *dims(node)), INPUT)
@@ -84,18 +92,18 @@ def lower_loop(e: Emitter, loop: Loop, wanted: set[Node]) -> None:
     if not step.links:
         step.links[_some_rows(e, loop)] = None
     for node in delays:
-        _remember(e, step, held, node)
+        _add_memory(e, step, step_decl, node)
     for node in loop.nodes:
         if node in wanted:
             inner = step.value(node)
             outer = node.name if step.given(inner) else inner
             e.lowered.values[node] = outer
             inner = step.written(inner)
-            if not any(link.outer == outer for link in held.out_links):
-                held.out_links.append(Link(outer, inner))
+            if not any(link.outer == outer for link in step_decl.out_links):
+                step_decl.out_links.append(Link(outer, inner))
     for name in step.links:
-        held.in_links.append(Link(name, name))
-    e.append(recurrent_op(OpList(loop.source.name, RECURRENT, steps=[held])))
+        step_decl.in_links.append(Link(name, name))
+    e.append(recurrent_op(OpList(loop.source.name, RECURRENT, steps=[step_decl])))
 
 
 def _some_rows(e: Emitter, loop: Loop) -> str:
@@ -106,21 +114,21 @@ def _some_rows(e: Emitter, loop: Loop) -> str:
     raise loop.source.error("nothing outside of the loop tells how long its sequences are")
 
 
-def _remember(e: Emitter, step: StepEmitter, held: StepDecl, node: Node) -> None:
+def _add_memory(e: Emitter, step: StepEmitter, step_decl: StepDecl, node: Node) -> None:
     """The memory that a delay is; in a chain of them each has its own state before the start."""
     state, count = step.written(widened(step, node)), delay_steps(node)
     boots = delay_states(e, node, next(iter(step.links)))
     if not boots:
         value = delay_start(node)
-        held.memories.append(MemoryDecl(state, node.name, boot_value=value, delay=count))
+        step_decl.memories.append(MemoryDecl(state, node.name, boot_value=value, delay=count))
         return
     if len(boots) == 1:
-        held.memories.append(MemoryDecl(state, node.name, boots[0], delay=count))
+        step_decl.memories.append(MemoryDecl(state, node.name, boots[0], delay=count))
         return
     for number, boot in enumerate(boots, 1):
         previous = node.name
         if number < count:
             previous = step.var(step.temporary(), (-1, *dims(node)), INPUT)
-        held.memories.append(MemoryDecl(state, previous, boot))
+        step_decl.memories.append(MemoryDecl(state, previous, boot))
         if number < count:
             state = step.op(COPY_OP, {"x": previous})

@@ -1,4 +1,7 @@
-"""MEL, CNTK's model editing language: parser, printer, and the session that a script runs in."""
+"""MEL, CNTK's model editing language: parser, printer, and the session that a script runs in.
+
+Gives `edit_section` and `run_script` to actions and programs. May import ndl and models.
+"""
 
 from .edit import edit_section
 from .parse import parse_mel, parse_mel_file

@@ -31,7 +31,7 @@ from .syntax import Command, is_cut_from
 
 @dataclass(frozen=True)
 class Spec:
-    """A command: its names, what it takes, and what it does.
+    """A command: its names, its parameters and options, and its function.
 
     A name may be cut short to half its length. `most` None: any number of parameters. `options`
     holds the values that each option may have; none listed: any.
@@ -74,8 +74,7 @@ def run_command(session: Session, command: Command) -> None:
 
 
 def checked(command: Command) -> tuple[Spec, Command]:
-    """What a command stands for, and the command as that takes it: `m = LoadModel(f)` is
-    `LoadModelWithName(m, f)`.
+    """Find and check a command; `m = LoadModel(f)` becomes `LoadModelWithName(m, f)`.
 
     Raises:
         UnknownOperatorError, SlotError, AttributeTypeError: the command, the number of its
@@ -99,7 +98,7 @@ def checked(command: Command) -> tuple[Spec, Command]:
 
 
 def find_command(command: Command) -> Spec:
-    """What a command's name stands for."""
+    """The command of a name."""
     for spec in _COMMANDS:
         if any(is_cut_from(command.function.string, name) for name in spec.names):
             return spec

@@ -47,7 +47,7 @@ def parse_mel(text: Text | str, errors: list[FormatError] | None = None) -> MelS
 def parse_mel_file(
     text: Text, name: str = "<string>", errors: list[FormatError] | None = None
 ) -> tuple[list[Script], MelScript]:
-    """The NDL scripts that a file loads, for their macros, and what it executes."""
+    """The NDL scripts that a file loads for their macros, and the script that it executes."""
     sections = ConfigParameters(text, name)
     loads = [str(n) for n in sections.array("load")] if sections.has("load") else []
     edits = [str(n) for n in sections.array("edit")] if sections.has("edit") else []

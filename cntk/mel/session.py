@@ -48,7 +48,7 @@ class Session:
         folders: where files to read are looked for; none: the current folder.
         models: by lower-case name.
         default: the model of names that do not start with one.
-        warnings: what was ignored.
+        warnings: of ignored statements.
         read, write: how models come from and go to files; by default as CNTK's binary files.
     """
 
@@ -152,7 +152,7 @@ class Session:
         self.default.ndl.run(Script((statement.assignment,)))
 
     def settle(self, model: Model) -> Network:
-        """The network of a model, with everything done that its in-line NDL asked for so far."""
+        """The network of a model, after all in-line NDL so far."""
         model.ndl.connect()
         model.ndl.finish()
         self.warnings += model.ndl.warnings
@@ -194,7 +194,7 @@ class Session:
     def find(self, symbol: Text) -> tuple[Model, list[Node]]:
         """The nodes that a name or pattern means, and their model.
 
-        A name of in-line NDL that stands for a number becomes a constant node.
+        A name of in-line NDL whose value is a number becomes a constant node.
 
         Raises:
             VariableError: there are none.

@@ -16,7 +16,7 @@ class Command:
 
     Attributes:
         target: the name in front of `=`, for commands that make a model.
-        function: as it is written; the session knows what it stands for.
+        function: as it is written; `commands` finds the command.
         parameters: in order, quotes taken off where a whole parameter was quoted.
         options: `name=value` behind them, by lower-case name.
     """

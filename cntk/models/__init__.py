@@ -1,1 +1,4 @@
-"""CNTK's model files and checkpoints."""
+"""CNTK's model files and checkpoints.
+
+Gives `open_model`, `write_model` and `dump` to mel, run and sgd. May import network.
+"""

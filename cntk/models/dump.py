@@ -26,7 +26,7 @@ def dump(
     metadata: bool = True,
 ) -> str:
     """Nodes (all, sorted by name) of a validated network as text, with or without the values of
-    parameters, with or without what they are."""
+    parameters, with or without their values."""
     tokens: list[str] = []
     for node in network.sorted_nodes() if nodes is None else nodes:
         tokens += _tokens(node, values, metadata)

@@ -13,7 +13,7 @@ from .v2 import parse_v2_model
 
 
 class OpenedModel(NamedTuple):
-    """A network, and what its file is in words."""
+    """A network, and a description of its file."""
 
     network: Network
     format: str
@@ -24,7 +24,7 @@ def _wide(text: str) -> bytes:
 
 
 def format_of(data: bytes) -> str | None:
-    """What a file of CNTK is by its first bytes: "model", "checkpoint" or "v2 model"; None if it
+    """The kind of a CNTK file by its first bytes: "model", "checkpoint" or "v2 model"; None if it
     does not look like one."""
     if is_model(data):
         return "model"

@@ -111,7 +111,7 @@ class BinaryReader:
         return True
 
     def count(self, size: int, what: str) -> int:
-        """A 64-bit number of things that take at least `size` bytes each in what follows.
+        """A 64-bit number of things, each of which takes at least `size` of the following bytes.
 
         Raises:
             FormatError: the rest of the file cannot hold so many.
@@ -192,7 +192,7 @@ class BinaryReader:
 class BinaryWriter:
     """Collects the bytes of a file in CNTK's format.
 
-    Its methods raise FormatError for what the format has no room for.
+    Its methods raise FormatError for values that the format cannot hold.
     """
 
     def __init__(self) -> None:

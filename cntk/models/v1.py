@@ -208,7 +208,7 @@ def _read_groups(reader: BinaryReader, network: Network) -> None:
 
 
 def _update_old(network: Network, version: int) -> None:
-    """Bring what older versions meant to what it means now."""
+    """Bring the attributes of an older version to their present meaning."""
     for node in network.nodes.values():
         if node.operation == "OptimizedRNNStack" and version < 14 and len(node.inputs) == 2:
             node.inputs.reverse()

@@ -2,13 +2,13 @@
 
 A file lists the variables that are no results (inputs, parameters, constants, placeholders) and the
 primitive functions, inputs first; everything is known by a unique id. Blocks and `Combine` only
-group, so what they stand for is read instead. Source: CompositeFunction.cpp, PrimitiveFunction.cpp,
-Variable.cpp, Serialization.cpp.
+group functions, so their contents are read instead. Source: CompositeFunction.cpp,
+PrimitiveFunction.cpp, Variable.cpp, Serialization.cpp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ _NO_SEQUENCE = "noSequenceAxis"
 _DEEPEST = 60  # dictionaries in dictionaries
 Values = Mapping[str, Any]
 
-# Operation numbers of the file -> names here; their inputs may stand in another order there.
+# Operation numbers of the file -> names here; the file may order their inputs otherwise.
 _OPERATIONS = dict(
     enumerate(
         "Negate Sigmoid Tanh RectifiedLinear Exp Log Sqrt Floor Abs Reciprocal Softmax Hardmax"
@@ -53,7 +53,7 @@ _ORDER = {"ScatterPacked": (2, 1, 0), "Clip": (1, 2, 0)}
 _POOLINGS = ("max", "average")
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def _shape(value: Iterable[int]) -> tuple[int, ...]:
     """A shape as nodes have it: a scalar is one element, unknown dimensions are 0."""
     return tuple(0 if dim == _INFERRED else int(dim) for dim in value) or (1,)
 
@@ -199,7 +199,7 @@ class _Reader:
     def __init__(self, model: dict[str, Any], name: str):
         self.network = Network(name)
         self.nodes: dict[str, Node] = {}
-        self.alias: dict[str, str] = {}  # what placeholders and outputs of groups stand for
+        self.alias: dict[str, str] = {}  # of placeholders and outputs of groups
         self.functions = model["primitive_functions"]
         self.state = model.get("state") or {}
         self._count_names(model["inputs"])
@@ -226,7 +226,7 @@ class _Reader:
     def _variable(self, variable: dict[str, Any]) -> None:
         kind, uid = variable["kind"], variable["uid"]
         if kind == _PLACEHOLDER:
-            return  # its uid is that of the output or argument which it stands for
+            return  # it has the uid of an output or argument
         name = self._name(variable)
         if kind in (_PARAMETER, _CONSTANT):
             value = _array(variable["value"], uid)
@@ -251,7 +251,7 @@ class _Reader:
         self.nodes[uid] = node
 
     def _dynamic_axis(self, names: list[str]) -> str:
-        """The name of the node that stands for dynamic axes; empty for the default ones."""
+        """The name of the node of dynamic axes; empty for the default ones."""
         if names in _DEFAULT_AXES:
             return ""
         name = _NO_SEQUENCE if names == ["defaultBatchAxis"] else names[0]

@@ -1,4 +1,7 @@
-"""NDL, CNTK's network description language: parser, printer, and evaluation into a network."""
+"""NDL, CNTK's network description language: parser, printer, and evaluation into a network.
+
+Gives networks to `mel`, `run` and programs. May import base, config and network.
+"""
 
 from .builder import NdlNetwork, build_ndl_file, build_ndl_section
 from .evaluate import Evaluator

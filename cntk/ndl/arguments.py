@@ -44,8 +44,8 @@ def plain(value: Value, parameter: Expression, scope: Scope) -> Any:
 def read_options(
     call: Call, function: NdlFunction, scope: Scope, warnings: list[str]
 ) -> dict[str, Any]:
-    """The options of a call, but for `tag`; those that the function does not have are ignored, as
-    CNTK does, and told in `warnings`.
+    """The options of a call, without `tag`. Options that the function does not have are ignored,
+    as in CNTK, with a warning in `warnings`.
 
     Raises:
         AttributeTypeError: a value is of the wrong type.

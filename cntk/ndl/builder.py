@@ -22,7 +22,7 @@ from .syntax import Script
 
 @dataclass(frozen=True)
 class NdlNetwork:
-    """A network from NDL, with what was suspicious on the way."""
+    """A network from NDL, with the warnings of its evaluation."""
 
     network: Network
     warnings: list[str]

@@ -2,7 +2,7 @@
 
 The phases are those of CNTK's documentation. Parsing is done (`parse`). The first evaluation makes
 a node for every call of a node function; `connect`, the second, gives the nodes their inputs, so a
-delay may read what is defined further down; the network is validated; `finish`, the last one,
+delay may read nodes that are defined further down; the network is validated; `finish`, the last,
 numbers the random parameters. Node names are dot paths: `L1.lin.W` is `W` in the macro called as
 `lin` in the macro called as `L1`. Calls without a name have CNTK's numbers (`numbering`).
 """
@@ -54,12 +54,12 @@ class Evaluator:
     """Evaluates scripts into a network.
 
     Attributes:
-        network: what the nodes are added to; names that NDL does not know are looked up there.
-        macros: those that calls may use.
+        network: gets the nodes; names that NDL does not know are looked up there.
+        macros: that calls may use.
         root: the scope of the script itself.
         seeds: numbers of the random parameters, counted over all networks of a run.
         numbering: those of the calls without a name.
-        warnings: what is suspicious but was ignored, such as an unknown option.
+        warnings: of ignored text, such as an unknown option.
         errors: a list, if a wrong statement shall not be the end: its error is put there, and what
             depends on it is left out.
     """
@@ -355,7 +355,7 @@ class Evaluator:
             self._special()
 
     def _returned(self, inner: Scope) -> Node | None:
-        """The node that a macro returns: what has the macro's own name, or its last call."""
+        """The node that a macro returns: the one of the macro's own name, or its last call."""
         assert inner.macro is not None
         named = inner.symbols.get(inner.macro.name.string.lower())
         value: Value = None
@@ -376,7 +376,7 @@ class Evaluator:
         nodes = function.nodes([number_of(value) is not None for value in values])
         inputs = [self._input(values[n], call.parameters[n], call, scope) for n in nodes]
         if self.errors and None in inputs:
-            return  # it reads a statement that is wrong: that one was told
+            return  # it reads a wrong statement, whose error is there already
         if inputs or instance.node.kind.inputs[0]:
             with self.explained():
                 self.network.connect(instance.node, inputs)

@@ -61,8 +61,8 @@ class Numbering:
     def number(self, call: Call, scope: Numbers) -> int:
         """The number of a call in a scope.
 
-        A statement without a name, in a macro of one line, has that of the definition; what CNTK
-        would not have counted has a new one.
+        A statement without a name, in a macro of one line, has the number of the definition; a
+        call that CNTK would not have counted gets a new number.
         """
         for numbers in (scope, self.root):
             if call in numbers.calls:

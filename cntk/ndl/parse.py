@@ -141,7 +141,7 @@ def _expression(text: Text, depth: int) -> Expression:
 
 
 def _parameter(text: Text, depth: int) -> Expression | Option:
-    """What stands between the commas of a call."""
+    """A parameter or an option of a call."""
     string = text.string
     stop = key_end(string, 0, len(string))
     if string[stop : stop + 1] != "=":

@@ -1,4 +1,4 @@
-"""Names of NDL while a script is evaluated: what each stands for, and where it was called from."""
+"""Names of NDL while a script is evaluated: their values, and the calls that led to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..network.nodes.node import Node
 from .numbering import Numbers
 from .syntax import Array, Call, Expression, Macro, Word
 
-LONGEST = 150  # names that stand for one another
+LONGEST = 150  # names in a chain of definitions
 
 
 @dataclass(eq=False)
@@ -20,7 +20,7 @@ class Instance:
 
     Attributes:
         name: the dot path.
-        scope: the one that the call stands in.
+        scope: of the call.
         node: of a node function; of a macro, the node that it returns, known once it is connected.
         inner: the names inside a macro.
     """
@@ -34,7 +34,7 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Symbol:
-    """A name and the expression it stands for, to be read in `scope`."""
+    """A name and its expression, which is evaluated in `scope`."""
 
     name: str
     value: Expression
@@ -86,7 +86,7 @@ class Scope:
         ]
 
     def find(self, name: str, followed: list[Symbol] | None = None) -> Symbol | None:
-        """What a name, a dot path included, stands for; None where nothing has it (yet)."""
+        """The symbol of a name or of a dot path; None where there is none (yet)."""
         symbol = self.symbols.get(name.lower())
         if symbol is not None:
             return symbol
@@ -101,15 +101,15 @@ class Scope:
 
 
 # An instance for a call; None for a call that is not evaluated yet; otherwise a number, an array,
-# or a word that stands for nothing, with the scope it stands in.
+# or an undefined word, with the scope of the word.
 Value = Instance | tuple[Word | Array, Scope] | None
 
 
 def reduce(expression: Expression, scope: Scope) -> Value:
-    """What an expression comes to when its names are followed.
+    """The value of an expression after following its names.
 
     Raises:
-        CycleError: names that stand for each other.
+        CycleError: names are defined by each other.
     """
     return _reduce(expression, scope, [])
 

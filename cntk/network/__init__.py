@@ -1,1 +1,6 @@
-"""The network description that all of CNTK's languages build, and its editing and validation."""
+"""The network that all of CNTK's languages build, with its editing and validation.
+
+Rooms: nodes (a node and the parts of its kind), kinds (all kinds, which `catalogue` finds by name),
+standard (networks from a few sizes). Gives `Network` to every later room. May import base and
+config.
+"""

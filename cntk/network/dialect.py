@@ -1,9 +1,9 @@
 """A network as an op list in the `cntk` dialect, and back.
 
 Every node is an operator `cntk.OPERATION`, with its inputs in the slot `inputs`, its value in
-`output`, and those attributes of its kind that are not at their defaults. Operators stand in
-evaluation order, delays before what they read. The value is a variable of the node's name: shapes
-have the slowest axis first, as everywhere in opscope, so they are CNTK's backwards; a value with a
+`output`, and the attributes that differ from their defaults. Operators come in evaluation order,
+delays before the nodes that they read. The value is a variable of the node's name: shapes have the
+slowest axis first, as everywhere in opscope, so they are CNTK's backwards; a value with a
 dynamic axis has the unknown number of samples in front. These operators describe the network;
 lowering makes operators of them that run.
 

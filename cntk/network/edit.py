@@ -192,8 +192,11 @@ class EditableGraph(NodeGraph):
         return copy
 
     def copy_nodes(self, pairs: Sequence[tuple[Node, str]], links: bool = True) -> dict[Node, Node]:
-        """Copy several nodes. With `links`, copies read copies where there is one; what is not
-        copied is read as before if it is in this network, and left unconnected otherwise."""
+        """Copy several nodes.
+
+        With `links`, copies read the copies of inputs. Other inputs stay connected if they are in
+        this network, and are left unconnected otherwise.
+        """
         copies = {node: self.copy_node(node, name, links=False) for node, name in pairs}
         if links:
             for node, copy in copies.items():
@@ -215,9 +218,9 @@ class EditableGraph(NodeGraph):
     def copied_names(
         self, pattern: str, target: EditableGraph, result: str
     ) -> list[tuple[Node, str]]:
-        """Pairs of a node of `pattern` and its new name in `target`, which is made as MEL does:
-        `a*b` to `c*d` keeps what the star stands for; one name to a pattern means all nodes of
-        `target` that match it.
+        """Pairs of a node of `pattern` and its new name in `target`, by MEL's rules: `a*b` to `c*d`
+        keeps the text that the star matches; one name to a pattern means all nodes of `target` that
+        match it.
 
         Raises:
             VariableError: nothing matches, or the patterns do not go together.

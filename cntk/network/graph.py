@@ -1,4 +1,4 @@
-"""Nodes by name, their connections, and their groups: what a network is made of."""
+"""The graph of a network: nodes by name, their connections, and their groups."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ class NodeGraph:
     ) -> Node:
         """Add a node; its attributes are completed with the defaults of its kind.
 
-        `shape` stands for the attribute of that name. Inputs may be None, or all absent, until
-        `connect`.
+        `shape` sets the attribute of that name. Inputs may be None, or all absent, until `connect`.
 
         Raises:
             UnknownOperatorError, AttributeTypeError, SlotError: the catalogue does not allow it.
@@ -196,8 +195,11 @@ class NodeGraph:
         return depth_first(roots)
 
     def parameter_count(self, root: Node | None = None) -> int:
-        """Number of elements of all parameters that learn (learning rate not 0), or of those that
-        `root` is computed from: CNTK's log tells that of the training criterion."""
+        """Number of elements of all parameters that learn (learning rate not 0).
+
+        With a `root`, only the parameters below it count; CNTK's log has the number for the
+        training criterion.
+        """
         nodes = self.nodes.values() if root is None else self.below([root])
         return sum(
             math.prod(node.shape)

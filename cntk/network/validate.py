@@ -88,8 +88,8 @@ def _check_inputs(network: NodeGraph, nodes: Sequence[Node]) -> Found:
 
 
 def _start(node: Node, dtype: np.dtype) -> None:
-    """The shape that a node has before the first pass: what is given, or was inferred before. A
-    parameter whose values tell dimensions that it lacks is loaded."""
+    """Set the shape of a node before the first pass: the given one, or one inferred earlier. A
+    parameter of unknown shape is loaded if its file or literal has the shape."""
     given = node.attributes["shape"] if node.operation in _GIVEN_SHAPE else ()
     if node.is_parameter:
         if node.value is None and not rules.size(given) and has_own_shape(node):
@@ -125,7 +125,7 @@ class _Passes:
         self.visited: set[int] = set()
 
     def run(self) -> None:
-        """All passes, and what holds in the end.
+        """Run all passes, then check sizes.
 
         Raises:
             _Failure: for the first node that is wrong.
@@ -216,9 +216,9 @@ class _Validation:
         self.dtype = np.dtype(precision)
 
     def _note(self, nodes: Sequence[Node], error: OpscopeError) -> None:
-        """An error about nodes; what is computed from them cannot be validated either."""
+        """An error about nodes; nodes computed from them cannot be validated either."""
         if not self.every:
-            vars(error)["network"] = self.network  # for whoever wants to know the other errors, too
+            vars(error)["network"] = self.network  # to find the other errors from it, too
             raise error
         self.errors.append(error)
         self.failed |= analysis.dependents(self.network.nodes.values(), nodes)
@@ -235,7 +235,7 @@ class _Validation:
         for node, error in _set_axes(network, self.names):
             self._note([node], error)
         reached = {id(node) for node in analysis.depth_first(network.roots)}
-        # Loops that nobody reads are below no root.
+        # Loops that no node reads are below no root.
         starts = network.roots + [node for node in nodes if id(node) not in reached]
         network.loops, wrong = analysis.find_loops(starts)
         for part, error in wrong:
@@ -278,7 +278,7 @@ def validate(network: NodeGraph, log: Log | None = None, names: AxisNames | None
 
 
 def problems(network: NodeGraph) -> list[OpscopeError]:
-    """All errors of a network, but for those that follow from others; none for a valid one.
+    """All errors of a network; errors that follow from others are left out.
 
     Nodes that do not depend on wrong ones are validated as `validate` does it.
     """

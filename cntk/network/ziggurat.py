@@ -130,8 +130,8 @@ def _split(raw: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     those that the fraction has no room for is dropped, as Boost does."""
     layer = (raw & np.uint64((1 << _BITS) - 1)).astype(np.int64)
     dropped = 64 - (24 if np.dtype(dtype) == np.float32 else 53)
-    kept = raw & np.uint64(~(1 << dropped) & (2**64 - 1))
-    return layer, (kept >> np.uint64(_BITS)).astype(dtype) * np.dtype(dtype).type(_SCALE)
+    rest = raw & np.uint64(~(1 << dropped) & (2**64 - 1))
+    return layer, (rest >> np.uint64(_BITS)).astype(dtype) * np.dtype(dtype).type(_SCALE)
 
 
 def _pair(stream: _Stream, scalar: type) -> tuple[int, np.floating]:

@@ -41,12 +41,12 @@ class _Steps:
         self.parts = [slice(a, b) for a, b in zip(starts, starts[1:], strict=False)]
         sizes = schedule.sizes
         ends = [np.arange(b, a) for a, b in zip(sizes, [*sizes[1:], 0], strict=False)]
-        places = [starts[step] + held for step, held in enumerate(ends)]
+        places = [starts[step] + state for step, state in enumerate(ends)]
         # The sequences with some rows, by falling length: where each begins and ends.
         count = int(sizes[0]) if len(sizes) else 0
         last = np.zeros(count, np.int64)
-        for held, place in zip(ends, places, strict=True):
-            last[held] = place
+        for state, place in zip(ends, places, strict=True):
+            last[state] = place
         self.first, self.last = slice(0, count), xp.asarray(last)
 
     def pairs(self) -> list[tuple[slice, slice]]:
@@ -140,7 +140,7 @@ def crf_kernel(k: KernelArgs) -> Call:
         after.fill(0)
         for now, last in reversed(steps.pairs()):
             after[last] = _log_product(xp, after[now] + scores[now], links.T)
-        # Normalised: less the log sum over all paths of the row's sequence.
+        # Certainties: less the log sum over all paths of the row's sequence.
         sums = xp.empty(len(scores))
         for part in steps.parts:
             sums[part] = total[: part.stop - part.start]
@@ -258,15 +258,15 @@ def edit_error_shape(s: ShapeArgs) -> None:
 
 def _padded(labels: np.ndarray, offsets: np.ndarray, attrs: dict) -> tuple[np.ndarray, np.ndarray]:
     """The labels of each sequence that count, side by side, and how many there are."""
-    keep = np.ones(len(labels), bool)
+    mask = np.ones(len(labels), bool)
     if attrs["squash"]:
-        keep[1:] = labels[1:] != labels[:-1]
-        keep[offsets[:-1][lengths_of(offsets) > 0]] = True
-    keep &= ~np.isin(labels, attrs["ignore"])
-    totals = np.concatenate([[0], np.cumsum(keep)])
+        mask[1:] = labels[1:] != labels[:-1]
+        mask[offsets[:-1][lengths_of(offsets) > 0]] = True
+    mask &= ~np.isin(labels, attrs["ignore"])
+    totals = np.concatenate([[0], np.cumsum(mask)])
     lengths = np.diff(totals[offsets])
     table = np.full((len(lengths), int(lengths.max(initial=0))), -1)
-    table[np.arange(table.shape[1]) < lengths[:, None]] = labels[keep]
+    table[np.arange(table.shape[1]) < lengths[:, None]] = labels[mask]
     return table, lengths
 
 

@@ -146,12 +146,12 @@ def class_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
         if w_grad is not None:
             w_grad.fill(0)
         for block in plan.blocks():
-            held, chosen = w[block.words], x[block.rows]
-            share = xp.exp(log_softmax(xp, chosen @ held.T))
+            weights, chosen = w[block.words], x[block.rows]
+            share = xp.exp(log_softmax(xp, chosen @ weights.T))
             share[xp.arange(len(share)), block.at] -= 1
             share *= grad
             if x_grad is not None:
-                x_grad[block.rows] = share @ held
+                x_grad[block.rows] = share @ weights
             if w_grad is not None:
                 w_grad[block.words] += share.T @ chosen
 

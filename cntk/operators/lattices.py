@@ -92,39 +92,39 @@ class _Paths:
     """The lattices of a minibatch as arrays, checked, with the scores of their edges."""
 
     def __init__(self, k: KernelArgs, scores: np.ndarray) -> None:
-        held = {part: to_host(k[part]) for part, *_ in PARTS}
-        self.nodes, self.edges = held["nodes"], held["edges"]
-        self.begin, self.end = held["firsts"][:-1], held["firsts"][1:] - 1
+        arrays = {part: to_host(k[part]) for part, *_ in PARTS}
+        self.nodes, self.edges = arrays["nodes"], arrays["edges"]
+        self.begin, self.end = arrays["firsts"][:-1], arrays["firsts"][1:] - 1
         self.covered = np.zeros(len(scores), bool)
-        self._check(k, scores.shape, held)
+        self._check(k, scores.shape, arrays)
         first, last = self.nodes[self.begin], self.nodes[self.end]
         self.covered[runs(first, last - first)] = True
-        self._align(k, scores, held)
+        self._align(k, scores, arrays)
         self._forward = levels(self.edges, len(self.nodes))
         self._backward = _backwards(self.edges)
 
-    def _check(self, k: KernelArgs, shape: tuple[int, int], held: dict[str, np.ndarray]) -> None:
+    def _check(self, k: KernelArgs, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> None:
         if len(self.nodes) and self.nodes.max() > shape[0]:
             rows = f"row {self.nodes.max()}, the minibatch has {shape[0]}"
             raise RunError(k.describe(f"a lattice ends at {rows}"))
-        states = held["states"]
+        states = arrays["states"]
         if states.size and not -1 <= states.min() <= states.max() < shape[1]:
             raise RunError(k.describe(f"a state of the lattices is not in 0 .. {shape[1] - 1}"))
 
-    def _align(self, k: KernelArgs, scores: np.ndarray, held: dict[str, np.ndarray]) -> None:
+    def _align(self, k: KernelArgs, scores: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
         """Best states of all phones, those of the reference too."""
-        (phones, frames), first = held["units"].T, held["first_units"]
+        (phones, frames), first = arrays["units"].T, arrays["first_units"]
         edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
         ends = np.cumsum(frames)
         before = ends - frames
         start = np.append(before, ends[-1:])[first[:-1]] if len(frames) else first[:-1]
         rows = self.nodes[self.edges[edge, 0]] + before - start[edge]
-        said, row, length = held["reference"].T
+        said, row, length = arrays["reference"].T
         phones, first_row = np.append(phones, said), np.append(rows, row)
         counts = np.append(frames, length)
         if (first_row + counts).max(initial=0) > len(scores):
             raise RunError(k.describe(f"a phone of a lattice ends behind row {len(scores)}"))
-        hmms = held["states"], held["transitions"]
+        hmms = arrays["states"], arrays["transitions"]
         found = align(scores, phones, first_row, counts, *hmms)
         self.acoustic = np.bincount(edge, found.scores[: len(edge)], len(self.edges))
         self.rows = runs(rows, frames)

@@ -65,7 +65,7 @@ LEARNERS: dict[str, Learner] = {}
 def _register(learner: Learner) -> OperatorDef:
     """Make an operator of a learner."""
     LEARNERS[learner.type] = learner
-    held = [*learner.states, *(["count"] if learner.counted else [])]
+    state_slots = [*learner.states, *(["count"] if learner.counted else [])]
     docs = {name: "a state, of the shape of param" for name in learner.states}
     docs["count"] = "how much went into the states, float64 []"
     entry = operator(
@@ -76,7 +76,7 @@ def _register(learner: Learner) -> OperatorDef:
             Slot("grad", "its gradient, or with `rows` some rows of it"),
             _CONTROL,
             _ROWS,
-            *(Slot(name, docs[name]) for name in held),
+            *(Slot(name, docs[name]) for name in state_slots),
         ],
         outputs=[
             Slot("param_out", "the parameter after the update", inplace="param"),
@@ -111,8 +111,8 @@ def _rule(learner: Learner, s: ShapeArgs) -> None:
 
 
 def _kernel(learner: Learner, k: KernelArgs) -> Call:
-    held = ["param", *learner.states, *(["count"] if learner.counted else [])]
-    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in held]
+    written = ["param", *learner.states, *(["count"] if learner.counted else [])]
+    copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in written]
     param, *states = (k[f"{name}_out"] for name in ("param", *learner.states))
     count = k["count_out"] if learner.counted else None
     if "rows" in k.op.inputs:
@@ -235,12 +235,12 @@ def _fs_adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         (rate, m, columns), (a, s) = control, states
-        keep = math.exp(-columns / constant)
-        count[...] = seen = keep * float(count) + (1 - keep) * columns
-        keep = float(a.dtype.type(keep))  # 1 - keep has few digits then, and CNTK's are these
+        decay = math.exp(-columns / constant)
+        count[...] = seen = decay * float(count) + (1 - decay) * columns
+        decay = float(a.dtype.type(decay))  # 1 - decay has few digits then, and CNTK's are these
         work = xp.multiply(g, g, scratch(g))
-        xp.multiply(work, 1 - keep, work)
-        xp.multiply(a, keep, a)
+        xp.multiply(work, 1 - decay, work)
+        xp.multiply(a, decay, a)
         xp.add(a, work, a)
         xp.sqrt(a, work)
         with np.errstate(divide="ignore"):
@@ -260,7 +260,7 @@ def _fs_adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, a, average = k.xp, k.attrs, k.attrs["average"]
-    keep = float(k["param"].dtype.type(a["gamma"]))  # see _fs_adagrad
+    decay = float(k["param"].dtype.type(a["gamma"]))  # see _fs_adagrad
     scratch, other = _work(k, shape), _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
@@ -269,8 +269,8 @@ def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
         if float(count) == 0:
             xp.copyto(squares, work)
         count[...] += 1
-        xp.multiply(work, 1 - keep, work)
-        xp.multiply(squares, keep, squares)
+        xp.multiply(work, 1 - decay, work)
+        xp.multiply(squares, decay, squares)
         xp.add(squares, work, squares)
         same = xp.multiply(xp.sign(g, work), signs, signs) > 0
         xp.copyto(signs, work)

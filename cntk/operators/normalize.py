@@ -55,8 +55,8 @@ _DOUBLE = np.dtype(np.float64)
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
     x, dtype = s.rank("x", 2, 3), s.floats("x", "scale", "bias", "mean", "variance")
-    held = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
-    features = s.same("features", x[1], *held, count(s["variance"]))
+    widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
+    features = s.same("features", x[1], *widths, count(s["variance"]))
     s.set("out", (x, dtype))
     for slot in ("mean", "variance"):
         s.set(f"{slot}_out", (s[slot], dtype))
@@ -67,7 +67,7 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 
 def _factors(seen: float, samples: int, time: float, blend: float) -> tuple[float, float]:
-    """Weights of this minibatch in the running statistics, and of these in the statistics used."""
+    """Weight of this minibatch in the running statistics, and of these in the statistics used."""
     if seen == 0:
         return 1.0, 0.0
     if time < 0:
@@ -142,7 +142,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
 
 @batch_norm.backward("x", "scale", "bias")
 def batch_norm_grad_kernel(k: KernelArgs) -> Call:
-    """As CNTK's: the gradient through the statistics of the minibatch has their weight w.
+    """CNTK's gradient: the part through the statistics of the minibatch counts with its weight w.
 
     With d = x - m and a = scale * s,
     x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.

@@ -89,8 +89,8 @@ class _Ranking:
 
 
 def _ranking(k: KernelArgs) -> _Ranking:
-    held = (to_host(k[slot])[:, 0] for slot in ("gain", "x", "query"))
-    return _Ranking.of(*(array.astype(np.float64) for array in held))
+    columns = (to_host(k[slot])[:, 0] for slot in ("gain", "x", "query"))
+    return _Ranking.of(*(array.astype(np.float64) for array in columns))
 
 
 lambda_rank = operator(

@@ -41,7 +41,7 @@ class Stream:
             drawn -= len(self._random.draw(min(drawn, 1 << 20)))
 
     def uniform(self, count: int, dtype: np.dtype, bound: float = 1.0) -> np.ndarray:
-        """Numbers from 0 to `bound`; those that rounding makes `bound` are passed over."""
+        """Numbers from 0 to `bound`; numbers that rounding makes `bound` are skipped."""
         self.drawn += count
         found = self._scaled(count, dtype, bound)
         good = found < bound
@@ -67,10 +67,10 @@ def _stream(k: KernelArgs) -> Stream:
     """The generator of an operator, at the position that its variables tell."""
     seed, drawn = int(k["seed"][0]), int(k["drawn"][0])
     name = k.op.outputs["drawn_out"][0]
-    held = _STREAMS.setdefault(k.frame.scope.get(name).scope, {})
-    found = held.get(name)
+    streams = _STREAMS.setdefault(k.frame.scope.get(name).scope, {})
+    found = streams.get(name)
     if found is None or (found.seed, found.drawn) != (seed, drawn):
-        found = held[name] = Stream(seed, drawn)
+        found = streams[name] = Stream(seed, drawn)
     return found
 
 
@@ -198,11 +198,11 @@ def random_sample_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         stream = _stream(k)
-        held = to_host(weights)
-        possible = int(np.count_nonzero(held))
+        host = to_host(weights)
+        possible = int(np.count_nonzero(host))
         if possible < (1 if k.attrs["duplicates"] else count):
             raise RunError(k.describe(f"{count} of {possible} classes with a weight are wanted"))
-        found = draw(stream, np.cumsum(held, dtype=np.float64), count)
+        found = draw(stream, np.cumsum(host, dtype=np.float64), count)
         drawn[0] = stream.drawn
         indices[...] = k.xp.asarray(found)
 
@@ -266,8 +266,8 @@ def inclusion_frequency_kernel(k: KernelArgs) -> Call:
     weights, out, count = k["weights"], k["out"], k.attrs["count"]
 
     def run() -> None:
-        held = to_host(weights).astype(np.float64)
-        p = held / held.sum()
+        host = to_host(weights).astype(np.float64)
+        p = host / host.sum()
         if k.attrs["duplicates"]:
             found = count * p
         else:

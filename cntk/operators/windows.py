@@ -1,4 +1,4 @@
-"""Windows that slide over tensors of any rank: the basis of convolutions and poolings.
+"""Windows that slide over tensors of any rank, for convolutions and poolings.
 
 A window's elements are given by a table: for each window the numbers of its elements in the
 flattened sample, -1 for padding. Source: CNTK's `Math/ConvolveGeometry.h`.

@@ -34,7 +34,7 @@ _SCRIPT_NAMES = re.compile(r"\b(?:run|load)[ \t]*=[ \t]*\"?([\w:]+)", re.IGNOREC
 
 @dataclass
 class Report:
-    """What was found in one file.
+    """The problems and networks of one file.
 
     Attributes:
         problems: pairs of `ERROR` or `WARNING` and a text with its place.
@@ -45,7 +45,7 @@ class Report:
     networks: dict[str, Network] = field(default_factory=dict)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def collected(self) -> Iterator[None]:
         """A context whose errors are added, each once."""
         try:
             yield
@@ -74,7 +74,7 @@ def check_file(path: str | Path, parse_only: bool = False, extra: Sequence[str] 
     check = _CHECKS.get(path.suffix.lower())
     if check is None:
         check = _check_model if _is_binary(path) else _check_config
-    with report.kept():
+    with report.collected():
         check(path, parse_only, extra, report)
     return report
 
@@ -95,7 +95,7 @@ def _check_config(path: Path, parse_only: bool, extra: Sequence[str], report: Re
     if parse_only or report.problems and any(s == ERROR for s, _ in report.problems):
         return
     listed = []
-    with report.kept():
+    with report.collected():
         listed = commands(config) if "command" in config else []
     seeds = Seeds()
     for command in listed:
@@ -103,7 +103,7 @@ def _check_config(path: Path, parse_only: bool, extra: Sequence[str], report: Re
         trains = {"train", "trainRNN", "adapt"} & set(command.actions)
         if builder_of(section) is None or not (trains or "edit" in command.actions):
             continue
-        with report.kept():
+        with report.collected():
             built = build_section_network(section, seeds, say=lambda line: None)
             report.networks[command.name] = built.network
             for text in built.warnings:
@@ -125,7 +125,7 @@ def parse_sections(
         if not config.has_value(name):
             continue
         value, lower = config.raw(name), name.lower()
-        with report.kept():
+        with report.collected():
             if lower in ("brainscriptnetworkbuilder", "experimentalnetworkbuilder"):
                 text = resolve(value, config, unknown=True)
                 network_expression(source_of(text), config.search_folders())
@@ -179,7 +179,7 @@ def _check_mel(path: Path, parse_only: bool, extra: Sequence[str], report: Repor
     _keep_all(lambda errors: statements.extend(parse_mel_file(text, path.name, errors)[1]), report)
     for statement in statements:
         if isinstance(statement, Command) and not parse_only:
-            with report.kept():
+            with report.collected():
                 checked(statement)
 
 
@@ -195,7 +195,7 @@ def _check_brainscript(path: Path, parse_only: bool, extra: Sequence[str], repor
                 else [network for _, network, _ in action.steps]
             )
             for network in networks:
-                with report.kept():
+                with report.collected():
                     network.validate()
                     report.networks[action.name] = network
 

@@ -48,7 +48,7 @@ def model_desc(path: str) -> OpList:
 
 
 def networks_of(path: str, extra: Sequence[str] = ()) -> dict[str, Network]:
-    """The networks of a model, or those that a script describes, by section.
+    """The networks of a model file, or of a script by section.
 
     `extra` holds further `name=value` of a config's command line.
 
@@ -70,7 +70,7 @@ def listing(path: str, kind: str) -> Iterator[str]:
 
 
 def _script_lines(path: str) -> Iterator[str]:
-    """The networks of a config or an NDL file; of what has none, its own text in one layout."""
+    """The networks of a config or an NDL file; where there is none, its text, formatted."""
     networks = networks_of(path)
     for number, (name, network) in enumerate(networks.items()):
         if number:
@@ -106,7 +106,7 @@ def _checkpoint_lines(path: str) -> Iterator[str]:
 
 
 def check(path: str, kind: str) -> str:
-    """A line that says what a file holds.
+    """A line that describes a file.
 
     Raises:
         FormatError: it is damaged.
@@ -125,7 +125,7 @@ def is_dialect(desc: OpList) -> bool:
 
 
 def check_dialect(desc: OpList) -> str:
-    """Lines that say what a net in the cntk dialect holds.
+    """Lines that describe a net in the cntk dialect.
 
     Raises:
         FormatError: it is damaged.

@@ -26,7 +26,7 @@ def lattices(
 
     A file is a lattice in HTK's text format, whose name is that of the utterance, or is given as
     name=path; or a table of another archive (.toc), all of whose lattices are taken, older formats
-    too. What cannot be read is told, and left out.
+    too. Files that cannot be read are named, and left out.
     """
     from ...framework.base.errors import FormatError
     from ..lattices import Hmms, write_archive

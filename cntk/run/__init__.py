@@ -1,4 +1,5 @@
 """A network that runs: built from a section, lowered, with states carried between minibatches.
 
-Gives `CntkNet` to training and actions. May import lower, readers and the languages.
+Gives `CntkNet` to training and actions. May import lower, readers, ndl
+and brainscript.
 """

@@ -35,7 +35,7 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Built:
-    """A validated network, its builder's name, and what was suspicious on the way."""
+    """A validated network, its builder's name, and the warnings of its making."""
 
     network: Network
     builder: str
@@ -59,7 +59,7 @@ def build_section_network(
     a model file's name instead of reading it; `say` takes the lines of BrainScript's Print.
 
     Raises:
-        OpscopeError: there is no builder, or what it describes is wrong; with the place.
+        OpscopeError: there is no builder, or its network is wrong; with the place.
     """
     seeds = seeds if seeds is not None else Seeds()
     name = builder_of(section)

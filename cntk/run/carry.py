@@ -92,7 +92,7 @@ class Carrier:
             row = offsets[on + 1] - 1 - number
             inside = row >= offsets[on]
             saved[slot[on[inside]], number] = values[row[inside]]
-            short = on[~inside]  # this piece is shorter than the delay: what was before it
+            short = on[~inside]  # this piece is shorter than the delay: states before it
             back = number - (offsets[short + 1] - offsets[short])
             for sequence, steps in zip(short.tolist(), back.tolist(), strict=True):
                 saved[slot[sequence], number] = before[steps][sequence]

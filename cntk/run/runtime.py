@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from ...framework.base.backend import Place
 from ...framework.base.context import OpContext
@@ -93,7 +94,7 @@ class BoundNet:
 
     Attributes:
         net: the operators.
-        lowered: what joins them to minibatches.
+        lowered: how the net is fed from minibatches.
         gradients: parameter -> the variable of its gradient, where there is a criterion.
         extra_gradients: node -> the variable of its gradient, for the nodes that were named.
         below: all nodes that the net computes, where there is a watcher.
@@ -128,7 +129,7 @@ class BoundNet:
             ShapeError: a stream is missing, or has another dimension than its input.
         """
         context = (context or OpContext()).derive(
-            train=context is not None and context.train, keep=self._live_out
+            train=context is not None and context.train, live_out=self._live_out
         )
         self.feed(minibatch, context)
         self.net.run(self.scope, context)
@@ -267,13 +268,15 @@ class CntkNet:
 
     watcher: Watcher | None = None
 
-    def __init__(self, network: Network, place: Place | None = None, dtype: Any = None) -> None:
+    def __init__(
+        self, network: Network, place: Place | None = None, dtype: DTypeLike | None = None
+    ) -> None:
         self.network = network
         own = np.float64 if network.precision == "double" else np.float32
         self.dtype = np.dtype(dtype or own)
         self.scope = Scope(place)
         self.context = OpContext(seed=0)  # random numbers of dropout and sampling
-        self._bound_nets: dict[Any, BoundNet] = {}
+        self._bound_nets: dict[tuple[object, ...], BoundNet] = {}
         self._last: BoundNet | None = None  # its gradients are in the scope
         initialize(network)
         for node in network.nodes.values():
@@ -282,7 +285,7 @@ class CntkNet:
 
     # -- parameters ----------------------------------------------------------------------------
 
-    def _to_scope(self, node: Node, value: Any) -> np.ndarray:
+    def _to_scope(self, node: Node, value: ArrayLike) -> np.ndarray:
         array = np.asarray(value, self.dtype)
         if array.size == size(node) and array.shape != tuple(node.shape):
             array = array.reshape(node.shape, order="F")
@@ -312,7 +315,7 @@ class CntkNet:
         """
         return self.scope.numpy(self._holder(name).name).transpose()
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: ArrayLike) -> None:
         """Set a parameter, or a statistic, from an array of CNTK's shape.
 
         Raises:
@@ -364,7 +367,7 @@ class CntkNet:
         criterion: Node | str | None = None,
         *,
         extend: Pass | None = None,
-        key: Any = None,
+        key: object = None,
         carried: bool = False,
         extra_gradients: Sequence[Node] = (),
     ) -> BoundNet:
@@ -457,7 +460,7 @@ class CntkNet:
         )
 
     def _context(self, train: bool) -> OpContext:
-        return self.context.derive(train=train, keep=None)
+        return self.context.derive(train=train, live_out=None)
 
     def forget(self) -> None:
         """Drop all bound nets: the network's attributes have changed."""

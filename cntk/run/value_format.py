@@ -35,7 +35,7 @@ class WriteFormat:
             that are not 0, with their places.
         labels: names of categories.
         transpose: a line for each sample, not for each element.
-        prologue, epilogue: before and after everything, as they stand.
+        prologue, epilogue: texts before and after everything.
         sequence_separator, sequence_prologue, sequence_epilogue: around sequences.
         element_separator, sample_separator: between numbers of a line, between lines.
         precision: between % and f of C's printf.
@@ -219,7 +219,7 @@ def _sequences(value: NodeValue) -> Iterator[np.ndarray]:
 
 
 def _shown(count: int, most: int | None) -> tuple[int, list[str]]:
-    """How many of `count` are shown, and what stands for the others."""
+    """How many of `count` are shown, and the text in place of the others."""
     if most is None or count <= most + 1:
         return count, []
     return most, [f"...+{count - most}"]

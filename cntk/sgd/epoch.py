@@ -28,13 +28,13 @@ from .measure import (
     accumulating,
     columns_of,
     measured,
-    part_count,
-    parts,
     reset_accumulators,
     samples_of,
+    sub_minibatch_count,
+    sub_minibatches,
 )
 from .options import SgdOptions
-from .report import Say, Total, Totals, joined, number_text, percent_digits, to_stderr
+from .report import Say, Total, Totals, number_text, percent_digits, to_stderr, totals_text
 from .updates import CONTROL, Updates
 
 Prepare = Callable[[Minibatch], None]
@@ -54,12 +54,12 @@ class EpochRunner:
     """Runs epochs of training.
 
     Attributes:
-        net, options, reader: what learns, how, and from what.
+        net, options, reader: the network, the settings, and the data.
         criterion, evaluations: nodes that are shown; the first is minimised.
         updates: of the parameters.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
-        progress: is told how far the training is.
+        progress: called with how far the training is.
         computed_size: samples of an epoch, as far as known, for the progress in percent.
     """
 
@@ -103,7 +103,7 @@ class EpochRunner:
         options, network = self.options, self.net.network
         nodes = [self.criterion, *self.evaluations]
         learns = rate > 0.01 * options.min_rate
-        count = part_count(
+        count = sub_minibatch_count(
             size, options.sub_minibatches, options.samples_in_memory, self.reader.parallel
         )
         context = OpContext(train=True, seed=epoch)
@@ -162,7 +162,7 @@ class EpochRunner:
         """Run the parts of a minibatch, then update once with the sums of their gradients."""
         found = []
         sums: dict[str, list[np.ndarray]] = {}
-        for part in parts(minibatch, count):
+        for part in sub_minibatches(minibatch, count):
             bound.run(part, context)
             found.append(list(measured(bound, nodes, samples_of(self.net.network, part))))
             for grad in bound.gradients.values() if learns else ():
@@ -212,17 +212,17 @@ class _Progress:
         self.runner, self.epoch, self.size, self.prefix = runner, epoch, size, prefix
         nodes = [runner.criterion, *runner.evaluations]
         self.names = [node.name for node in nodes]
-        self.kept = [accumulating(node) for node in nodes]
+        self.accumulate = [accumulating(node) for node in nodes]
         self.totals = Totals(len(nodes), runner.net.dtype)
         self.shown = self.totals.totals()
         self.run = self.shown_at = 0
         self.clock = time.perf_counter()
 
     def add(self, parts: list) -> None:
-        """Add what one minibatch gave."""
+        """Add the values of one minibatch."""
         options = self.runner.options
         for part in parts:
-            self.totals.add(part, self.kept)
+            self.totals.add(part, self.accumulate)
         self.run += 1
         every = options.show_every
         if self.run <= options.show_first or (every > 0 and self.run % every == 0):
@@ -232,8 +232,8 @@ class _Progress:
         runner, options = self.runner, self.runner.options
         now = self.totals.totals()
         new = [
-            total if kept else total.since(old)
-            for total, old, kept in zip(now, self.shown, self.kept, strict=True)
+            total if accumulate else total.since(old)
+            for total, old, accumulate in zip(now, self.shown, self.accumulate, strict=True)
         ]
         step = self.run - self.shown_at
         percent = self._percent(step, new[0].samples)
@@ -246,7 +246,7 @@ class _Progress:
             runner.say(
                 f"{self.prefix} Epoch[{self.epoch + 1:2d} of {options.epochs}]"
                 f"-Minibatch[{self.shown_at + 1:4d}-{self.run:4d}{percent}]: "
-                f"{joined(new, self.names)}time = {number_text(seconds, 0, 4)}s; "
+                f"{totals_text(new, self.names)}time = {number_text(seconds, 0, 4)}s; "
                 f"samplesPerSecond = {speed:.1f}\n"
             )
         if math.isnan(now[0].value):

@@ -17,10 +17,10 @@ from ..run.runtime import CntkNet, goes_on
 from .measure import (
     accumulating,
     measured,
-    part_count,
-    parts,
     reset_accumulators,
     samples_of,
+    sub_minibatch_count,
+    sub_minibatches,
 )
 from .report import Say, Total, to_stderr
 
@@ -64,8 +64,10 @@ class Evaluator:
             OpscopeError: the data are wrong, or do not fit.
         """
         network = self.net.network
-        count = part_count(size, self.sub_minibatches, self.samples_in_memory, reader.parallel)
-        kept = [accumulating(node) for node in nodes]
+        count = sub_minibatch_count(
+            size, self.sub_minibatches, self.samples_in_memory, reader.parallel
+        )
+        accumulate = [accumulating(node) for node in nodes]
         totals = [Total() for _ in nodes]
         shown, shown_at, run, carried = list(totals), 0, 0, False
         reset_accumulators(self.net)
@@ -73,12 +75,16 @@ class Evaluator:
         while (minibatch := reader.get_minibatch()) is not None:
             carried = carried or goes_on(minibatch)
             bound = self.net.bound_net(nodes, carried=carried)
-            for part in parts(minibatch, count):
+            for part in sub_minibatches(minibatch, count):
                 bound.run(part)
                 found = measured(bound, nodes, samples_of(network, part))
                 totals = [
-                    Total(value, 1) if keep else Total(old.value + value, old.samples + samples)
-                    for old, (value, samples), keep in zip(totals, found, kept, strict=True)
+                    Total(value, 1)
+                    if accumulates
+                    else Total(old.value + value, old.samples + samples)
+                    for old, (value, samples), accumulates in zip(
+                        totals, found, accumulate, strict=True
+                    )
                 ]
             run += 1
             if run <= self.show_first or (self.show_every and run % self.show_every == 0):

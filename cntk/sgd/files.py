@@ -1,7 +1,7 @@
 """Models and checkpoints of the epochs of a training.
 
-`m.dnn.3` is the model after three epochs, `m.dnn.3.ckp` what goes on from there, `m.dnn` the model
-after the last. Source: CNTK's `SGDLib/SGD.cpp`.
+`m.dnn.3` is the model after three epochs, `m.dnn.3.ckp` the state to go on from there, `m.dnn`
+the model after the last. Source: CNTK's `SGDLib/SGD.cpp`.
 """
 
 from __future__ import annotations

@@ -77,18 +77,18 @@ class GradientCheck:
         self, minibatch: Minibatch, node: Node, place: int, drawn: dict[str, np.ndarray]
     ) -> float:
         """The difference quotient for one element of a parameter, in CNTK's order of elements."""
-        held = self.net.scope.numpy(node.name).copy()
+        saved = self.net.scope.numpy(node.name).copy()
         bound = self.net.bound_net([self.criterion])
         found = []
         for step in (_STEP, -_STEP):
-            moved = held.copy()
+            moved = saved.copy()
             moved.reshape(-1)[place] += step
             self.net.scope.var(node.name).set(moved)
             for name, position in drawn.items():
                 self.net.scope.var(name).set(position)
             bound.run(minibatch, OpContext(train=True))
             found.append(float(bound.value(self.criterion).data.sum()))
-        self.net.scope.var(node.name).set(held)
+        self.net.scope.var(node.name).set(saved)
         return (found[0] - found[1]) / (2 * _STEP)
 
 

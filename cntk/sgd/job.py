@@ -24,7 +24,7 @@ class JobProgress:
 
     Attributes:
         epochs: of all trainings of the run.
-        before: of those that are over.
+        before: of commands that are over.
     """
 
     epochs: int
@@ -32,15 +32,15 @@ class JobProgress:
     _since: float = field(default_factory=time.monotonic)
 
     def minibatch(self, epoch: int, share: float, loss: float) -> None:
-        """Told in an epoch (counted from 0), of which a share is done."""
+        """Called within an epoch (counted from 0), of which a share is done."""
         if time.monotonic() - self._since > _SECONDS:
-            self._tell(epoch + share, loss)
+            self._report(epoch + share, loss)
 
     def trained(self, epochs: int, loss: float) -> None:
-        """Told at the end of a training."""
-        self._tell(epochs, loss)
+        """Called at the end of a training."""
+        self._report(epochs, loss)
 
-    def _tell(self, done: float, loss: float) -> None:
+    def _report(self, done: float, loss: float) -> None:
         percent = 100 * (self.before + done) / self.epochs if self.epochs else 0.0
         _print(f"PROGRESS: {percent:.2f}%\nEVALERR: {loss:.7f}%\n")
         self._since = time.monotonic()

@@ -39,13 +39,13 @@ def accumulating(node: Node) -> bool:
 
 
 def reset_accumulators(net: CntkNet) -> None:
-    """Begin an epoch: nodes that add up forget what they have seen."""
+    """Begin an epoch: accumulators start from zero."""
     for node in net.network.nodes.values():
         if node.operation == "EpochAccumulator":
             for part in ("MEAN", "COUNT"):
-                held = net.scope.find(f"{node.name}@{part}")
-                if held is not None:
-                    held.set(np.zeros_like(held.numpy()))
+                statistic = net.scope.find(f"{node.name}@{part}")
+                if statistic is not None:
+                    statistic.set(np.zeros_like(statistic.numpy()))
 
 
 def _axis(node: Node) -> str:
@@ -60,7 +60,7 @@ def measured(bound: BoundNet, nodes: Sequence[Node], samples: int) -> Iterator[t
         yield float(value.data.sum()) if samples else 0.0, count
 
 
-def parts(minibatch: Minibatch, count: int) -> list[Minibatch]:
+def sub_minibatches(minibatch: Minibatch, count: int) -> list[Minibatch]:
     """A minibatch cut into at most `count` by the parallel sequences of its largest stream; parts
     without a sequence are left out.
 
@@ -90,16 +90,16 @@ def _part(
     minibatch: Minibatch, main: Layout, chosen: np.ndarray, first: int, last: int
 ) -> Minibatch:
     """The chosen sequences, which lie in the slots `first` to `last` of the main layout."""
-    kept: dict[int, Layout] = {}
+    layouts_of: dict[int, Layout] = {}
     for layout in minibatch.layouts.values():
         slots, slot, start = last - first, layout.slot[chosen] - first, first
         if layout.parallel != main.parallel or not np.array_equal(layout.slot, main.slot):
             used, slot = np.unique(layout.slot[chosen], return_inverse=True)
             slots, start = len(used), 0
         begin, end = layout.begin[chosen], layout.end[chosen]
-        kept[id(layout)] = Layout(slots, layout.steps, slot, begin, end, start)
+        layouts_of[id(layout)] = Layout(slots, layout.steps, slot, begin, end, start)
     streams = {name: stream.take(chosen) for name, stream in minibatch.streams.items()}
-    layouts = {name: kept[id(layout)] for name, layout in minibatch.layouts.items()}
+    layouts = {name: layouts_of[id(layout)] for name, layout in minibatch.layouts.items()}
     sequences, lattices = minibatch.sequences, minibatch.lattices
     if len(sequences) == len(main.slot):
         sequences = sequences[chosen]
@@ -108,7 +108,7 @@ def _part(
     return Minibatch(streams, layouts, sequences, minibatch.end_of_epoch, lattices)
 
 
-def part_count(size: int, given: int, most: int | None, parallel: int) -> int:
+def sub_minibatch_count(size: int, given: int, most: int | None, parallel: int) -> int:
     """Into how many parts a minibatch of `size` samples is cut: `given`, or so that none has more
     than `most` samples."""
     if given > 1 or most is None:

@@ -86,7 +86,7 @@ class AutoAdjust:
 
 @dataclass(frozen=True)
 class SgdOptions:
-    """What an SGD section says. Arrays hold a value for each epoch; the last goes on.
+    """The settings of an SGD section. Arrays have a value for each epoch; the last one goes on.
 
     Attributes:
         epochs: how many.
@@ -156,7 +156,7 @@ class SgdOptions:
 
     @classmethod
     def of(cls, section: ConfigParameters) -> SgdOptions:
-        """What an SGD section says.
+        """The settings of an SGD section.
 
         Raises:
             FormatError: something is missing, wrong, or contradicts.

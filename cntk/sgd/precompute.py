@@ -77,13 +77,13 @@ def precompute(
     reader.start_minibatch_loop(size, 0, epoch_size)
     while (minibatch := reader.get_minibatch()) is not None:
         bound.run(minibatch)
-        for source, held in moments.items():
-            held.add(bound.value(source).data)
+        for source, moment in moments.items():
+            moment.add(bound.value(source).data)
     for node in nodes:
-        held = moments[node.inputs[0]]
-        if not held.count:
+        moment = moments[node.inputs[0]]
+        if not moment.count:
             raise RunError(f"{node.name}: No data accumulated during precomputation.")
-        value = held.mean if node.operation == "Mean" else held.inverse_deviation()
+        value = moment.mean if node.operation == "Mean" else moment.inverse_deviation()
         net.set(node.name, np.asarray(value).transpose())
         node.attributes["hasComputed"] = True
     net.store()

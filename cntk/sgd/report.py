@@ -32,7 +32,7 @@ class Total(NamedTuple):
         return self.value / self.samples if self.samples > 0 else 0.0
 
     def since(self, earlier: Total) -> Total:
-        """What came after `earlier`."""
+        """The difference to an earlier total."""
         return Total(self.value - earlier.value, self.samples - earlier.samples)
 
     def text(self, name: str) -> str:
@@ -52,11 +52,16 @@ class Totals:
         self._values = [self._type(0)] * count
         self._samples = [0] * count
 
-    def add(self, found: Iterable[tuple[float, int]], kept: Sequence[bool]) -> None:
-        """Add what a minibatch gives: values and their samples. Nodes that are `kept` have added up
-        by themselves: their last value counts, as one sample."""
+    def add(self, found: Iterable[tuple[float, int]], accumulated: Sequence[bool]) -> None:
+        """Add the values of a minibatch.
+
+        Args:
+            found: value and number of samples of each node.
+            accumulated: whether a node has added up its values itself: then its last value counts,
+                as one sample.
+        """
         for number, (value, samples) in enumerate(found):
-            if kept[number]:
+            if accumulated[number]:
                 self._values[number], self._samples[number] = self._type(value), 1
             elif samples:
                 self._values[number] = self._values[number] + self._type(value)
@@ -84,6 +89,6 @@ def percent_digits(minibatches: float, step: int) -> int:
     return max(math.ceil(math.log10(minibatches / max(step, 1))) - 2, 2)
 
 
-def joined(totals: Sequence[Total], names: Sequence[str], end: str = "; ") -> str:
+def totals_text(totals: Sequence[Total], names: Sequence[str], end: str = "; ") -> str:
     """Several criteria on one line, each followed by `end`."""
     return "".join(total.text(name) + end for total, name in zip(totals, names, strict=True))

@@ -1,5 +1,4 @@
-"""What changes from epoch to epoch besides learning rates: dropout, seeds, time constants of batch
-normalisation.
+"""Settings that change from epoch to epoch: dropout, seeds, time constants of batch normalisation.
 
 Source: CNTK's `ComputationNetworkLib/ComputationNetwork.cpp` (SetDropoutRate, SetIRngUserSeed,
 SetBatchNormalizationTimeConstants).
@@ -49,11 +48,10 @@ class Schedules:
             net.forget()  # operators hold these numbers
 
     def set(self, epoch: int) -> None:
-        """Set what holds in an epoch, counted from 0. What does not change stays as the network
-        has it."""
+        """Set the values of an epoch, counted from 0. Unscheduled values stay as in the network."""
         options = self.options
         if self._sequence:
-            self._tell_sequence()
+            self._log_sequence()
         self._seed(epoch)
         rate = options.dropout[epoch]
         time, blend = options.norm_time[epoch], options.norm_blend[epoch]
@@ -80,7 +78,7 @@ class Schedules:
             for part, value in (("SEED", number), ("DRAWN", 0)):
                 self.net.scope.var(f"{node.name}@{part}").set(np.full(1, value, np.int64))
 
-    def _tell_sequence(self) -> None:
+    def _log_sequence(self) -> None:
         of = self._sequence[0].attributes
         self.say(
             f"Setting Hsmoothing weight to {general(of['hSmoothingWeight'])} and frame-dropping"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .epoch import EpochResult, EpochRunner
-from .report import Total, general, joined
+from .report import Total, general, totals_text
 
 _GOLDEN = 0.618
 _FACTOR = np.sqrt(np.float32(2))  # in float32, as sizes are
@@ -26,7 +26,7 @@ class Trials:
 
     Attributes:
         runner: runs epochs.
-        snapshot: remembers parameters and states, and returns what brings them back.
+        snapshot: saves parameters and states, and returns a function that restores them.
     """
 
     runner: EpochRunner
@@ -45,7 +45,7 @@ class Trials:
             epoch, rate, size, prefix=f"  {prefix}", samples=self.samples(epoch)
         )
         names = [node.name for node in [self.runner.criterion, *self.runner.evaluations]]
-        line = joined([result.criterion, *result.evaluations], names)
+        line = totals_text([result.criterion, *result.evaluations], names)
         self.runner.say(
             f" Finished Mini-Epoch[{epoch + 1}]: {line}learningRatePerSample = {general(rate)};"
             f" minibatchSize = {size}\n"

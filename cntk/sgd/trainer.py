@@ -26,7 +26,7 @@ from .gradient_check import GradientCheck
 from .job import JobProgress
 from .options import AutoAdjust, SgdOptions
 from .precompute import precompute
-from .report import Say, general, joined, to_stderr
+from .report import Say, general, to_stderr, totals_text
 from .schedules import Schedules, set_attribute
 from .search import Trials, choose_minibatch, search_rate
 from .updates import Updates, learning_parameters, without_penalty
@@ -36,7 +36,7 @@ _SMALLEST_RATE = 1e-12
 
 @dataclass
 class Control:
-    """What goes on from epoch to epoch.
+    """The state that goes on from epoch to epoch.
 
     Attributes:
         rate: learning rate per sample.
@@ -60,8 +60,8 @@ class Control:
     rates: list[float] = field(default_factory=list)
     samples: int = 0
 
-    def kept(self, adjust: AutoAdjust, done: int) -> RateControl | None:
-        """What a restart after `done` epochs needs besides rate and criterion."""
+    def saved(self, adjust: AutoAdjust, done: int) -> RateControl | None:
+        """The state for a restart after `done` epochs, besides rate and criterion."""
         inside = adjust.rate == "after" and done % adjust.interval
         average = self.average if inside else math.inf
         rates = tuple(self.rates) if adjust.rate == "before" else ()
@@ -69,27 +69,27 @@ class Control:
             return None
         return RateControl(average, self.reduced, rates)
 
-    def take(self, kept: RateControl) -> None:
+    def take(self, saved: RateControl) -> None:
         """Go on from there."""
-        self.reduced = kept.reduced
-        if not math.isinf(kept.average):
-            self.average, self.left_out = kept.average, 0
-        if len(kept.rates) == len(self.rates):
-            self.rates = list(kept.rates)
+        self.reduced = saved.reduced
+        if not math.isinf(saved.average):
+            self.average, self.left_out = saved.average, 0
+        if len(saved.rates) == len(self.rates):
+            self.rates = list(saved.rates)
 
 
 class Trainer:
     """Trains a network.
 
     Args:
-        net: what to train.
+        net: to train.
         options: the SGD section.
         reader, validation: the data.
         files: where models and checkpoints go.
         start: epochs that are done already, by `ModelFiles.start`; -1 for a new network.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
-        progress: is told how far the training is.
+        progress: called with how far the training is.
 
     Raises:
         VariableError: there is no training criterion, or it is no number.
@@ -319,7 +319,7 @@ class Trainer:
 
     def _say_end(self, control: Control, epoch: int, result: EpochResult, seconds: float) -> None:
         names = [node.name for node in [self.runner.criterion, *self.runner.evaluations]]
-        line = joined([result.criterion, *result.evaluations], names)
+        line = totals_text([result.criterion, *result.evaluations], names)
         self.say(
             f"Finished Epoch[{epoch + 1:2d} of {self.options.epochs}]: [Training] {line}"
             f"totalSamplesSeen = {control.samples}; learningRatePerSample = "
@@ -421,11 +421,11 @@ class Trainer:
                 )
                 files.remove(files.model(done - number), files.checkpoint(done - number))
             done -= adjust.interval
-            state.control = control.kept(adjust, done)
+            state.control = control.saved(adjust, done)
             self.say(f"SGD: revoke back to and update checkpoint file for epoch {done}\n")
             files.write_state(state, done)
             return done - 1
-        state.control = control.kept(adjust, done)
+        state.control = control.saved(adjust, done)
         files.write_state(state, done)
         if self.options.trace_level > 0:
             self.say(f"SGD: Saving checkpoint model '{files.model(done)}'\n")

@@ -30,7 +30,7 @@ class Updates:
 
     Attributes:
         options: learner, penalties, clipping, noise.
-        parameters: those that learn, in CNTK's order (by name).
+        parameters: that learn, in CNTK's order (by name).
         plain: parameters without penalties.
     """
 
@@ -98,18 +98,18 @@ class Updates:
                 f"network has {len(self.parameters)} that learn"
             )
         counts = checkpoint.counts or [float(checkpoint.minibatch or 0)] * len(self.parameters)
-        for node, held, count in zip(self.parameters, checkpoint.gradients, counts, strict=True):
+        for node, saved, count in zip(self.parameters, checkpoint.gradients, counts, strict=True):
             rows, columns = rules.matrix(node)
             states = self.learner.states
-            if held.shape == (rows, columns) and self.learner.counted:
+            if saved.shape == (rows, columns) and self.learner.counted:
                 continue  # nothing was learned yet
-            if held.shape != (rows, columns * len(states)):
+            if saved.shape != (rows, columns * len(states)):
                 raise FormatError(
-                    f"the checkpoint holds a matrix of {held.shape[0]} x {held.shape[1]} for the "
+                    f"the checkpoint holds a matrix of {saved.shape[0]} x {saved.shape[1]} for the "
                     f"parameter {node.name}, {rows} x {columns * len(states)} expected"
                 )
             for number, name in enumerate(states):
-                part = held[:, number * columns : (number + 1) * columns]
+                part = saved[:, number * columns : (number + 1) * columns]
                 value = part.reshape(node.shape, order="F").transpose()
                 scope.var(state_name(node.name, name)).set(
                     np.ascontiguousarray(value, dtype=self.dtype)
@@ -149,7 +149,7 @@ class _Builder:
         rows = rows_name(grad) if self.has(rows_name(grad)) else None
         penalty = 0.0 if node in self.updates.plain else 1.0
         if np.isfinite(options.clip):
-            if rows:  # what is clipped is the gradient of a row, not a part of it
+            if rows:  # the gradient of a whole row is clipped, not a part of it
                 merged = {"out": f"{grad}@MERGED", "rows_out": f"{grad}@MERGED_ROWS"}
                 self._op(MERGE_OP, {"x": grad, "rows": rows}, merged)
                 grad, rows = merged["out"], merged["rows_out"]

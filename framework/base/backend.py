@@ -118,12 +118,12 @@ def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
 
 def on_device(place: Place, stream: Any = None) -> contextlib.ExitStack:
     """A `with` block in which a GPU, and a stream if one is given, are current."""
-    held = contextlib.ExitStack()
+    stack = contextlib.ExitStack()
     if place.kind != "cpu":
-        held.enter_context(place.xp.cuda.Device(place.index))
+        stack.enter_context(place.xp.cuda.Device(place.index))
         if stream is not None:
-            held.enter_context(stream)
-    return held
+            stack.enter_context(stream)
+    return stack
 
 
 def random_generator(place: Place, seed: int | Sequence[int] | None) -> Any:

@@ -1,4 +1,4 @@
-"""How a run is executed: phase, random state, hooks, what to keep."""
+"""How a run is executed: phase, random state, hooks, and the values to be read afterwards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .errors import OpscopeError
 class Hook:
     """Watches a run without touching operators. Override what you need; any hook slows the loop.
 
-    `frame` is the bound plan: `frame.plan.steps[index].operators` are the operators of a step,
-    several where they are fused; `frame.array(name)` is a value, None inside a fused kernel.
+    `frame` is the bound plan, a `Frame` of runtime/executor.py. The operators of step `index` are
+    `frame.plan.steps[index].operators`, several where they are fused; `frame.array(name)` is the
+    value of a variable, None inside a fused kernel.
     """
 
     def before_run(self, frame: Any) -> None: ...
@@ -34,8 +35,8 @@ class OpContext:
         train: phase: true while training, false when testing (dropout, batch normalisation).
         seed: of the random state; None draws one from the system.
         hooks: see `Hook`.
-        keep: names of temporaries that must be readable after the run. None keeps whatever
-            operators outside the run's range may still read, which is what partial runs need.
+        live_out: names of temporaries that must be readable after the run. None means all that
+            operators outside the run's range may still read, as partial runs need them.
         stream: a CuPy stream; None means the current one.
     """
 
@@ -46,20 +47,22 @@ class OpContext:
         train: bool = True,
         seed: int | None = None,
         hooks: Sequence[Hook] = (),
-        keep: Iterable[str] | None = None,
+        live_out: Iterable[str] | None = None,
         stream: Any = None,
     ) -> None:
         self.device = device
         self.train = train
         self.hooks = list(hooks)
-        self.keep = None if keep is None else frozenset(keep)
+        self.live_out = None if live_out is None else frozenset(live_out)
         self.stream = stream
         self.seed = seed
         self._generators: dict[str, Any] = {}
 
-    def derive(self, *, train: bool, keep: Iterable[str] | None) -> OpContext:
+    def derive(self, *, train: bool, live_out: Iterable[str] | None) -> OpContext:
         """The same device, hooks, stream and random state for another phase or other results."""
-        other = OpContext(self.device, train=train, seed=self.seed, keep=keep, stream=self.stream)
+        other = OpContext(
+            self.device, train=train, seed=self.seed, live_out=live_out, stream=self.stream
+        )
         other.hooks = self.hooks
         other._generators = self._generators
         return other

@@ -13,8 +13,9 @@ from .errors import ShapeError, nearest
 _NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
 _TO_PB = {np.dtype(name): getattr(pb, name.upper()) for name in _NAMES}
 _BY_NAME = {name: np.dtype(name) for name in _NAMES}
-_NAME_OF = {dtype: name for name, dtype in _BY_NAME.items()}
 _FROM_PB = {value: dtype for dtype, value in _TO_PB.items()}
+DTYPES = frozenset(_TO_PB)
+"""The dtypes that a net can hold."""
 FLOATS = (np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
 
 
@@ -44,15 +45,10 @@ def to_pb(value: object) -> int:
     return _TO_PB[value if isinstance(value, np.dtype) and value in _TO_PB else to_dtype(value)]
 
 
-def is_known(dtype: np.dtype) -> bool:
-    """Whether a net can hold a dtype."""
-    return dtype in _TO_PB
+class _Names(dict[np.dtype, str]):
+    def __missing__(self, dtype: np.dtype) -> str:
+        return dtype.name
 
 
-def name_of(dtype: np.dtype) -> str:
-    """`dtype.name`, which NumPy works out anew every time."""
-    return _NAME_OF.get(dtype) or dtype.name
-
-
-def is_float(dtype: np.dtype) -> bool:
-    return dtype.kind == "f"
+NAMES = _Names((dtype, name) for name, dtype in _BY_NAME.items())
+"""`dtype.name` of every dtype; NumPy works it out anew every time."""

@@ -12,14 +12,14 @@ from .backend import CPUPlace, Place, array_module, copy_into, to_host, to_place
 from .errors import ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
 
-_layouts = itertools.count(1)
+_versions = itertools.count(1)
 
 
 class Variable:
     """A named place for a value: a tensor (with offsets for sequences) or a list of step scopes.
 
     `array` keeps its identity as long as shape, dtype and place stay: `set` copies into it. Bound
-    plans rely on that; a change of identity marks the scope tree's layout as changed.
+    plans rely on that; a change of identity marks the scope tree as changed.
     """
 
     __slots__ = ("_array", "_offsets", "borrowed", "name", "scope", "step_scopes")
@@ -57,26 +57,26 @@ class Variable:
         Raises:
             ShapeError: `value` is ragged or no numeric array, or offsets that do not fit its rows.
         """
-        held = self._array
+        own = self._array
         if (
-            type(value) is type(held) is np.ndarray
+            type(value) is type(own) is np.ndarray
             and dtype is None
             and not self.borrowed
             and len(offsets) == len(self._offsets) == 0
-            and value.shape == held.shape
-            and value.dtype == held.dtype
+            and value.shape == own.shape
+            and value.dtype == own.dtype
         ):  # the way of every minibatch
-            held[...] = value
+            own[...] = value
             return
         if isinstance(value, Sequences):
             value, offsets = value.data, value.levels
         array = _as_array(value, self.name, dtype)
         owner = f"variable {self.name!r}"
         levels = check_offsets(offsets, array.shape, owner) if len(offsets) else ()
-        fits = held is not None and held.shape == array.shape and held.dtype == array.dtype
+        fits = own is not None and own.shape == array.shape and own.dtype == array.dtype
         if fits and not self.borrowed:
-            copy_into(held, array)
-            array = held
+            copy_into(own, array)
+            array = own
         else:
             array = to_place(array, self.scope.place, copy=True)
         self.bind(array, levels)
@@ -112,9 +112,10 @@ class Variable:
         Raises:
             VariableError: there is no value.
         """
-        if self._array is None:
+        array = self._array
+        if array is None:
             raise VariableError(f"variable {self.name!r} holds no value")
-        return np.array(to_host(self._array))
+        return np.array(array if isinstance(array, np.ndarray) else to_host(array))
 
     def sequences(self) -> Sequences:
         """A copy of the value on the host, with its offsets.
@@ -136,8 +137,8 @@ class Variable:
 
     def __repr__(self) -> str:
         if self._array is None:
-            held = "no value" if self.step_scopes is None else f"{len(self.step_scopes)} steps"
-            return f"<Variable {self.name}: {held}>"
+            shown = "no value" if self.step_scopes is None else f"{len(self.step_scopes)} steps"
+            return f"<Variable {self.name}: {shown}>"
         return f"<Variable {self.name}: {self._array.dtype}{format_shape(self._array.shape)}>"
 
 
@@ -153,15 +154,13 @@ class Scope:
         self.parent = parent
         self.kids: list[Scope] = []
         self.root: Scope = self if parent is None else parent.root
-        self.layout = next(_layouts)
-        self.bound: dict[
-            Any, Any
-        ] = {}  # frames that executors keep with the data they are bound to
+        self.version = next(_versions)
+        self.bound: dict[Any, Any] = {}  # frames of executors, beside the data they are bound to
         self._vars: dict[str, Variable] = {}
 
     def touch(self) -> None:
         """Some array of this tree was replaced: bound plans must look again."""
-        self.root.layout = next(_layouts)
+        self.root.version = next(_versions)
 
     def var(self, name: str) -> Variable:
         """The local variable `name`, made if it is not there."""

@@ -7,11 +7,10 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from .dtypes import is_float
 from .errors import ShapeError, format_shape
 
 Shape = tuple[int, ...]
-Meta = tuple[Shape, np.dtype]
+ArraySpec = tuple[Shape, np.dtype]
 """Shape and dtype of a variable."""
 Levels = tuple[np.ndarray, ...]
 """Offsets of the sequences in a variable, outermost level first; () for a plain array."""
@@ -45,7 +44,7 @@ class OperatorView(Protocol):
         """All output variables that somebody needs."""
         ...
 
-    def describe(self, why: str, metas: Mapping[str, Any]) -> str:
+    def describe(self, why: str, specs: Mapping[str, Any]) -> str:
         """An error message that names the operator and all its operands."""
         ...
 
@@ -60,13 +59,13 @@ class ShapeArgs:
     def __init__(
         self,
         op: OperatorView,
-        metas: Mapping[str, Meta],
+        specs: Mapping[str, ArraySpec],
         offsets: Mapping[str, Levels] | None = None,
     ) -> None:
         self.op = op
         self.attrs: dict[str, Any] = op.attrs
-        self.results: dict[str, Meta] = {}
-        self._metas = metas
+        self.results: dict[str, ArraySpec] = {}
+        self._specs = specs
         self.result_offsets: dict[str, Levels] = {}
         self._offsets = offsets
 
@@ -74,23 +73,23 @@ class ShapeArgs:
         """Whether a slot, input or output, holds a variable."""
         return slot in self.op.inputs or slot in self.op.outputs
 
-    def metas(self, slot: str) -> list[Meta]:
+    def specs(self, slot: str) -> list[ArraySpec]:
         """Shape and dtype of every variable of an input slot."""
-        return [self._metas[name] for name in self.op.inputs.get(slot, ())]
+        return [self._specs[name] for name in self.op.inputs.get(slot, ())]
 
     def shapes(self, slot: str) -> list[Shape]:
-        return [meta[0] for meta in self.metas(slot)]
+        return [spec[0] for spec in self.specs(slot)]
 
     def __getitem__(self, slot: str) -> Shape:
         """Shape of the one variable of an input slot."""
-        return self._metas[self.op.inputs[slot][0]][0]
+        return self._specs[self.op.inputs[slot][0]][0]
 
     def dtype(self, slot: str) -> np.dtype:
-        return self._metas[self.op.inputs[slot][0]][1]
+        return self._specs[self.op.inputs[slot][0]][1]
 
-    def input_meta(self, name: str) -> Meta:
+    def input_spec(self, name: str) -> ArraySpec:
         """Shape and dtype of an input variable by its name."""
-        return self._metas[name]
+        return self._specs[name]
 
     def input_offsets(self, name: str) -> Levels | None:
         """As `offsets`, of an input variable by its name."""
@@ -124,7 +123,7 @@ class ShapeArgs:
             for name, (shape, _) in self.results.items():
                 if name not in self.result_offsets and shape:
                     for source in self.op.input_vars():
-                        if source in self._offsets and self._metas[source][0][:1] == shape[:1]:
+                        if source in self._offsets and self._specs[source][0][:1] == shape[:1]:
                             self.result_offsets[name] = self._offsets[source]
                             break
         return self.result_offsets
@@ -139,10 +138,10 @@ class ShapeArgs:
 
     def floats(self, *slots: str) -> np.dtype:
         """The one floating dtype that all the given slots share."""
-        dtypes = {dtype for slot in slots for _, dtype in self.metas(slot)}
-        if len(dtypes) != 1 or not is_float(next(iter(dtypes))):
-            held = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.metas(s))}" for s in slots)
-            self.fail(f"wants one floating dtype for all of these, has {held}")
+        dtypes = {dtype for slot in slots for _, dtype in self.specs(slot)}
+        if len(dtypes) != 1 or next(iter(dtypes)).kind != "f":
+            given = ", ".join(f"{s}: {'/'.join(str(m[1]) for m in self.specs(s))}" for s in slots)
+            self.fail(f"wants one floating dtype for all of these, has {given}")
         return dtypes.pop()
 
     def integers(self, slot: str) -> np.dtype:
@@ -191,14 +190,14 @@ class ShapeArgs:
             self.fail(f"{what} {axis} is out of range for {rank} dimensions")
         return axis % rank
 
-    def set(self, slot: str, *metas: Meta | tuple[Sequence[int], Any]) -> None:
+    def set(self, slot: str, *specs: ArraySpec | tuple[Sequence[int], Any]) -> None:
         """Shape and dtype of an output slot's variables; slots left out of the net are ignored."""
-        for name, (shape, dtype) in zip(self.op.outputs.get(slot, ()), metas, strict=False):
+        for name, (shape, dtype) in zip(self.op.outputs.get(slot, ()), specs, strict=False):
             self.results[name] = (tuple(int(dim) for dim in shape), np.dtype(dtype))
 
     def fail(self, why: str) -> NoReturn:
         """Refuse the inputs; the message gets operator, slots, shapes and place in the source."""
-        raise ShapeError(self.op.describe(why, self._metas))
+        raise ShapeError(self.op.describe(why, self._specs))
 
 
 ShapeRule = Callable[[ShapeArgs], None]
@@ -218,8 +217,8 @@ def same_as(slot: str, *outputs: str) -> ShapeRule:
     """Rule: every output (or those named) has the shape and dtype of the input `slot`."""
 
     def rule(s: ShapeArgs) -> None:
-        meta = (s[slot], s.dtype(slot))
+        spec = (s[slot], s.dtype(slot))
         for out in outputs or s.op.outputs:
-            s.set(out, meta)
+            s.set(out, spec)
 
     return rule

@@ -95,15 +95,15 @@ def save(net: Any, scope: Scope, path: PathLike) -> None:
         VariableError: a parameter or state holds no value.
         SaveError: the files cannot be written; those that were there before are untouched.
     """
-    held = op_list_of(net).copy()
-    held.metadata.pop(MARK, None)
-    values = persistent_values(held, scope)
+    written = op_list_of(net).copy()
+    written.metadata.pop(MARK, None)
+    values = persistent_values(written, scope)
     mark = digest(values)
     # Messages written one behind the other are one message. So the mark comes last, and a file that
     # was cut off anywhere lacks it.
-    data = serialize_net(held) + NetDesc(metadata={MARK: mark}).SerializeToString()
+    data = serialize_net(written) + NetDesc(metadata={MARK: mark}).SerializeToString()
     net_path, tensor_path = paths_of(path)
-    metadata = {MARK: mark, "opscope.net": held.name, "opscope.format": str(FORMAT_VERSION)}
+    metadata = {MARK: mark, "opscope.net": written.name, "opscope.format": str(FORMAT_VERSION)}
     write_together(
         [
             (tensor_path, lambda file: write_tensors(file, values, metadata)),

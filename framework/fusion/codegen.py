@@ -216,20 +216,20 @@ def c_source(loop: Loop) -> str:
     macros = ("isnan", "isinf", "isfinite", "signbit")
     printed = _Printer(loop, element, lambda f: f if f in macros else f + suffix)
     loads = set(loop.loads())
-    stored = {operand for operand, _ in loop.stores}
+    written = {operand for operand, _ in loop.stores}
     head: list[str] = []
     row: list[str] = []
     inner: list[str] = []
     for i, operand in enumerate(loop.operands):
-        held, word = C_TYPES[operand.dtype], 2 + 2 * i
-        pointer = f"({'' if i in stored else 'const '}{held} *)b[{word}]"
+        c_type, word = C_TYPES[operand.dtype], 2 + 2 * i
+        pointer = f"({'' if i in written else 'const '}{c_type} *)b[{word}]"
         if operand.kind == ONE:
             head.append(f"const double h_x{i} = (double)*({pointer});")
             head.append(f"const {element} x{i} = ({element})h_x{i};")
         elif operand.kind == COLUMN:
             row.append(f"const {element} x{i} = ({pointer})[i * b[{word + 1}]];")
         else:
-            const = "" if i in stored else "const "
+            const = "" if i in written else "const "
             offset = f" + i * b[{word + 1}]" if operand.kind == FULL else ""
             row.append(f"{const}{element} *p{i} = {pointer}{offset};")
             if i in loads:

@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from ..base.dtypes import FLOATS, name_of
-from ..base.shape import Meta, Shape
+from ..base.dtypes import FLOATS, NAMES
+from ..base.shape import ArraySpec, Shape
 from ..ir.operation import Operator
 from .codegen import C_TYPES, COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Operand
 from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
@@ -55,15 +55,15 @@ def count_arrays(members: Sequence[Pointwise]) -> int:
     return len(reads) + len(writes)
 
 
-def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise | None:
+def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
     """What fusion needs to know of `op`; None where it cannot be part of a loop."""
     scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
     writes = [names[0] for names in op.outputs.values()]
-    if not writes or len({metas[name] for name in writes}) > 1:
+    if not writes or len({specs[name] for name in writes}) > 1:
         return None
-    shape, dtype = metas[writes[0]]
+    shape, dtype = specs[writes[0]]
     if dtype not in _FLOATS[device]:
         return None
     counts = tuple((slot, len(own)) for slot, own in inputs.items())
@@ -83,14 +83,14 @@ def pointwise(op: Operator, metas: Mapping[str, Meta], device: str) -> Pointwise
                 return None
             continue
         variable = operands[name]
-        kind = _kind(metas[variable], shape, dtype)
+        kind = _kind(specs[variable], shape, dtype)
         if kind is None or (name in slots and slots[name].shape_only):
             return None
-        reads[variable] = Operand(kind, name_of(metas[variable][1]))
+        reads[variable] = Operand(kind, NAMES[specs[variable][1]])
         if kind == ROW:
-            widths.add(prod(metas[variable][0]))
+            widths.add(prod(specs[variable][0]))
         elif kind == COLUMN:
-            widths.add(prod(shape) // max(prod(metas[variable][0]), 1))
+            widths.add(prod(shape) // max(prod(specs[variable][0]), 1))
     if len(widths) > 1:
         return None
     columns = widths.pop() if widths else 0
@@ -156,14 +156,14 @@ def _needed(
     return None if any(late) else values
 
 
-def _kind(meta: Meta, shape: Shape, dtype: np.dtype) -> str | None:
+def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     """How an operand meets a loop over `shape`; None where it does not."""
-    own, held = meta
+    own, own_dtype = spec
     rank = len(shape)
     if len(own) > rank:
         return None
-    if held != dtype:
-        return ONE if prod(own) == 1 and name_of(held) in C_TYPES else None
+    if own_dtype != dtype:
+        return ONE if prod(own) == 1 and NAMES[own_dtype] in C_TYPES else None
     if own == shape:
         return FULL
     if prod(own) == 1:

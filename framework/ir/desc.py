@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...proto import net_pb2 as pb
-from ..base.dtypes import to_dtype
+from ..base.dtypes import DTYPES, to_dtype
 from ..base.errors import FormatError
 from .messages import attr_value
 from .op_list import OpList, OpNode, SlotNames, SourceLocation, StepDecl, VarDecl, View
@@ -107,10 +109,11 @@ def make_var(
     Raises:
         ShapeError: `dtype` names none that a net can hold.
     """
+    known = dtype is None or (isinstance(dtype, np.dtype) and dtype in DTYPES)
     return VarDecl(
         name,
         None if shape is None else tuple([int(dim) for dim in shape]),
-        None if dtype is None else to_dtype(dtype),
+        dtype if known else to_dtype(dtype),
         kind,
         initializer,
         lr_factor,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
-from ..base.shape import Levels, Meta, Shape, ShapeArgs
+from ..base.shape import ArraySpec, Levels, Shape, ShapeArgs
 from .desc import INPUT, PARAMETER, STATE
 from .op_list import VarDecl, View
 from .operation import Operator
@@ -14,20 +14,20 @@ from .operation import Operator
 _GIVEN = (PARAMETER, STATE, INPUT)
 
 
-def declared_meta(var: VarDecl) -> Meta | None:
+def declared_spec(var: VarDecl) -> ArraySpec | None:
     """What a declaration says of itself; None where rank or dtype is unknown."""
     shape, dtype = var.shape, var.dtype
     return None if shape is None or dtype is None else (shape, dtype)
 
 
-def infer_metas(
+def infer_specs(
     operators: Iterable[Operator],
-    known: Mapping[str, Meta],
+    known: Mapping[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
     *,
     partial: bool = False,
-) -> dict[str, Meta]:
+) -> dict[str, ArraySpec]:
     """Shape and dtype of every variable that `operators` read or write.
 
     Args:
@@ -41,61 +41,63 @@ def infer_metas(
         ShapeError: an operator refuses its inputs, or a result contradicts what is declared.
         VariableError: an input's shape is not known (and not `partial`).
     """
-    metas: dict[str, Meta] = dict(known)
+    specs: dict[str, ArraySpec] = dict(known)
     views: dict[str, list[str]] | None = None
     for op in operators:
-        unknown = [name for name in op.input_vars() if name not in metas]
+        unknown = [name for name in op.input_vars() if name not in specs]
         if unknown and views is None:
             views = _views_of_bases(declared)
         for name in unknown:
-            meta = _meta_of_view(declared.get(name), declared, metas)
-            if meta is None and any(view in metas for view in (views or {}).get(name, ())):
+            spec = _spec_of_view(declared.get(name), declared, specs)
+            if spec is None and any(view in specs for view in (views or {}).get(name, ())):
                 # written through its views
-                meta = declared_meta(declared[name]) if name in declared else None
-            if meta is not None:
-                metas[name] = meta
-        if unknown and any(name not in metas for name in unknown):
+                spec = declared_spec(declared[name]) if name in declared else None
+            if spec is not None:
+                specs[name] = spec
+        if unknown and any(name not in specs for name in unknown):
             if partial:
                 continue
-            lost = next(name for name in unknown if name not in metas)
-            raise VariableError(op.describe(f"the shape of {lost!r} is not known", metas))
-        metas.update(infer_one(op, metas, declared, offsets))
-    return metas
+            lost = next(name for name in unknown if name not in specs)
+            raise VariableError(op.describe(f"the shape of {lost!r} is not known", specs))
+        specs.update(infer_one(op, specs, declared, offsets))
+    return specs
 
 
 def infer_one(
     op: Operator,
-    metas: dict[str, Meta],
+    specs: dict[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
-) -> dict[str, Meta]:
-    """Shape and dtype of one operator's outputs; see `infer_metas`."""
+) -> dict[str, ArraySpec]:
+    """Shape and dtype of one operator's outputs; see `infer_specs`."""
     if op.entry.shape is None:
-        raise ShapeError(op.describe("this operator has no shape rule", metas))
-    args = ShapeArgs(op, metas, offsets)
+        raise ShapeError(op.describe("this operator has no shape rule", specs))
+    args = ShapeArgs(op, specs, offsets)
     try:
         op.entry.shape(args)
     except OpscopeError:
         raise
     except Exception as error:  # a rule of a third party may fail in any way
-        raise ShapeError(op.describe(f"its shape rule failed: {error!r}", metas)) from error
-    for name, meta in args.results.items():
+        raise ShapeError(op.describe(f"its shape rule failed: {error!r}", specs)) from error
+    for name, spec in args.results.items():
         var = declared.get(name)
         if var is not None and var.shape is not None and var.kind in _GIVEN:
-            args.results[name] = _check_declared(op, name, meta, var.shape, metas)
+            args.results[name] = _check_declared(op, name, spec, var.shape, specs)
     if offsets is not None:
         offsets.update(args.finish_offsets())
     return args.results
 
 
-def _check_declared(op: Operator, name: str, meta: Meta, shape: Shape, metas: Any) -> Meta:
+def _check_declared(
+    op: Operator, name: str, spec: ArraySpec, shape: Shape, specs: Any
+) -> ArraySpec:
     """A persistent variable keeps its declared shape; an operator may only write that."""
-    if not fits(meta[0], shape):
+    if not fits(spec[0], shape):
         wanted = format_shape(shape)
         raise ShapeError(
-            op.describe(f"writes {format_shape(meta[0])} to {name!r}, which is {wanted}", metas)
+            op.describe(f"writes {format_shape(spec[0])} to {name!r}, which is {wanted}", specs)
         )
-    return meta
+    return spec
 
 
 def fits(shape: Shape, pattern: Shape) -> bool:
@@ -114,14 +116,14 @@ def _views_of_bases(declared: Mapping[str, VarDecl]) -> dict[str, list[str]]:
     return views
 
 
-def _meta_of_view(
-    var: VarDecl | None, declared: Mapping[str, VarDecl], metas: Mapping[str, Meta]
-) -> Meta | None:
+def _spec_of_view(
+    var: VarDecl | None, declared: Mapping[str, VarDecl], specs: Mapping[str, ArraySpec]
+) -> ArraySpec | None:
     if var is None or var.view is None:
         return None
-    base = metas.get(var.view.base)
+    base = specs.get(var.view.base)
     if base is None and var.view.base in declared:
-        base = declared_meta(declared[var.view.base])
+        base = declared_spec(declared[var.view.base])
     if base is None:
         return None
     return view_shape(var.name, var.view, base[0]), base[1]

@@ -10,7 +10,7 @@ import numpy as np
 from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
 from ..base.scope import Scope
-from ..base.shape import Levels, Meta, OperatorView, Shape
+from ..base.shape import ArraySpec, Levels, OperatorView, Shape
 
 Call = Callable[[], Any]
 """Work that is prepared and runs without arguments."""
@@ -56,9 +56,10 @@ class RunState:
 
 
 class KernelFrame(Protocol):
-    """What `KernelArgs` asks of the frame that binds a kernel (see executor.py).
+    """The part of a frame that kernels use (see executor.py).
 
-    `xp` is NumPy or CuPy; `train` says whether the run is one of training.
+    `xp` is NumPy or CuPy; `train` says whether the run is one of training; `scope` holds the
+    variables that the frame is bound to.
     """
 
     @property
@@ -72,6 +73,9 @@ class KernelFrame(Protocol):
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def scope(self) -> Scope: ...
 
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any: ...
 
@@ -91,26 +95,26 @@ class KernelArgs:
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
-        frame: the frame that binds the kernel. Loops alone need it as a whole.
+        frame: the frame that binds the kernel; `executor.frame_of` gives it with its plan.
     """
 
     def __init__(
         self,
         op: OperatorView,
         arrays: Mapping[str, Any],
-        metas: Mapping[str, Meta],
+        specs: Mapping[str, ArraySpec],
         frame: KernelFrame,
     ) -> None:
         self.op = op
         self.attrs: dict[str, Any] = op.attrs
         self.xp = frame.xp
-        self.frame: Any = frame
+        self.frame = frame
         self.state = frame.state
         self.accumulate: bool = op.accumulate
         self.train: bool = frame.train
         self.prepared: Any = getattr(frame, "prepared", None)
         self._arrays = arrays
-        self._metas = metas
+        self._specs = specs
 
     def __getitem__(self, slot: str) -> Any:
         """The array of the one variable of a slot."""
@@ -130,11 +134,11 @@ class KernelArgs:
     def shape(self, slot: str) -> Shape:
         """Shape of a slot's variable, also where the value itself is not at hand (`shape_only`)."""
         names = self.op.inputs.get(slot) or self.op.outputs[slot]
-        return self._metas[names[0]][0]
+        return self._specs[names[0]][0]
 
     def shapes(self, slot: str) -> list[Shape]:
         """Shapes of all variables of an input slot."""
-        return [self._metas[name][0] for name in self.op.inputs.get(slot, ())]
+        return [self._specs[name][0] for name in self.op.inputs.get(slot, ())]
 
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory for use within one call of the kernel; its contents do not last between calls."""
@@ -142,7 +146,7 @@ class KernelArgs:
 
     def describe(self, why: str) -> str:
         """An error message for data that the kernel refuses; see `Operator.describe`."""
-        return self.op.describe(why, self._metas)
+        return self.op.describe(why, self._specs)
 
     def offsets(self, slot: str) -> Levels:
         """Sequence offsets of an input's variable; () for a plain array."""

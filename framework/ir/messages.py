@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import is_known, to_dtype, to_pb
+from ..base.dtypes import DTYPES, to_dtype, to_pb
 from ..base.errors import AttributeTypeError, FormatError, OpscopeError
 from .op_list import (
     Link,
@@ -100,9 +100,9 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
                     return tuple(value)
         if kind is EmptyList:
             return value
-        if kind is np.ndarray and is_known(value.dtype):
+        if kind is np.ndarray and value.dtype in DTYPES:
             return _frozen(value)
-        if isinstance(value, np.dtype) and is_known(value):
+        if isinstance(value, np.dtype) and value in DTYPES:
             return value
         if isinstance(value, pb.Attr):
             return _lenient_value(value)
@@ -271,20 +271,6 @@ def to_message(net: OpList) -> pb.NetDesc:
     """The NetDesc of a net."""
     desc = pb.NetDesc()
     _fill_net(desc, net)
-    return desc
-
-
-def op_to_message(op: OpNode) -> pb.OpDesc:
-    """The OpDesc of an operator."""
-    desc = pb.OpDesc()
-    _fill_op(desc, op)
-    return desc
-
-
-def var_to_message(var: VarDecl) -> pb.VarDesc:
-    """The VarDesc of a variable."""
-    desc = pb.VarDesc()
-    _fill_var(desc, var)
     return desc
 
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.dtypes import to_dtype
-
-if TYPE_CHECKING:
-    from .registry import OperatorDef
 
 SlotNames = dict[str, tuple[str, ...]]
 """The variables of each slot, by the slot's name."""
@@ -47,13 +44,14 @@ class Checked(NamedTuple):
     """What checking an OpNode against its registration gave; like nodes may share one.
 
     Attributes:
-        entry: the registration of the type.
+        entry: the `OperatorDef` of the type when it was checked; a node is checked again when the
+            type has another one.
         attrs: every attribute, defaults filled in.
         is_whole: the slots are those of the node; otherwise they are the two that follow.
         inputs, outputs: slots without the empty ones and without unneeded single outputs.
     """
 
-    entry: OperatorDef
+    entry: object
     attrs: dict[str, Any]
     is_whole: bool
     inputs: SlotNames
@@ -117,8 +115,8 @@ def _renamed(slots: SlotNames, names: Mapping[str, str]) -> SlotNames:
         for name in given:
             if name in names:
                 return {
-                    slot: tuple([names.get(one, one) for one in held])
-                    for slot, held in slots.items()
+                    slot: tuple([names.get(one, one) for one in variables])
+                    for slot, variables in slots.items()
                 }
     return slots
 

@@ -1,4 +1,7 @@
-"""An operator as the runtime sees it: an OpNode checked against its registration."""
+"""An operator as the runtime sees it: an OpNode checked against its registration.
+
+Also the plain operators that a composite one (`fc`, a nested plain net) stands for.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from typing import Any
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
-from .op_list import Checked, OpNode, SlotNames
-from .registry import REQUIRED, OperatorDef, Slot, find, lookup
+from .op_list import Checked, OpNode, SlotNames, SourceLocation
+from .registry import OperatorDef, find, lookup
+from .schema import REQUIRED, Slot
 
 
 class Operator:
@@ -58,10 +62,12 @@ class Operator:
         self.accumulate = False
         self._reads_of: SlotNames | None = None
         self._writes_of: SlotNames | None = None
-        checked = node.checked
-        if checked is None or find(node.type) is not checked.entry:
+        checked, entry = node.checked, find(node.type)
+        if entry is None or checked is None or checked.entry is not entry:
+            self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
-        self.entry: OperatorDef = checked.entry
+        else:
+            self.entry = entry
         self.attrs: dict[str, Any] = checked.attrs
         if checked.is_whole:
             self.inputs, self.outputs = node.inputs, node.outputs
@@ -70,7 +76,7 @@ class Operator:
 
     def _check(self, node: OpNode) -> Checked:
         """The node against its registration: slots first, then attributes."""
-        self.entry = entry = find(node.type) or lookup(node.type, self.title())
+        entry = self.entry
         inputs = self._used(node.inputs, "input", entry.input_slots, entry.required_inputs)
         outputs = self._used(node.outputs, "output", entry.output_slots, entry.required_outputs)
         attrs = check_attrs(entry, node.attrs, self)
@@ -117,14 +123,14 @@ class Operator:
         location = self.location
         return f"{number} at {location}" if location else number
 
-    def describe(self, why: str, metas: Mapping[str, Any]) -> str:
+    def describe(self, why: str, specs: Mapping[str, Any]) -> str:
         """An error message: title, reason, and slot=variable, dtype and shape of every operand."""
         operands = []
         for slots in (self.inputs, self.outputs):
             for slot, names in slots.items():
                 for name in names:
-                    meta = metas.get(name)
-                    shown = f" {meta[1]}{format_shape(meta[0])}" if meta else ""
+                    spec = specs.get(name)
+                    shown = f" {spec[1]}{format_shape(spec[0])}" if spec else ""
                     operands.append(f"{slot}={name}{shown}")
         return f"{self.title()}: {why} ({', '.join(operands)})"
 
@@ -184,3 +190,20 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
         else:
             attrs[name] = spec.default
     return attrs
+
+
+def expand_op(op: OpNode) -> list[OpNode]:
+    """The operators that a composite one stands for, all the way down; a plain one itself.
+
+    Raises:
+        SlotError, AttributeTypeError: a composite one is wrongly used.
+    """
+    expand = lookup(op.type).expand
+    if expand is None:
+        return [op]
+    Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
+    made = []
+    for inner in expand(op):
+        written = inner.source if inner.source is not None and inner.source.file else op.source
+        made += expand_op(inner.changed(role=op.role, source=written or SourceLocation()))
+    return made

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import name_of
+from ..base.dtypes import NAMES
 from ..base.errors import format_shape
 from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location, inner_nets
 from .messages import (
@@ -107,8 +107,8 @@ def _var_lines(variables: Iterable[VarDecl], locations: bool) -> Iterator[str]:
     ]
     kind_width = max(len(row[0]) for row in rows)
     name_width = max(len(row[1]) for row in rows)
-    for kind, name, held, var in rows:
-        line = f"{kind:{kind_width}}  {name:{name_width}}  {held}"
+    for kind, name, shown, var in rows:
+        line = f"{kind:{kind_width}}  {name:{name_width}}  {shown}"
         yield line + _flags(var) + _location(var.source, locations)
 
 
@@ -147,8 +147,8 @@ def _slots(slots: SlotNames) -> str:
     parts = []
     for slot, variables in listed_slots(slots):
         names = [_name(name) for name in variables]
-        held = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-        parts.append(f"{_name(slot)}={held}")
+        shown = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+        parts.append(f"{_name(slot)}={shown}")
     return ", ".join(parts)
 
 
@@ -177,7 +177,7 @@ def _scalar(value: object) -> str:
 
 
 def _tensor(array: np.ndarray) -> str:
-    kind = f"{name_of(array.dtype)}{list(array.shape)}"
+    kind = f"{NAMES[array.dtype]}{list(array.shape)}"
     if array.size <= _SHOWN_ELEMENTS:
         return f"<tensor {kind}: {', '.join(map(str, array.ravel().tolist()))}>"
     return f"<tensor {kind} crc32 {zlib.crc32(tensor_bytes(array)):08x}>"

@@ -1,67 +1,30 @@
-"""Which operators work on each row by itself, so that steps of a recurrent net can run as one.
+"""Rules that tell whether an operator is row-wise; registrations of operators use them.
 
-An operator is row-wise where row i of its outputs depends on row i of its row inputs alone. Done
-once on the rows of many steps, it gives what it gives step by step. Its gradient is row-wise too
-with respect to row inputs, and a sum over rows with respect to all others (weights).
+An operator is row-wise where row i of its outputs depends on row i of its row inputs alone. Applied
+once to the rows of many steps, it gives the same numbers as applied step by step. `row_kinds.py`
+applies the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from ..base.shape import Meta, OperatorView
+from ..base.shape import ArraySpec, OperatorView
 
-EACH, SUM = "each", "sum"
-
-Metas = Mapping[str, Meta]
-RowsRule = Callable[[OperatorView, Metas, Collection[str]], bool]
+ArraySpecs = Mapping[str, ArraySpec]
+RowsRule = Callable[[OperatorView, ArraySpecs, Collection[str]], bool]
 """(operator, shapes, variables whose first axis counts rows) -> whether the operator is row-wise.
 
 A rule looks at the operator's inputs and attributes alone: it is asked about the gradient, too.
 """
 
 
-def row_kinds(
-    op: OperatorView, metas: Metas, rows: Collection[str], fixed: Collection[str]
-) -> dict[str, str] | None:
-    """For each output variable EACH (row by row) or SUM (a sum over rows).
-
-    Args:
-        rows: variables whose first axis counts rows. fixed: variables that are one for all rows.
-
-    Returns:
-        None where the operator is not known to be row-wise.
-    """
-    from .registry import find
-
-    if op.entry.random or any(name not in rows and name not in fixed for name in op.input_vars()):
-        return None
-    forward = find(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
-    entry = forward or op.entry
-    rule = entry.rows or (elementwise if entry.scalar else None)
-    if rule is None or not any(name in rows for name in op.input_vars()):
-        return None
-    if not rule(op, metas, rows):
-        return None
-    if forward is None:
-        return dict.fromkeys(op.output_vars(), EACH)
-    arriving = [f"{slot.name}_grad" for slot in forward.outputs]
-    if any(name not in rows for slot in arriving for name in op.inputs.get(slot, ())):
-        return None
-    kinds = {}
-    for slot, names in op.outputs.items():
-        sources = op.inputs[slot.removesuffix("_grad")]
-        for name, source in zip(names, sources, strict=True):
-            kinds[name] = EACH if source in rows else SUM
-    return kinds
-
-
-def elementwise(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
+def elementwise(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
     """Rule of operators that broadcast as NumPy does: the rows are the first axis of the result."""
     shapes = {}
     for slot, names in op.inputs.items():
         if slot in op.entry.input_slots and not slot.endswith("_grad"):
-            shapes.update((name, metas[name][0]) for name in names)
+            shapes.update((name, specs[name][0]) for name in names)
     rank = max((len(shape) for shape in shapes.values()), default=0)
     return rank > 0 and all(
         len(shape) == rank if name in rows else len(shape) < rank or shape[0] == 1
@@ -72,11 +35,11 @@ def elementwise(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
 def rows_of(*slots: str, but: tuple[str, ...] = (), rank: int = 1) -> RowsRule:
     """Rule: row by row in these slots, whose arrays have at least `rank` axes, if not in `but`."""
 
-    def rule(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
+    def rule(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
         mine = [name for slot in slots for name in op.inputs.get(slot, ())]
         others = [name for slot in but for name in op.inputs.get(slot, ())]
         return (
-            all(name in rows and len(metas[name][0]) >= rank for name in mine)
+            all(name in rows and len(specs[name][0]) >= rank for name in mine)
             and not any(name in rows for name in others)
             and bool(mine)
         )
@@ -91,10 +54,10 @@ def beside(attr: str, *, but: tuple[str, ...] = (), added: int = 0) -> RowsRule:
     """
     by_rows = rows_of("x", but=but)
 
-    def rule(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
-        if not by_rows(op, metas, rows):
+    def rule(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
+        if not by_rows(op, specs, rows):
             return False
-        axes, rank = op.attrs[attr], len(metas[op.inputs["x"][0]][0]) + added
+        axes, rank = op.attrs[attr], len(specs[op.inputs["x"][0]][0]) + added
         axes = axes if isinstance(axes, tuple) else (axes,)
         return bool(axes) and all(axis % rank != 0 for axis in axes)
 

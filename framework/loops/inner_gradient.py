@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..base.errors import GradientError
+from ..base.shape import OperatorView
 from ..ir.desc import BACKWARD, make_op
+from ..ir.gradient_args import GradientArgs
 from ..ir.names import DENSE_OP, EMPTY, rows_name
 from ..ir.op_list import OpNode
 from ..ir.operation import Operator
-from ..passes.backward import GradientArgs
 from ..runtime.plan import Plan
 
 
@@ -33,13 +34,13 @@ class Saving:
         return bool(self.readers) or self.everything
 
 
-def saving_of(op: Operator, plan: Plan) -> Saving:
+def saving_of(op: OperatorView, plan: Plan) -> Saving:
     """Who needs what a forward operator saves, in the plan that it runs in."""
     (steps,) = op.outputs.get("steps", (EMPTY,))
     if steps == EMPTY:
         return Saving(steps, (), False)
     readers = tuple(reader for reader in plan.operators if steps in reader.input_vars())
-    return Saving(steps, readers, steps in plan.survivors)
+    return Saving(steps, readers, steps in plan.live_out)
 
 
 def require_steps(g: GradientArgs, title: str, finds: str) -> None:

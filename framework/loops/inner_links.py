@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..base.errors import VariableError, nearest
-from ..base.shape import Meta
+from ..base.shape import ArraySpec
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 
@@ -110,7 +110,7 @@ def _base_of(var: VarDecl | None) -> str:
     return "" if var is None or var.view is None else var.view.base
 
 
-def declared_row(*variables: VarDecl | None) -> Meta | None:
+def declared_row(*variables: VarDecl | None) -> ArraySpec | None:
     """Shape without rows, and dtype, of the first variable that declares both; None: none does."""
     for var in variables:
         if var is None:

@@ -1,15 +1,15 @@
 """Clean-up passes: smaller nets that compute the same numbers.
 
-Each pass is switchable by name: `clean_up(net, skip=["remove-dead"])`. All of them leave alone what
-somebody may look at: declared kinds other than TEMPORARY, views and their bases, variables without
-gradient flow, names inside nested nets and links, and whatever `keep` names. A temporary that no
-operator reads counts as a result, too, unless the net declares OUTPUT variables.
+Each pass is switchable by name: `clean_up(net, skip=["remove-dead"])`. None of them touches
+variables that somebody may look at: declared kinds other than TEMPORARY, views and their bases,
+variables without gradient flow, names inside nested nets and links, and the names in `live_out`. A
+temporary that no operator reads counts as a result, too, unless the net declares OUTPUT variables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...proto import net_pb2 as pb
@@ -37,16 +37,16 @@ class RemoveIdentities:
 
     Attributes:
         train: the phase the net is for; None = both, so dropout stays.
-        keep: results that must keep their names.
+        live_out: results, which must keep their names.
     """
 
     train: bool | None = None
-    keep: tuple[str, ...] = ()
+    live_out: tuple[str, ...] = ()
     name: str = "remove-identities"
 
     def apply(self, net: OpList) -> OpList:
-        facts = _Facts(net, self.keep)
-        kept: list[OpNode] = []
+        facts = _Facts(net, self.live_out)
+        remaining: list[OpNode] = []
         renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
         for index, desc in enumerate(net.ops):
             desc = desc.renamed(renames)
@@ -56,8 +56,8 @@ class RemoveIdentities:
                 if same(op.attrs, self.train) and self._replaceable(op, index, facts):
                     renames[op.outputs["out"][0]] = op.inputs["x"][0]
                     continue
-            kept.append(desc)
-        return _with_ops(net, kept)
+            remaining.append(desc)
+        return _with_ops(net, remaining)
 
     @staticmethod
     def _replaceable(op: Operator, index: int, facts: _Facts) -> bool:
@@ -78,12 +78,12 @@ class MergeCommon:
     Random operators and variables that are written several times are left alone.
     """
 
-    keep: tuple[str, ...] = ()
+    live_out: tuple[str, ...] = ()
     name: str = "merge-common"
 
     def apply(self, net: OpList) -> OpList:
-        facts = _Facts(net, self.keep)
-        kept: list[OpNode] = []
+        facts = _Facts(net, self.live_out)
+        remaining: list[OpNode] = []
         renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
         first: dict[Any, OpNode] = {}
         versions: dict[str, int] = {}
@@ -97,10 +97,10 @@ class MergeCommon:
                     made = dict(zip(output_names(desc), output_names(earlier), strict=True))
                     renames.update({old: new for old, new in made.items() if old != EMPTY})
                     continue
-            kept.append(desc)
+            remaining.append(desc)
             for name in output_names(desc):
                 versions[facts.base(name)] = index + 1
-        return _with_ops(net, kept)
+        return _with_ops(net, remaining)
 
     @staticmethod
     def _key(desc: OpNode, versions: Mapping[str, int]) -> Any:
@@ -150,17 +150,18 @@ class MergeCommon:
 class RemoveDead:
     """Drops operators whose outputs nobody needs, and temporaries that nothing mentions.
 
-    Needed are `keep`, OUTPUT variables, what updates a PARAMETER or STATE, and all that these read.
-    Without `keep` and OUTPUT variables every temporary that nobody reads is a result, and needed.
+    Needed are `live_out`, OUTPUT variables, the operators that update a PARAMETER or STATE, and all
+    variables that these read. Where a net has neither `live_out` nor OUTPUT variables, every
+    temporary that nobody reads is a result, and needed.
     """
 
-    keep: tuple[str, ...] = ()
+    live_out: tuple[str, ...] = ()
     name: str = "remove-dead"
 
     def apply(self, net: OpList) -> OpList:
-        facts = _Facts(net, self.keep)
+        facts = _Facts(net, self.live_out)
         live = {facts.base(name) for name in facts.roots()}
-        kept: list[OpNode] = []
+        remaining: list[OpNode] = []
         random_later = False
         for index in range(len(net.ops) - 1, -1, -1):
             op = Operator(net.ops[index], index)
@@ -169,57 +170,59 @@ class RemoveDead:
             needed = not outputs or (op.entry.random and random_later)
             if not needed and not any(facts.base(name) in live for name in outputs):
                 continue
-            kept.append(net.ops[index])
+            remaining.append(net.ops[index])
             random_later = random_later or op.entry.random
             live.update(facts.base(name) for name in op.input_vars())
-        return _with_ops(net, kept[::-1])
+        return _with_ops(net, remaining[::-1])
 
 
-CLEANUP: tuple[Pass, ...] = (
-    RemoveIdentities(),  # first: copies hide that two operators read the same thing
-    MergeCommon(),  # leaves nothing dead behind, but makes gradient parts equal
-    RemoveDead(),  # last: picks up what the others no longer need
-)
-"""The clean-up pipeline, in order."""
+def cleanup_passes(
+    live_out: tuple[str, ...] = (), train: bool | None = None
+) -> tuple[RemoveIdentities, MergeCommon, RemoveDead]:
+    """The clean-up pipeline, in order; see `clean_up` for the arguments."""
+    return (
+        RemoveIdentities(train, live_out),  # first: copies hide that two operators read the same
+        MergeCommon(live_out),  # leaves nothing dead behind, but makes gradient parts equal
+        RemoveDead(live_out),  # last: removes operators that the others have made useless
+    )
+
+
+CLEANUP: tuple[Pass, ...] = cleanup_passes()
+"""The clean-up pipeline with no options."""
 
 
 def clean_up(
     net: OpList | pb.NetDesc,
     *,
-    keep: Iterable[str] = (),
+    live_out: Iterable[str] = (),
     train: bool | None = None,
     skip: Iterable[str] = (),
 ) -> OpList:
-    """The net after all of `CLEANUP`.
+    """The net after all clean-up passes.
 
     Args:
-        keep: temporaries that are results.
+        live_out: temporaries that are results.
         train: the phase that the net is for; None = both.
         skip: names of passes to leave out.
 
     Raises:
         OpscopeError: an operator of the net is wrongly used.
     """
-    given = {"keep": tuple(keep), "train": train}
-    chosen = []
-    for one in CLEANUP:
-        known = {field.name for field in fields(one)}  # type: ignore[arg-type]
-        options = {name: value for name, value in given.items() if name in known}
-        chosen.append(replace(one, **options))  # type: ignore[type-var]
-    return run_passes(as_op_list(net), chosen, skip=skip)
+    passes = cleanup_passes(tuple(live_out), train)
+    return run_passes(as_op_list(net), passes, skip=skip)
 
 
 class _Facts:
     """What the passes must know about the variables of a net."""
 
-    def __init__(self, net: OpList, keep: Iterable[str]) -> None:
+    def __init__(self, net: OpList, live_out: Iterable[str]) -> None:
         self.net = net
-        self.keep = set(keep)
+        self.live_out = set(live_out)
         self.bases = {var.name: var.view.base for var in net.vars if var.view is not None}
         self.aliased = set(self.bases) | set(self.bases.values())
         self.stopped = {var.name for var in net.vars if var.stop_gradient}
         self.given = {var.name for var in net.vars if var.kind not in (TEMPORARY, OUTPUT)}
-        self.fixed = self.keep | self.aliased | self.stopped
+        self.fixed = self.live_out | self.aliased | self.stopped
         self.fixed |= {var.name for var in net.vars if var.kind != TEMPORARY}
         self.fixed |= {var.name for var in net.vars if var.sequence_levels}
         self.fixed |= set(_outside_names(net))
@@ -244,10 +247,10 @@ class _Facts:
     def roots(self) -> set[str]:
         """Variables that are needed for their own sake."""
         declared = self.net.vars
-        roots = self.keep | set(_outside_names(self.net))
+        roots = self.live_out | set(_outside_names(self.net))
         roots |= self.given
         outputs = {var.name for var in declared if var.kind == OUTPUT}
-        if not outputs and not self.keep:
+        if not outputs and not self.live_out:
             outputs = self._unread()
         return roots | outputs
 

@@ -30,18 +30,18 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: boo
             raise VariableError(f"the net has no variable {name!r}{nearest(name, names)}")
     bases = {var.name: var.view.base for var in net.vars if var.view is not None}
     wanted |= {bases[name] for name in wanted if name in bases}
-    kept: list[OpNode] = []
+    remaining: list[OpNode] = []
     for op in reversed(net.ops):
         if forward_only and op.role != FORWARD:
             continue
         writes = {bases.get(name, name) for name in output_names(op)}
         if writes & wanted:
-            kept.append(op)
+            remaining.append(op)
             for name in input_names(op):
                 wanted.add(name)
                 wanted.add(bases.get(name, name))
-    used = wanted | {name for op in kept for name in output_names(op)}
+    used = wanted | {name for op in remaining for name in output_names(op)}
     out = net.copy()
-    out.ops = kept[::-1]
+    out.ops = remaining[::-1]
     out.vars = [var for var in net.vars if var.name in used]
     return out

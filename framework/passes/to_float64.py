@@ -16,44 +16,44 @@ _SINGLE, _DOUBLE = np.dtype("float32"), np.dtype("float64")
 
 
 @dataclass(frozen=True)
-class WidenFloats:
+class ToFloat64:
     """float32 becomes float64: declared variables, arrays in attributes (so initial values), and
     the dtypes that operators are told to give. Nested nets are included.
 
     What is fed must then be float64, too.
     """
 
-    name: str = "widen-floats"
+    name: str = "to-float64"
 
     def apply(self, net: OpList | pb.NetDesc) -> OpList:
         """The net in double precision; `net` itself stays as it is."""
-        return _widened(as_op_list(net))
+        return _net_in_float64(as_op_list(net))
 
 
-def _widened(net: OpList) -> OpList:
+def _net_in_float64(net: OpList) -> OpList:
     out = net.copy()
-    out.vars = [_widened_var(var) for var in net.vars]
-    out.ops = [_widened_op(op) for op in net.ops]
+    out.vars = [_var_in_float64(var) for var in net.vars]
+    out.ops = [_op_in_float64(op) for op in net.ops]
     return out
 
 
-def _widened_var(var: VarDecl) -> VarDecl:
+def _var_in_float64(var: VarDecl) -> VarDecl:
     changes: dict[str, Any] = {}
     if var.dtype == _SINGLE:
         changes["dtype"] = _DOUBLE
     if var.initializer is not None:
-        changes["initializer"] = _widened_op(var.initializer)
+        changes["initializer"] = _op_in_float64(var.initializer)
     return var.changed(**changes) if changes else var
 
 
-def _widened_op(op: OpNode) -> OpNode:
+def _op_in_float64(op: OpNode) -> OpNode:
     attrs = dict(op.attrs)
     for spec in lookup(op.type).attrs:
         if spec.type == "dtype" and spec.name not in attrs and _is_single(spec.default):
             attrs[spec.name] = _SINGLE
     for name, value in attrs.items():
         if isinstance(value, OpList):
-            attrs[name] = _widened(value)
+            attrs[name] = _net_in_float64(value)
         elif _is_single(value):
             attrs[name] = _DOUBLE
         elif isinstance(value, np.ndarray) and value.dtype == _SINGLE:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextvars
 import math
 import operator as _operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
 from ..base.errors import OpscopeError, RunError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import Scope, Variable
-from ..base.shape import Levels, Meta
+from ..base.shape import ArraySpec, Levels
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
+from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from .plan import Plan, Step
+from .plan import Plan, PlanStep
+
+FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
+"""Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
 
 _ALIGN = 64
 _COPIED = 1 << 16
@@ -37,20 +41,29 @@ class CannotFuseError(Exception):
 class Frame:
     """A plan bound to a scope.
 
+    Args:
+        fused: binds steps that are fused loops; without it every operator has a call of its own.
+
     Attributes:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
         prepared: in a loop, what is made before it of arrays that it does not change; else None.
-        version: of the operator list that the plan was made for.
+        net_version: of the operator list that the plan was made for.
+        scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
     """
 
     prepared: Any = None
     least_cost = 2
-    version = -1
+    net_version = -1
 
     def __init__(
-        self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
+        self,
+        plan: Plan,
+        scope: Scope,
+        place: Place,
+        train: bool,
+        fused: FusedBinder | None = None,
     ) -> None:
         self.plan = plan
         self.scope = scope
@@ -58,7 +71,7 @@ class Frame:
         self.xp = place.xp
         self.train = train
         self.state = RunState(place)
-        self.layout = -1
+        self.scope_version = -1
         self.arrays: dict[str, Any] = {}
         self._scratch = ScratchPool(self.xp)
         self._fused = fused
@@ -89,7 +102,7 @@ class Frame:
         name = variable.name
         self._borrowed.discard(name)
         if variable.borrowed:
-            if name in self.plan.survivors:
+            if name in self.plan.live_out:
                 raise VariableError(
                     f"variable {name!r} shares the caller's array; the net writes it"
                 )
@@ -99,11 +112,11 @@ class Frame:
         plan, xp = self.plan, self.xp
         blocks = self._blocks()
         for name, block in plan.placement.items():
-            self.arrays[name] = as_view(blocks[block], plan.metas[name])
-        for name in plan.survivors:
+            self.arrays[name] = as_view(blocks[block], plan.specs[name])
+        for name in plan.live_out:
             if name in self.arrays:
                 continue
-            shape, dtype = plan.metas[name]
+            shape, dtype = plan.specs[name]
             array = self._variable(name).array
             if array is None or array.shape != shape or array.dtype != dtype:
                 array = xp.empty(shape, dtype)
@@ -120,7 +133,7 @@ class Frame:
         return pool[: len(self.plan.blocks)]
 
     def _variable(self, name: str) -> Variable:
-        """Where a survivor is kept: what the net computes is local, what it updates is found."""
+        """Where a value that outlives the run is: local, or outside if the run updates it."""
         declared = self.plan.declared.get(name)
         if declared is None or declared.kind in (TEMPORARY, OUTPUT):
             if name not in self.plan.externals:
@@ -130,7 +143,7 @@ class Frame:
     def _make_views(self) -> None:
         for name, var in self.plan.declared.items():
             view = var.view
-            if view is not None and name in self.plan.metas and view.base in self.arrays:
+            if view is not None and name in self.plan.specs and view.base in self.arrays:
                 base = self.arrays[view.base]
                 rows, cols = view_slices(name, view, base.shape)
                 self.arrays[name] = base[rows, cols]
@@ -151,10 +164,10 @@ class Frame:
         scope = self.scope
         for name in scope.names():
             if name in self.plan.placement:
-                scope.var(name).clear()  # of an earlier run that kept what this one does not
-        for name in self.plan.survivors:
+                scope.var(name).clear()  # of an earlier run with another `live_out`
+        for name in self.plan.live_out:
             self._variable(name).bind(self.arrays[name], self.plan.offsets.get(name, ()))
-        self.layout = scope.root.layout
+        self.scope_version = scope.root.version
 
     def accept_inputs(self) -> bool:
         """Take inputs whose array was replaced; False for a parameter: that needs a new frame.
@@ -169,7 +182,7 @@ class Frame:
             if variable.array is mine:
                 continue
             declared = self.plan.declared.get(name)
-            if declared is None or declared.kind != INPUT or name in self.plan.survivors:
+            if declared is None or declared.kind != INPUT or name in self.plan.live_out:
                 return False
             copied = variable.array.nbytes <= _COPIED or self.place.kind != "cpu"
             if copied and not variable.borrowed and name not in self._borrowed:
@@ -199,7 +212,7 @@ class Frame:
 
     # -- binding -------------------------------------------------------------------------------
 
-    def _bind(self, step: Step) -> Callable[[], Any]:
+    def _bind(self, step: PlanStep) -> Callable[[], Any]:
         """One callable for a step; a fused one where there is one.
 
         Raises:
@@ -212,9 +225,9 @@ class Frame:
         return self._bind_one(step.operators[0])
 
     def _bind_one(self, op: Operator) -> Callable[[], Any]:
-        args = KernelArgs(op, self.arrays, self.plan.metas, self)
+        args = KernelArgs(op, self.arrays, self.plan.specs, self)
         self._scratch.restart()
-        dtype = _deciding_dtype(op, self.plan.metas)
+        dtype = _deciding_dtype(op, self.plan.specs)
         for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
             try:
                 call = kernel.bind(args)
@@ -222,11 +235,11 @@ class Frame:
                 raise
             except Exception as error:
                 raise RunError(
-                    op.describe(f"cannot be bound: {error!r}", self.plan.metas)
+                    op.describe(f"cannot be bound: {error!r}", self.plan.specs)
                 ) from error
             if call is not None:
                 return call
-        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.metas))
+        raise RunError(op.describe(f"no kernel for {dtype} on {self.place}", self.plan.specs))
 
     # -- running -------------------------------------------------------------------------------
 
@@ -272,7 +285,12 @@ class Frame:
             raise error
         op = self.plan.steps[index].operators[0]
         why = f"failed: {type(error).__name__}: {error}"
-        raise RunError(op.describe(why, self.plan.metas)) from error
+        raise RunError(op.describe(why, self.plan.specs)) from error
+
+
+def frame_of(k: KernelArgs) -> Frame:
+    """The whole frame that binds a kernel, with its plan: for operators that run inner nets."""
+    return cast(Frame, k.frame)
 
 
 class ScratchPool:
@@ -306,35 +324,35 @@ def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
-def as_view(block: Any, meta: Meta) -> Any:
+def as_view(block: Any, spec: ArraySpec) -> Any:
     """An array of a shape and dtype in the first bytes of a block of memory."""
-    shape, dtype = meta
+    shape, dtype = spec
     size = math.prod(shape) * dtype.itemsize
     return block[:size].view(dtype).reshape(shape)
 
 
-def _deciding_dtype(op: Operator, metas: dict[str, Meta]) -> np.dtype:
+def _deciding_dtype(op: Operator, specs: dict[str, ArraySpec]) -> np.dtype:
     """The dtype that kernels are chosen by: the first floating operand's, outputs first."""
     first = None
     for name in (*op.output_vars(), *op.input_vars()):
-        if name in metas:
-            dtype = metas[name][1]
+        if name in specs:
+            dtype = specs[name][1]
             if dtype.kind == "f":
                 return dtype
             first = first or dtype
     return first or np.dtype("float32")
 
 
-def external_metas(
-    names: Sequence[str], scope: Scope, declared: Any, where: str
-) -> tuple[dict[str, Meta], dict[str, Levels], tuple]:
+def external_specs(
+    names: Sequence[str], scope: Scope, declared: Mapping[str, VarDecl], where: str
+) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:
     """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
 
     Raises:
         VariableError: one is not there or holds no value.
         ShapeError: one contradicts its declaration.
     """
-    metas: dict[str, Meta] = {}
+    specs: dict[str, ArraySpec] = {}
     levels: dict[str, Levels] = {}
     signature = []
     for name in names:
@@ -348,15 +366,15 @@ def external_metas(
         var = declared.get(name)
         if var is not None:
             _check_given(name, array, var, where)
-        metas[name] = (array.shape, array.dtype)
+        specs[name] = (array.shape, array.dtype)
         offsets = tuple(level.tobytes() for level in variable.offsets)
         if offsets:
             levels[name] = variable.offsets
         signature.append((array.shape, array.dtype, offsets))
-    return metas, levels, tuple(signature)
+    return specs, levels, tuple(signature)
 
 
-def _check_given(name: str, array: Any, var: Any, where: str) -> None:
+def _check_given(name: str, array: Any, var: VarDecl, where: str) -> None:
     shape, dtype = var.shape, var.dtype
     if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
         return

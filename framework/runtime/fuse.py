@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
-from ..base.dtypes import name_of
-from ..base.shape import Meta
+from ..base.dtypes import NAMES
+from ..base.shape import ArraySpec
 from ..fusion import compiler
 from ..fusion.codegen import COLUMN, FULL, GPU_ARRAYS, ONE, ROW, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
@@ -25,7 +25,7 @@ from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, poi
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
 from .executor import CannotFuseError, Frame
-from .plan import Chain, Plan, Step
+from .plan import Chain, Plan, PlanStep
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 """Bounds of one loop and of one call; more would only make compiling and grouping slow."""
@@ -63,9 +63,9 @@ class _Group:
         loops: each a list of operators.
     """
 
-    def __init__(self, views: Mapping[str, str], survivors: set[str], device: str) -> None:
+    def __init__(self, views: Mapping[str, str], live_out: set[str], device: str) -> None:
         self.loops: list[list[Pointwise]] = []
-        self._views, self._survivors, self._device = views, survivors, device
+        self._views, self._live_out, self._device = views, live_out, device
         self._before = _Touched()  # all loops but the last
         self._all_outlive = True  # of every member: it writes to what outlives the run alone
         self._begin()
@@ -82,7 +82,7 @@ class _Group:
         view = self._views.get
         reads = {view(name, name) for name in new.reads}
         writes = {view(name, name) for name in new.writes}
-        outlives = writes <= self._survivors
+        outlives = writes <= self._live_out
         if self.loops and self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
         elif not self.loops or (
@@ -118,8 +118,8 @@ class _Group:
         for name in (*new.reads, *new.writes):
             root = view(name, name)
             if root in written:
-                held = self._names.get(root, set()) | {names.setdefault(root, name)}
-                if held != {name}:
+                used = self._names.get(root, set()) | {names.setdefault(root, name)}
+                if used != {name}:
                     return False  # another view of memory that the loop writes
         if not self._partial.isdisjoint(writes):
             return False
@@ -143,36 +143,38 @@ _Memo = dict[int, "Pointwise | None"]
 """Operators that were looked at already, by id."""
 
 
-def _known(op: Operator, metas: Mapping[str, Meta], device: str, memo: _Memo) -> Pointwise | None:
+def _known(
+    op: Operator, specs: Mapping[str, ArraySpec], device: str, memo: _Memo
+) -> Pointwise | None:
     """As `pointwise`, once for each operator."""
     key = id(op)
     if key not in memo:
-        memo[key] = pointwise(op, metas, device)
+        memo[key] = pointwise(op, specs, device)
     return memo[key]
 
 
 def group_chains(
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
-    survivors: set[str],
+    specs: Mapping[str, ArraySpec],
+    live_out: set[str],
     views: Mapping[str, str],
     device: str = "cpu",
 ) -> list[Chain]:
     """Cut a list of operators into groups that run as one step each.
 
     Args:
-        metas: shape and dtype of every variable. survivors: what must be in memory after the run.
+        specs: shape and dtype of every variable. live_out: what must be in memory after the run.
         views: view variable -> its base. device: "cpu" or "gpu".
     """
     if device == "cpu" and not compiler.available():
         return [Chain([op]) for op in operators]
     memo: _Memo = {}
-    operators = _with_epilogues(operators, metas, device, memo)
-    return _grouped(operators, metas, survivors, views, device, memo)
+    operators = _with_epilogues(operators, specs, device, memo)
+    return _grouped(operators, specs, live_out, views, device, memo)
 
 
 def _with_epilogues(
-    operators: Sequence[Operator], metas: Mapping[str, Meta], device: str, memo: _Memo
+    operators: Sequence[Operator], specs: Mapping[str, ArraySpec], device: str, memo: _Memo
 ) -> list[Operator]:
     """The list with the epilogues taken off operators whose result a loop reads next.
 
@@ -188,7 +190,7 @@ def _with_epilogues(
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             source = op.node.source
             made = [Operator(part.changed(source=source), op.index) for part in parts]
-            if all(_known(one, metas, device, memo) for one in (*made[1:], following)):
+            if all(_known(one, specs, device, memo) for one in (*made[1:], following)):
                 result += made
                 continue
         result.append(op)
@@ -197,8 +199,8 @@ def _with_epilogues(
 
 def _grouped(
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
-    survivors: set[str],
+    specs: Mapping[str, ArraySpec],
+    live_out: set[str],
     views: Mapping[str, str],
     device: str,
     memo: _Memo,
@@ -207,14 +209,14 @@ def _grouped(
     chains: list[Chain] = []
     open_group: _Group | None = None
     for op in operators:
-        found = _known(op, metas, device, memo)
+        found = _known(op, specs, device, memo)
         if found is None:
             open_group = None
             chains.append(Chain([op]))
         elif open_group is not None and open_group.take(found):
             chains[-1].append(op)
         else:
-            open_group = _Group(views, survivors, device)
+            open_group = _Group(views, live_out, device)
             open_group.take(found)
             chains.append(Chain([op], open_group.loops))
     return chains
@@ -229,15 +231,15 @@ class BoundLoop:
     columns: int
 
 
-def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
+def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
     """The structure of a loop.
 
     Args:
-        stored: variables that need their memory; others stay in registers.
+        in_memory: variables that later steps or the caller read; others stay in registers.
     """
     operands: list[Operand] = []
     variables: dict[str, int] = {}
-    held: dict[str, str] = {}  # variable -> the value or operand in the loop that stands for it
+    names: dict[str, str] = {}  # variable -> its name in the loop, as an operand or a value
     parts: list[_Part] = []
     count = 0
 
@@ -251,18 +253,18 @@ def build_loop(members: Sequence[Pointwise], stored: set[str]) -> BoundLoop:
         known = []
         for operand, name in p.operands.items():
             if name in p.reads:
-                if name not in held:
-                    held[name] = f"x{place(name, p.reads[name])}"
-                known.append((operand, held[name]))
+                if name not in names:
+                    names[name] = f"x{place(name, p.reads[name])}"
+                known.append((operand, names[name]))
         attrs = p.op.attrs.items()
         numbers = [(key, repr(float(n))) for key, n in attrs if isinstance(n, (int, float))]
         parts.append((p.expressions, tuple(numbers), tuple(known)))
         slots = {slot: f"v{count + i}" for i, slot in enumerate(p.expressions.values)}
         count += len(slots)
-        held.update((names[0], slots[slot]) for slot, names in p.op.outputs.items())
-    dtype = name_of(members[0].dtype)
-    written = dict.fromkeys(name for p in members for name in p.writes if name in stored)
-    stores = tuple([(place(name, Operand(FULL, dtype)), held[name]) for name in written])
+        names.update((name, slots[slot]) for slot, (name, *_) in p.op.outputs.items())
+    dtype = NAMES[members[0].dtype]
+    written = dict.fromkeys(name for p in members for name in p.writes if name in in_memory)
+    stores = tuple([(place(name, Operand(FULL, dtype)), names[name]) for name in written])
     loop = _loop(dtype, tuple(operands), tuple(parts), stores)
     columns = next((p.columns for p in members if p.columns), 0)
     return BoundLoop(loop, tuple(variables), columns)
@@ -292,7 +294,7 @@ def _loop(
     return Loop(dtype, operands, tuple(values), stores)
 
 
-def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
+def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:
     """One callable for a step; None for a lone operator that is better off with its kernel.
 
     Raises:
@@ -307,7 +309,7 @@ def bind_chain(frame: Frame, step: Step) -> Callable[[], Any] | None:
     return call
 
 
-def plan_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
+def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
     """The loops of a step; none for a lone operator of a lower cost."""
     found = plan.loops.get(id(step))
     if found is None:
@@ -315,11 +317,11 @@ def plan_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[Bou
     return found
 
 
-def _find_loops(plan: Plan, step: Step, device: str, least_cost: int) -> list[BoundLoop]:
+def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
     if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
         return []
-    stored = set(step.writes)
-    return [build_loop(members, stored) for members in step.loops]
+    in_memory = set(step.writes)
+    return [build_loop(members, in_memory) for members in step.loops]
 
 
 def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
@@ -390,13 +392,13 @@ def _no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> 
     """Whether arrays under different names that are written share no memory, or all of it."""
     spans = []
     for number, (b, operands) in enumerate(zip(bound, arrays, strict=True)):
-        stored = {operand for operand, _ in b.loop.stores}
+        written = {operand for operand, _ in b.loop.stores}
         for i, (name, array) in enumerate(zip(b.variables, operands, strict=True)):
             first = address(array)
             steps = zip(array.shape, array.strides, strict=True)
             end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
             if array.size:
-                spans.append((first, end, number, i in stored, name, array))
+                spans.append((first, end, number, i in written, name, array))
     spans.sort(key=lambda span: span[:3])
     for at, (_, end, number, writes, name, array) in enumerate(spans):
         for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:

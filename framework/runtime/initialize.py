@@ -1,4 +1,4 @@
-"""Giving parameters and states their first values, by the operators their VarDescs name."""
+"""Giving parameters and states their first values, by the operators their declarations name."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def initialize(
     """
     wanted, lost = [], []
     for var in persistent_vars(desc):
-        held = scope.find(var.name)
-        has_value = held is not None and held.array is not None
+        variable = scope.find(var.name)
+        has_value = variable is not None and variable.array is not None
         if var.initializer is not None and var.initializer.type:
             if overwrite or not has_value:
                 wanted.append(var)
@@ -93,7 +93,7 @@ def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
     net = PlainNet(OpList("initialisers", vars=declared, ops=ops))
     for var in variables:
         work.var(var.name)  # local: results must not reach the caller's variables before the end
-    quiet = context.derive(train=True, keep=None)
+    quiet = context.derive(train=True, live_out=None)
     quiet.hooks = []  # they watch the net, not its initialisers
     net.run(work, quiet)
     for var in variables:

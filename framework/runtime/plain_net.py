@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base import settings
 from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
-from ..base.errors import OpscopeError, VariableError
+from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
+from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
-from ..ir.infer import declared_meta, infer_one
-from ..ir.messages import as_op_list, op_from_message, to_message, var_from_message
+from ..ir.infer import declared_spec, infer_one
+from ..ir.messages import from_message, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
-from ..ir.operation import Operator
-from .executor import CannotFuseError, Frame, external_metas
+from ..ir.operation import Operator, expand_op
+from ..ir.registry import REFERENCE, kernel_libraries, load_operators, lookup
+from ..passes.backward import build_backward
+from ..passes.lowering import lower
+from ..passes.optimizer import OptimizerAttrs, build_optimizer
+from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, register_net
-from .plan import Plan, PlanOptions, Range, Step, analyse, make_plan
+from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
@@ -57,12 +62,11 @@ class PlainNet(Net):
         self._lock = threading.Lock()
         self._forget()
         if desc is not None:
-            self._build(as_op_list(desc))
+            self._build(desc if isinstance(desc, OpList) else from_message(desc))
 
     def _build(self, net: OpList) -> None:
-        from ..passes.pipeline import lower
-
-        lowered = lower(net)
+        composite = any(lookup(op.type).expand is not None for op in net.ops)
+        lowered = lower(net) if composite or settings.is_on("OPSCOPE_VERIFY") else net
         self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
         for var in lowered.vars:
@@ -155,8 +159,6 @@ class PlainNet(Net):
 
     def _extend(self, ops: Sequence[OpNode], variables: Sequence[VarDecl]) -> None:
         """Append operators and variables: all of them or, where an operator is wrong, nothing."""
-        from ..passes.pipeline import expand_op
-
         first, declared = len(self.operators), len(self.vars)
         try:
             for var in variables:
@@ -177,7 +179,7 @@ class PlainNet(Net):
         self._declare(op, self._shapes_while_building(op))
         self.operators.append(op)
 
-    def _declare(self, op: Operator, shapes: Mapping[str, Any]) -> None:
+    def _declare(self, op: Operator, shapes: Mapping[str, ArraySpec]) -> None:
         """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
         known = self.vars
         for name in op.input_vars():
@@ -185,18 +187,20 @@ class PlainNet(Net):
                 known[name] = VarDecl(name, kind=INPUT)
         for name in op.output_vars():
             if name not in known:
-                shape, dtype = shapes.get(name, (None, None))
                 source = op.node.source or SourceLocation()
-                known[name] = make_var(name, shape, dtype, source=source)
+                if name in shapes:
+                    known[name] = make_var(name, *shapes[name], source=source)
+                else:
+                    known[name] = VarDecl(name, source=source)
 
-    def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
-        metas = {}
+    def _shapes_while_building(self, op: Operator) -> dict[str, ArraySpec]:
+        specs = {}
         for name in op.input_vars():
-            meta = declared_meta(self.vars[name]) if name in self.vars else None
-            if meta is None:
+            spec = declared_spec(self.vars[name]) if name in self.vars else None
+            if spec is None:
                 return {}
-            metas[name] = meta
-        return infer_one(op, metas, self.vars)
+            specs[name] = spec
+        return infer_one(op, specs, self.vars)
 
     def add_backward_ops(
         self,
@@ -218,20 +222,16 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
-        from ..passes.backward import build_backward
-
         result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
         self._extend(result.ops, result.vars)
         return result.gradients
 
-    def add_optimizer_ops(self, attrs: Any) -> list[str]:
+    def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
         """Append update operators for every parameter that has a gradient; see `OptimizerAttrs`.
 
         Returns:
             Names of the optimizer's state variables.
         """
-        from ..passes.optimizer import build_optimizer
-
         result = build_optimizer(self.op_list, attrs)
         self._extend(result.ops, result.vars)
         return [var.name for var in result.vars if var.kind == STATE]
@@ -265,21 +265,21 @@ class PlainNet(Net):
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
-        key = (self._token, begin, end, context.train, context.keep, context.device)
+        key = (self._token, begin, end, context.train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
-            and frame.layout == scope.root.layout
-            and frame.version == self._version
+            and frame.scope_version == scope.root.version
+            and frame.net_version == self._version
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
-        span = self._range(first, last, context.keep)
+        span = self._range(first, last, context.live_out)
         place = context.device or scope.place
-        known, offsets, signature = external_metas(span.externals, scope, self.vars, self._title())
+        known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
         frame_key = (key, self._version, signature, options)
@@ -288,7 +288,7 @@ class PlainNet(Net):
             if frame is None or not frame.accept_inputs():
                 sources = (span, known, offsets)
                 frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.version = self._version
+                frame.net_version = self._version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last
@@ -323,12 +323,12 @@ class PlainNet(Net):
             )
         return first, last
 
-    def _range(self, first: int, last: int, keep: frozenset[str] | None) -> Range:
-        key = (first, last, keep)
+    def _range(self, first: int, last: int, live_out: frozenset[str] | None) -> Range:
+        key = (first, last, live_out)
         found = self._ranges.get(key)
         if found is None:
             ops = self.operators
-            found = analyse(ops[first:last], ops[last:], self.vars, keep, before=ops[:first])
+            found = analyse(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
             self._ranges[key] = found
         return found
 
@@ -350,14 +350,14 @@ class PlainNet(Net):
             VariableError, ShapeError: as `run`; nothing in the scope has changed then.
         """
         span = self._range(0, len(self.operators), None)
-        known, offsets, _ = external_metas(span.externals, scope, self.vars, self._title())
+        known, offsets, _ = external_specs(span.externals, scope, self.vars, self._title())
         plan = make_plan(span, known, self.vars, PlanOptions(fuse=False), offsets=offsets)
         for op in self.operators:
             for name in op.output_vars():
-                shape, dtype = plan.metas[name]
+                shape, dtype = plan.specs[name]
                 variable = scope.find(name) or scope.var(name)
-                held = variable.array
-                if held is None or held.shape != shape or held.dtype != dtype:
+                array = variable.array
+                if array is None or array.shape != shape or array.dtype != dtype:
                     with on_device(scope.place):
                         variable.bind(scope.place.xp.empty(shape, dtype))
 
@@ -369,24 +369,47 @@ class PlainNet(Net):
 
 
 def current_options() -> PlanOptions:
-    """Plan switches as the environment sets them now."""
-    libraries = tuple(part.strip() for part in settings.switch("OPSCOPE_LIBRARIES").split(","))
+    """Plan switches as the environment sets them now.
+
+    Raises:
+        OpscopeError: a switch has a value that it cannot have.
+    """
     return PlanOptions(
         fuse=settings.is_on("OPSCOPE_FUSE"),
         reuse=settings.is_on("OPSCOPE_REUSE"),
         inplace=settings.is_on("OPSCOPE_INPLACE"),
-        libraries=libraries if "xp" in libraries else (*libraries, "xp"),
+        libraries=_listed_libraries(settings.switch("OPSCOPE_LIBRARIES")),
     )
 
 
-def grouping(place: Place) -> Any:
+@lru_cache(maxsize=64)
+def _listed_libraries(text: str) -> tuple[str, ...]:
+    """The kernel libraries that a text lists, separated by commas; the reference is always one.
+
+    Raises:
+        OpscopeError: no operator has a kernel of such a library.
+    """
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not kernel_libraries().issuperset(names):
+        load_operators()
+    known = kernel_libraries()
+    for name in names:
+        if name not in known:
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
+                f" there are {', '.join(sorted(known))}"
+            )
+    return names if REFERENCE in names else (*names, REFERENCE)
+
+
+def grouping(place: Place) -> Grouping:
     """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
     from .fuse import group_chains
 
     return partial(group_chains, device=place.kind)
 
 
-def bind_chain(frame: Frame, step: Step) -> Any:
+def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:
     """See `fuse.bind_chain`; without loops, fusion is not loaded."""
     if not step.loops:
         return None

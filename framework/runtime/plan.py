@@ -1,21 +1,22 @@
 """A plan: everything about running a range of a net that depends on shapes and not on data.
 
 For one (op range, input shapes and dtypes, place, phase) it holds the inferred shapes, which
-variables survive the run, the steps (single operators or fused chains), and which block of memory
+variables outlive the run, the steps (single operators or fused chains), and which block of memory
 each temporary occupies. Plans own no memory; frames (executor.py) do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..base.shape import Levels, Meta
+from ..base.shape import ArraySpec, Levels
 from ..ir.desc import INPUT, OUTPUT, PARAMETER, STATE
-from ..ir.infer import declared_meta, infer_metas
+from ..ir.infer import declared_spec, infer_specs
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
+from ..ir.registry import REFERENCE
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 
@@ -27,7 +28,7 @@ class PlanOptions:
     fuse: bool = True
     reuse: bool = True
     inplace: bool = True
-    libraries: tuple[str, ...] = ("xp",)
+    libraries: tuple[str, ...] = (REFERENCE,)
 
 
 class Chain(list[Operator]):
@@ -42,8 +43,14 @@ class Chain(list[Operator]):
         self.loops = loops
 
 
+Grouping = Callable[
+    [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, str]], list[Chain]
+]
+"""(operators, specs, live_out, view -> base) -> chains of operators that run as one step each."""
+
+
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """One callable of the loop: a single operator, or several that are fused into one kernel.
 
     `reads` and `writes` leave out what stays inside a fused chain; `loops` is that of the chain.
@@ -61,7 +68,7 @@ class Range:
 
     operators: list[Operator]
     externals: list[str]
-    survivors: set[str]
+    live_out: set[str]
     views: dict[str, str]  # view variable -> its base
 
 
@@ -71,33 +78,33 @@ class Plan:
 
     operators: list[Operator]
     externals: list[str]
-    survivors: set[str]
-    metas: dict[str, Meta]
+    live_out: set[str]
+    specs: dict[str, ArraySpec]
     declared: Mapping[str, VarDecl]
-    steps: list[Step]
+    steps: list[PlanStep]
     offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)  # bytes of each
     placement: dict[str, int] = field(default_factory=dict)  # temporary -> block
     options: PlanOptions = PlanOptions()
-    loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; kept by fuse.py
+    loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; filled by fuse.py
 
     def nbytes(self, name: str) -> int:
-        return _nbytes(self.metas[name])
+        return _nbytes(self.specs[name])
 
 
 def analyse(
     operators: Sequence[Operator],
     rest: Iterable[Operator],
     declared: Mapping[str, VarDecl],
-    keep: frozenset[str] | None,
+    wanted: frozenset[str] | None,
     before: Iterable[Operator] = (),
 ) -> Range:
-    """Externals and survivors of a range.
+    """The externals of a range, and the variables that outlive it.
 
     Args:
         operators: the range itself.
         rest: operators that may run after it.
-        keep: temporaries to keep; None keeps whatever `rest` reads.
+        wanted: temporaries to be read afterwards; None means those that `rest` reads.
         before: operators that ran before it. What they wrote is not made anew where the range
             begins with writing to a view of it.
     """
@@ -128,25 +135,25 @@ def analyse(
         for name in names
     }
     used = read | later | asides
-    survivors = {
+    live_out = {
         name
         for name in written
         if (name in declared and declared[name].kind in _PERSISTENT)
-        or (keep is not None and name in keep)
-        or (keep is None and name in later)
+        or (wanted is not None and name in wanted)
+        or (wanted is None and name in later)
         or name not in used
     }
-    # Writing to an external variable means writing to the caller's own: it survives, of course.
-    survivors.update(name for name in externals if name in written)
-    return Range(list(operators), list(externals), survivors, views)
+    # Writing to an external variable means writing to the caller's own: it outlives the run.
+    live_out.update(name for name in externals if name in written)
+    return Range(list(operators), list(externals), live_out, views)
 
 
 def make_plan(
     span: Range,
-    known: Mapping[str, Meta],
+    known: Mapping[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     options: PlanOptions,
-    group: Any = None,
+    group: Grouping | None = None,
     offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
@@ -154,27 +161,27 @@ def make_plan(
     Args:
         known: shape and dtype of every external variable.
         offsets: of those that hold sequences.
-        group: function (operators, metas, survivors, views) -> chains of operators to fuse.
+        group: cuts the operators into chains to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.
     """
     levels = dict(offsets or {})
-    metas = infer_metas(span.operators, known, declared, levels)
+    specs = infer_specs(span.operators, known, declared, levels)
     for base in set(span.views.values()):
-        if base not in metas:
-            meta = declared_meta(declared[base]) if base in declared else None
-            if meta is not None:
-                metas[base] = meta
+        if base not in specs:
+            spec = declared_spec(declared[base]) if base in declared else None
+            if spec is not None:
+                specs[base] = spec
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
-        groups = group(span.operators, metas, span.survivors, span.views)
-    steps = _steps(groups, span.survivors, span.views)
+        groups = group(span.operators, specs, span.live_out, span.views)
+    steps = _steps(groups, span.live_out, span.views)
     plan = Plan(
         span.operators,
         span.externals,
-        span.survivors,
-        metas,
+        span.live_out,
+        specs,
         declared,
         steps,
         levels,
@@ -184,7 +191,7 @@ def make_plan(
     return plan
 
 
-def _steps(groups: Sequence[Chain], survivors: set[str], views: Mapping[str, str]) -> list[Step]:
+def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> list[PlanStep]:
     readers: dict[str, set[int]] = {}  # of a variable or of any view of it
     for number, ops in enumerate(groups):
         for op in ops:
@@ -205,15 +212,15 @@ def _steps(groups: Sequence[Chain], survivors: set[str], views: Mapping[str, str
             writes = [
                 name
                 for name, root in roots.items()
-                if root in survivors or readers.get(root, set()) - {number}
+                if root in live_out or readers.get(root, set()) - {number}
             ]
-        steps.append(Step(tuple(ops), tuple(reads), tuple(writes), ops.loops))
+        steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops))
     return steps
 
 
-def _nbytes(meta: Meta) -> int:
-    total = meta[1].itemsize
-    for dim in meta[0]:
+def _nbytes(spec: ArraySpec) -> int:
+    total = spec[1].itemsize
+    for dim in spec[0]:
         total *= dim
     return total
 
@@ -226,14 +233,14 @@ def _lay_out(plan: Plan, span: Range) -> None:
     holder, as nothing is allocated before the whole list is laid out.
     """
     views = span.views
-    outside = set(plan.externals) | plan.survivors
+    outside = set(plan.externals) | plan.live_out
     last_use: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
     bases = set(views.values())
     free: list[int] = []
-    held: dict[int, int] = {}  # block -> the last step that uses it
+    busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
     for index, step in enumerate(plan.steps):
         for name in step.writes:
@@ -244,20 +251,20 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if plan.options.inplace and root not in bases:
                 block = _inplace_block(plan, step, root, index, last_use, outside, bases)
             if block is None:
-                block = _take_block(plan, free, _nbytes(plan.metas[root]))
+                block = _take_block(plan, free, _nbytes(plan.specs[root]))
             plan.placement[root] = block
-            held[block] = max(held.get(block, 0), last_use[root])
+            busy_until[block] = max(busy_until.get(block, 0), last_use[root])
             ends.setdefault(last_use[root], set()).add(block)
         for block in sorted(ends.pop(index, ())):
-            if held.get(block) == index:
-                del held[block]
+            if busy_until.get(block) == index:
+                del busy_until[block]
                 if plan.options.reuse:
                     free.append(block)
 
 
 def _inplace_block(
     plan: Plan,
-    step: Step,
+    step: PlanStep,
     name: str,
     index: int,
     last_use: Mapping[str, int],
@@ -278,15 +285,15 @@ def _inplace_block(
                     and candidate not in bases
                     and reads == 1
                     and last_use[candidate] == index
-                    and plan.metas[candidate][1] == plan.metas[name][1]
-                    and _nbytes(plan.metas[candidate]) == _nbytes(plan.metas[name])
+                    and plan.specs[candidate][1] == plan.specs[name][1]
+                    and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
                 ):
                     return plan.placement[candidate]
     return None
 
 
-def _blocks_written(plan: Plan, step: Step, name: str) -> set[int]:
+def _blocks_written(plan: Plan, step: PlanStep, name: str) -> set[int]:
     """Blocks that the step's other outputs already occupy."""
     return {plan.placement[w] for w in step.writes if w != name and w in plan.placement}
 

@@ -1,4 +1,4 @@
-"""What is compiled once: computations and computers by request, and their file.
+"""Caches of compiled computations and of computers by request, and the file of computations.
 
-Gives `CachingCompiler` and `ComputerCache`. May import run, optimize and below.
+Gives `CachingCompiler` and `ComputerCache`. May import run and every room before it.
 """

@@ -1,30 +1,33 @@
-"""Ready computers of a network by request: each request is compiled once."""
+"""Computers of a network by request; each request is compiled once."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from ...framework.base.backend import Place
-from ...framework.base.garbage import uncollected
+from ...framework.base.bounded_cache import BoundedCache
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from ..run.computer import NnetComputer
-from .computations import CachingCompiler, RecentCache
+from .computations import CachingCompiler
 
 
 class ComputerCache:
-    """Ready computers by request. They share one copy of the network's parameters.
+    """Computers by request. They share one copy of the network's parameters.
 
     Args:
         nnet: the network; it must not change while the cache is used.
         place: where to compute; the CPU by default.
         optimize: as `compile_request` takes it.
-        capacity: of how many requests computers are kept; the least recently used goes first.
+        capacity: the greatest number of cached computers; the least recently used goes first.
         shortcut: as `CachingCompiler` takes it.
 
     Attributes:
-        compiler: holds the compiled computations; see `computation_cache`.
+        compiler: compiles and caches the computations; `files` writes and reads them.
 
     Raises:
         OpscopeError: the capacity is not positive.
@@ -41,7 +44,7 @@ class ComputerCache:
         self.nnet = nnet
         self.compiler = CachingCompiler(nnet, optimize, shortcut, capacity)
         self._shared = Scope(place)
-        self._computers: RecentCache[NnetComputer] = RecentCache(capacity)
+        self._computers: BoundedCache[Hashable, NnetComputer] = BoundedCache(capacity)
 
     def __len__(self) -> int:
         return len(self._computers)
@@ -52,9 +55,9 @@ class ComputerCache:
         Raises:
             As `compile_request`.
         """
-        return self._computers.get(request.key(), lambda: self._make(request))
+        return self._computers.get_or_make(request.key(), lambda: self._make(request))
 
-    @uncollected()
+    @gc_disabled()
     def _make(self, request: ComputationRequest) -> NnetComputer:
         desc = lower_computation(self.compiler.compile(request))
         return NnetComputer(desc, self.nnet, shared=self._shared)

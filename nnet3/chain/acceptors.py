@@ -24,7 +24,7 @@ _PUSHED_STEP = np.float32(1e-6)
 _HALF = np.float32(0.5)
 _INFINITY = np.float32(np.inf)
 _END = 0
-"""The label that stands for the end of a path where final weights are treated as arcs."""
+"""The label of the arcs that final weights become."""
 
 Arc = tuple[int, np.float32, int]
 """Label, weight, next state."""
@@ -112,7 +112,7 @@ def remove_epsilons(fst: Fst) -> Fst:
 
 
 class Matcher:
-    """The arcs of an acceptor by state and label, found out as they are asked for.
+    """The arcs of an acceptor by state and label, found when they are first needed.
 
     One matcher serves any number of compositions with the same acceptor.
     """
@@ -165,8 +165,8 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
     states = _States(fst)
     zero = np.float32(0)
     first = ((fst.start, zero),)
-    number: dict[tuple[tuple[int, np.float32], ...], int] = {first: 0}
-    subsets = [first]
+    number: dict[tuple[tuple[int, np.floating], ...], int] = {first: 0}
+    subsets: list[tuple[tuple[int, np.floating], ...]] = [first]
     arcs: list[list[Arc]] = []
     final = []
     for subset in subsets:  # grows in the loop
@@ -182,6 +182,7 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
         for label in sorted(reached):
             group = reached[label]
             best = min(group.values())
+            key: tuple[tuple[int, np.floating], ...]
             if len(group) == 1:
                 key = ((next(iter(group)), zero),)
             else:

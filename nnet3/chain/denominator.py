@@ -96,10 +96,9 @@ class _Transitions:
         state, pdf = keys // graph.num_pdfs, keys % graph.num_pdfs
         count, one = len(keys), np.ones(len(keys), dtype)
         numbers, prob = np.arange(count), graph.prob.astype(dtype)
-        shape = (count, graph.states)
-        self.into = SparseMatrix(xp, group, graph.source, prob, shape)
-        self.back = SparseMatrix(xp, graph.source, group, prob, shape[::-1])
-        self.to_states = SparseMatrix(xp, state, numbers, one, shape[::-1])
+        self.into = SparseMatrix(xp, group, graph.source, prob, (count, graph.states))
+        self.back = SparseMatrix(xp, graph.source, group, prob, (graph.states, count))
+        self.to_states = SparseMatrix(xp, state, numbers, one, (graph.states, count))
         self.to_pdfs = SparseMatrix(xp, pdf, numbers, one, (graph.num_pdfs, count))
         self.state, self.pdf = xp.asarray(state), xp.asarray(pdf)
         self.initial = xp.asarray(graph.initial.astype(dtype)[:, None])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from ...framework.base.errors import ShapeError
 from ..files import matrix_io
 from ..files.examples import NnetIo
 from ..files.index_io import read_indexes, write_indexes
+from ..files.kaldi_io import Reader, Writer
 from .supervision import Supervision, merge_supervision
-
-if TYPE_CHECKING:
-    from ..files.kaldi_io import Reader, Writer
 
 _SHORTEST = len("<NnetIo> a <I1V> ")
 
@@ -31,7 +28,7 @@ class NnetChainSupervision:
     Attributes:
         name: of the output node.
         indexes: n, t, x of each row of the output, int32, [rows, 3], frame by frame.
-        supervision: what the frames may be.
+        supervision: the allowed label sequences of the frames.
         deriv_weights: how much the derivative of each row counts, float32, [rows]; may be empty.
     """
 
@@ -45,7 +42,7 @@ class NnetChainSupervision:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or sizes do not agree.
+            FormatError: the bytes are something else, are cut off, or sizes do not agree.
         """
         start = reader.offset
         reader.expect_token("<NnetChainSup>")
@@ -89,7 +86,7 @@ class NnetChainExample:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, or it is cut off.
+            FormatError: the bytes are something else, or are cut off.
         """
         reader.expect_token("<Nnet3ChainEg>")
         reader.expect_token("<NumInputs>")

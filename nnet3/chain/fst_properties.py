@@ -7,14 +7,11 @@ Each is a pair of bits: it holds, or it does not. Source: OpenFst's `properties.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..graph.node_order import strongly_connected
-
-if TYPE_CHECKING:
-    from .fst import Fst
+from .fst import Fst
 
 _EXPANDED = 0x1
 # place of the bit that says yes; the next one says no

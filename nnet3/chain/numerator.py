@@ -19,7 +19,7 @@ from .supervision import Supervision, check_labels, state_times
 
 @dataclass(eq=False)
 class _Arcs:
-    """Arcs between states that are sorted by time; `row` -1 stands for none of the network's."""
+    """Arcs between states that are sorted by time; `row` -1 is no row of the network."""
 
     source: np.ndarray
     target: np.ndarray

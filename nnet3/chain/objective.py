@@ -55,9 +55,9 @@ class ChainObjective:
         objective: log-probability of the supervision less that of everything, times the weight.
         l2_term: what l2 regularisation adds.
         weight: of all frames.
-        deriv: with respect to the output, [rows, pdfs]; None if not asked for.
+        deriv: with respect to the output, [rows, pdfs]; None if not wanted.
         xent_deriv: posteriors of the supervision times the weight: the targets of the
-            cross-entropy output, [rows, pdfs]; None if not asked for.
+            cross-entropy output, [rows, pdfs]; None if not wanted.
     """
 
     objective: float
@@ -79,7 +79,7 @@ def chain_objective(
     posteriors: Any = None,
     xp: Any = np,
 ) -> ChainObjective:
-    """The objective function of an output, and its derivatives where asked for.
+    """The objective function of an output, and its derivatives where wanted.
 
     Args:
         options: scales and coefficients.

@@ -6,6 +6,7 @@ as fast as NumPy's sums over segments.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,9 @@ class SparseMatrix:
 def _native(xp: Any, rows: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
     """The library's own matrix, or None."""
     if xp is not np:
-        from cupyx.scipy import sparse
-
+        gpu: Any = import_module("cupyx.scipy.sparse")
         place = (xp.asarray(rows), xp.asarray(columns))
-        return sparse.csr_matrix((xp.asarray(values), place), shape=shape)
+        return gpu.csr_matrix((xp.asarray(values), place), shape=shape)
     try:
         from scipy import sparse  # here, since it takes longer to load than most commands to run
     except ImportError:

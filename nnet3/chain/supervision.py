@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ..files.kaldi_io import Reader, Writer
 from .acceptors import remove_epsilons
 from .fst import Fst
-
-if TYPE_CHECKING:
-    from ..files.kaldi_io import Reader, Writer
+from .fst_io import read_fst, write_fst
 
 
 @dataclass(eq=False)
 class Supervision:
-    """What the frames of some sequences, all of one length, may be.
+    """The allowed label sequences of some sequences of frames, all of one length.
 
     Attributes:
         weight: of the objective.
@@ -49,7 +47,7 @@ class Supervision:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or sizes do not agree.
+            FormatError: the bytes are something else, are cut off, or sizes do not agree.
         """
         start = reader.offset
         reader.expect_token("<Supervision>")
@@ -66,13 +64,13 @@ class Supervision:
         if reader.read_bool():
             reader.expect_token("<Fsts>")
             while reader.peek_token() != "</Fsts>" and len(found.e2e_fsts) < found.num_sequences:
-                found.e2e_fsts.append(Fst.read(reader))
+                found.e2e_fsts.append(read_fst(reader))
             reader.expect_token("</Fsts>")
             if len(found.e2e_fsts) != found.num_sequences:
                 have, want = len(found.e2e_fsts), found.num_sequences
                 raise reader.error(f"{have} FSTs for {want} sequences", start)
         else:
-            found.fst = Fst.read(reader)
+            found.fst = read_fst(reader)
         if reader.peek_token() == "<AlignmentPdfs>":
             reader.expect_token("<AlignmentPdfs>")
             found.alignment_pdfs = reader.read_int_vector()
@@ -101,7 +99,7 @@ class Supervision:
         if self.e2e_fsts:
             writer.write_token("<Fsts>")
         for fst in self.fsts:
-            fst.write(writer, "compact_acceptor")
+            write_fst(fst, writer, "compact_acceptor")
         if self.e2e_fsts:
             writer.write_token("</Fsts>")
         if len(self.alignment_pdfs):
@@ -111,7 +109,7 @@ class Supervision:
 
     @property
     def fsts(self) -> list[Fst]:
-        """The one FST, or those of the sequences."""
+        """The one FST, or the FSTs of all sequences."""
         return [self.fst] if self.fst is not None else self.e2e_fsts
 
     @property
@@ -126,7 +124,7 @@ class Supervision:
 
 
 def check_labels(fst: Fst) -> None:
-    """Refuse arcs that stand for no frame.
+    """Refuse arcs without a frame.
 
     Raises:
         ShapeError: there are some, so the chain example that holds the FST was not normalised.
@@ -220,8 +218,13 @@ def _concatenate(fsts: Sequence[Fst]) -> Fst:
         offset = shift + fst.states
     final = np.full(offset, np.inf, np.float32)
     final[ends] = end_weights
-    columns = (np.concatenate(c) for c in (source, label, weight, nextstate))
-    return Fst.of_arcs(*columns, final)
+    return Fst.of_arcs(
+        np.concatenate(source),
+        np.concatenate(label),
+        np.concatenate(weight),
+        np.concatenate(nextstate),
+        final,
+    )
 
 
 def breadth_first(fst: Fst) -> Fst:

@@ -1,4 +1,5 @@
 """From a request to commands: steps, input locations, the compiler, shortcut compilation.
 
-Gives `Computation` and what reads and writes its matrices. May import graph, network and below.
+Gives `Compiler`, `Computation` and `Command`, and the analysis of accesses. May import index,
+components and graph.
 """

@@ -11,9 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from ..graph.topology import FLAGS, TopologyNode
+from ..graph.topology_node import FLAGS, TopologyNode
 from ..index.indexes import distinct
-from .computation import Command, Computation, SubMatrix
+from .command import Command
+from .computation import Computation, SubMatrix
 
 READ, WRITE, READ_WRITE = 1, 2, 3
 BACKPROPS = frozenset({"Backprop", "BackpropNoModelUpdate"})
@@ -27,13 +28,13 @@ Accesses = tuple[tuple[int, int], ...]  # sub-matrix, READ | WRITE
 
 def rows_of(command: Command) -> list[int]:
     """The sub-matrices in a command's pairs (sub-matrix, row)."""
-    numbers = distinct(command.rows[:, 0])  # type: ignore[index]
+    numbers = distinct(command.listed()[:, 0])
     return numbers[numbers > 0].tolist()
 
 
 def overlap(a: SubMatrix, b: SubMatrix) -> bool:
     """Whether two sub-matrices of one matrix share an element."""
-    # Places, not names: this is asked very often, and mostly it is the rows that differ.
+    # By position: the function is called very often, and mostly the rows differ.
     row, other = a[1], b[1]
     if row >= other + b[2] or other >= row + a[2]:
         return False
@@ -42,10 +43,10 @@ def overlap(a: SubMatrix, b: SubMatrix) -> bool:
 
 
 def accesses(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
-    """(sub-matrix, READ, WRITE or both) of a command, what it reads first.
+    """The accesses of a command: (sub-matrix, READ, WRITE or both), reads first.
 
-    To take, give up or hand on memory is no access. A command is never changed, so what is found
-    is kept in it and stays true from pass to pass.
+    Taking, giving back and handing on memory are no accesses. A command never changes, so its
+    accesses are saved in it for the next passes.
     """
     found = command.accesses
     if found is None:
@@ -68,7 +69,7 @@ def _find_addition(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
 
 def _find_rows_copy(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     # For Kaldi the rows that nothing is copied to are read, too.
-    partial = bool((command.rows < 0).any())  # type: ignore[operator]
+    partial = bool((command.listed() < 0).any())
     return (command.source, READ), (command.target, READ_WRITE if partial else WRITE)
 
 
@@ -123,11 +124,11 @@ class Analysis:
     Commands that take or give up the memory of many matrices touch none of them.
 
     Args:
-        computation: may be changed later; what was found stays as it is.
+        computation: may change later; the analysis stays as it is.
 
     Attributes:
-        commands, submatrices: those that numbers stand for.
-        dropped: the numbers of those that were left out since.
+        commands, submatrices: of the computation, by number.
+        dropped: the numbers of the commands that were removed since.
         of_matrix: for every matrix its accesses in order, see `accesses`.
         sized: matrices that take or hand on memory by a command of their own.
         zeroed: by matrix, the command that sets it to zero as soon as it has such memory; it is not
@@ -168,11 +169,11 @@ class Analysis:
                 listed[s].append((number, s, mode))
 
     def left(self) -> list[Command]:
-        """The commands but for those that were left out."""
-        kept = bytearray(b"\x01") * len(self.commands)
+        """The commands that were not removed."""
+        remaining = bytearray(b"\x01") * len(self.commands)
         for number in self.dropped:
-            kept[number] = 0
-        return list(compress(self.commands, kept))
+            remaining[number] = 0
+        return list(compress(self.commands, remaining))
 
 
 def analysed(computation: Computation) -> Analysis:
@@ -181,48 +182,48 @@ def analysed(computation: Computation) -> Analysis:
 
 
 class Cover:
-    """A part of a matrix: for each piece of its columns some rows, which are the bits of an int."""
+    """A part of a matrix: for each span of columns some rows, which are the bits of an integer."""
 
     def __init__(self, cols: int):
-        self._edges = [0, cols]  # where pieces begin, and the end
+        self._edges = [0, cols]  # the first columns of the spans, and the end
         self._rows = [0]
 
     def _cut(self, col: int) -> int:
-        """The piece that begins at a column; there is one from now on."""
-        piece = bisect_left(self._edges, col)
-        if self._edges[piece] != col:
-            self._edges.insert(piece, col)
-            self._rows.insert(piece, self._rows[piece - 1])
-        return piece
+        """The span that begins at a column; it is made if there is none."""
+        span = bisect_left(self._edges, col)
+        if self._edges[span] != col:
+            self._edges.insert(span, col)
+            self._rows.insert(span, self._rows[span - 1])
+        return span
 
     def add(self, part: SubMatrix) -> None:
-        """Adds a sub-matrix."""
+        """Add a sub-matrix."""
         _, row, rows, col, cols = part
         begin = self._cut(col) if col else 0
         last, end = len(self._rows), col + cols
         end = last if end == self._edges[last] else self._cut(end)
-        for piece in range(begin, end):
-            self._rows[piece] |= ((1 << rows) - 1) << row
+        for span in range(begin, end):
+            self._rows[span] |= ((1 << rows) - 1) << row
 
     def _of(self, part: SubMatrix) -> tuple[int, list[int]]:
-        """The rows of a sub-matrix, and what is there of the columns that it lies in."""
+        """The rows of a sub-matrix as bits, and the added rows of each span of its columns."""
         _, row, rows, col, cols = part
         begin = bisect_right(self._edges, col) - 1
         return ((1 << rows) - 1) << row, self._rows[begin : bisect_left(self._edges, col + cols)]
 
     def contains(self, part: SubMatrix) -> bool:
         """Whether all of a sub-matrix was added."""
-        rows, pieces = self._of(part)
-        return not any([rows & ~there for there in pieces])
+        rows, added = self._of(part)
+        return not any([rows & ~there for there in added])
 
     def touches(self, part: SubMatrix) -> bool:
         """Whether anything of a sub-matrix was added."""
-        rows, pieces = self._of(part)
-        return any([rows & there for there in pieces])
+        rows, added = self._of(part)
+        return any([rows & there for there in added])
 
 
 class Fill:
-    """What a matrix is filled with, as far as nothing has set it since.
+    """The parts of a matrix that still have the zeros with which it began.
 
     Args:
         whole: all of the matrix.
@@ -235,11 +236,11 @@ class Fill:
         self._written: Cover | None = None
 
     def shows_in(self, part: SubMatrix) -> bool:
-        """Whether not all of a part was set since."""
+        """Whether a part still has some of them."""
         return not (self._written and self._written.contains(part))
 
     def is_read(self, part: SubMatrix, mode: int) -> bool | None:
-        """Whether the next access reads it; False: nothing will any more, None: not yet."""
+        """Whether the next access reads some of them. False: none is left; None: not yet."""
         if mode & READ and self.shows_in(part):
             return True
         if part == self.whole:

@@ -1,12 +1,13 @@
 """From steps to commands: matrices, where every row is read from, forward and backward commands.
 
 Source: Kaldi's Compiler (nnet-compile.cc). Every step has a matrix for its values and, where
-needed, one for its derivatives; a dim-range's are columns of those of its source. A part of a
-descriptor is a sum of rows of earlier steps: its input locations.
+needed, one for its derivatives; a dim-range's are columns of those of its source. Every row
+of a part of a descriptor is a sum of rows of earlier steps, its input locations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +17,11 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ..components.base.precompute import precompute_indexes
 from ..graph.graph import Graph
 from ..graph.request import ComputationRequest
-from ..graph.topology import FLAGS, Topology, TopologyNode
-from .computation import Command, Computation, matrices_of, submatrices_of
-from .input_locations import Part, find_reverse, locate, refuse_reading_ahead
+from ..graph.topology import Topology
+from ..graph.topology_node import FLAGS, TopologyNode
+from .command import Command
+from .computation import Computation, matrices_of, submatrices_of
+from .input_locations import InputLocations, find_reverse, locate, refuse_reading_ahead
 from .locations import (
     contiguous_ranges,
     ensure_contiguous,
@@ -27,7 +30,7 @@ from .locations import (
     split_locations,
     split_locations_backward,
 )
-from .steps import Step, Steps
+from .steps import NnetStep, NnetSteps
 
 
 class Compiler:
@@ -43,10 +46,10 @@ class Compiler:
 
     def __init__(self, topology: Topology, *requests: ComputationRequest):
         self.topology = topology
-        self.requests = requests
+        self.requests: Sequence[ComputationRequest] = requests
         self._check()
         self.graph = Graph(topology, *requests)
-        self.steps = Steps(self.graph)
+        self.steps = NnetSteps(self.graph)
         self.computation = Computation(topology)
         self._values: list[int] = []  # the sub-matrix of every step's values
         self._derivs: list[int] = []
@@ -54,7 +57,8 @@ class Compiler:
         self._accepted: set[int] = set()
         self._provided: set[int] = set()
         self._commands: list[Command] = []
-        self._first: list[Command] = []  # of a part that is not ended yet, as the next two
+        # Of the part that is being made: its inputs, the rest, its outputs.
+        self._first: list[Command] = []
         self._rest: list[Command] = []
         self._last: list[Command] = []
         self._add = self._rest.append
@@ -67,15 +71,15 @@ class Compiler:
                 raise ShapeError("either all or none of the requests store statistics")
 
     def compile(self) -> Computation:
-        """Runs all stages."""
+        """Run all stages."""
         self.computation.need_model_derivative = self.requests[0].need_model_derivative
-        self.parts = locate(self.steps)
+        self.input_locations = locate(self.steps)
         if len(self.requests) > 1:
-            refuse_reading_ahead(self.steps, self.parts)
+            refuse_reading_ahead(self.steps, self.input_locations)
         self._make_matrices()
         self._precompute()
         self._forward()
-        self._end_part(Command("NoOperationMarker"))
+        self._end_part(Command.no_operation_marker())
         self._backward()
         self._take_memory()
         return self.computation
@@ -92,7 +96,7 @@ class Compiler:
         matrices: list[tuple[Any, ...]] = list(computation.matrices)
         for number, step in enumerate(self.steps.steps):
             node, columns, value, deriv = nodes[step.node], step.columns, 0, 0
-            rows, parts, dim = columns.size, self.parts[number], node.dim
+            rows, parts, dim = columns.size, self.input_locations[number], node.dim
             if not rows:
                 pass
             elif node.kind == "dim-range":
@@ -133,7 +137,7 @@ class Compiler:
         wanted = self.requests[0].need_model_derivative and node.properties & FLAGS.UPDATABLE
         return bool(wanted) and node.component.learning_rate != 0
 
-    def _has_deriv(self, step: Step, parts: list[Part]) -> bool:
+    def _has_deriv(self, step: NnetStep, parts: list[InputLocations]) -> bool:
         """Whether a step that is no component's has derivatives."""
         node = self.topology.nodes[step.node]
         if any([part.any_source(self._derivs) for part in parts]):
@@ -174,7 +178,9 @@ class Compiler:
             for number, step in enumerate(steps)
             if wanted[step.node] and not step.is_input
         ]
-        found = precompute_indexes([(nodes[node].component, *rows) for _, (node, *rows) in listed])
+        found = precompute_indexes(
+            [(nodes[node].component, inputs, outputs) for _, (node, inputs, outputs) in listed]
+        )
         for (number, of), indexes in zip(listed, found, strict=True):
             if indexes is not None:
                 self._precomputed[number] = len(computation.precomputed)
@@ -185,33 +191,30 @@ class Compiler:
 
     def _accept(self, submatrix: int, node: int) -> None:
         self._accepted.add(submatrix)
-        self._first.append(Command("AcceptInput", submatrix, node=node))
+        self._first.append(Command.accept_input(submatrix, node))
 
     def _provide(self, submatrix: int, node: int) -> None:
         self._provided.add(submatrix)
-        self._last.append(Command("ProvideOutput", submatrix, node=node))
+        self._last.append(Command.provide_output(submatrix, node))
 
     def _end_part(self, *marker: Command) -> None:
-        """Ends a segment or the backward part: what it accepts comes first, its outputs last."""
+        """End a segment or the backward part: inputs come first, outputs last."""
         self._commands += *self._first, *self._rest, *self._last, *marker
         for commands in (self._first, self._rest, self._last):
             commands.clear()
 
     def _take_memory(self) -> None:
-        """Ends the last part.
-
-        Memory is taken behind the first inputs and given up before the last outputs.
-        """
-        self._last.insert(0, Command("DeallocMatrices", rows=self._without(self._provided)))
+        """End the last part; take memory after the inputs and give it back before the outputs."""
+        self._last.insert(0, Command.dealloc_matrices(self._without(self._provided)))
         self._end_part()
         commands, begin = self._commands, 0
         while commands[begin].type == "AcceptInput":
             begin += 1
-        commands.insert(begin, Command("AllocMatrices", rows=self._without(self._accepted)))
+        commands.insert(begin, Command.alloc_matrices(self._without(self._accepted)))
         self.computation.commands = commands
 
     def _without(self, submatrices: set[int]) -> np.ndarray:
-        """What is the whole of a matrix, but for the matrices of these."""
+        """The sub-matrices that are whole matrices, but for the matrices of `submatrices`."""
         left_out = {0, *[self.computation.submatrices[number].matrix for number in submatrices]}
         return np.array([s for matrix, s in enumerate(self._whole) if matrix not in left_out])
 
@@ -222,16 +225,16 @@ class Compiler:
         for number, step in enumerate(self.steps.steps):
             if step.segment != before:
                 before = step.segment
-                self._end_part(Command("NoOperationMarker"))
+                self._end_part(Command.no_operation_marker())
             node, value = nodes[step.node], self._values[number]
             if step.is_input:
                 self._accept(value, step.node)
                 if not self._is_input(number + 1):
-                    self._add(Command("NoOperationPermanent"))
+                    self._add(Command.no_operation_permanent())
             elif node.kind == "component":
                 self._propagate(number, step.node)
             elif node.kind == "descriptor":
-                for part in self.parts[number]:
+                for part in self.input_locations[number]:
                     self._forward_part(part)
                 if node.is_output:
                     self._provide(value, step.node)
@@ -243,39 +246,37 @@ class Compiler:
         properties = self.topology.nodes[node].properties
         stores = self.requests[0].store_component_stats
         self._add(
-            Command(  # without keywords, which take twice the time
-                "Propagate",
-                self._values[number],
-                self._values[number - 1],
-                1.0,
-                None,
+            Command.propagate(
                 node,
                 number,
-                self._precomputed.get(number, 0),
-                (0, 0, 0, 0),
-                bool(stores and properties & FLAGS.STORES_STATS),
-                bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
+                value_in=self._values[number - 1],
+                value_out=self._values[number],
+                precomputed=self._precomputed.get(number, 0),
+                store_stats=bool(stores and properties & FLAGS.STORES_STATS),
+                use_memo=bool(self._derivs[number] and properties & FLAGS.USES_MEMO),
             )
         )
 
-    def _forward_part(self, part: Part) -> None:
+    def _forward_part(self, part: InputLocations) -> None:
         if part.facts.constant:
-            self._add(Command("SetConst", part.value, 0, part.facts.constant))
-        for terms in part.terms:
-            if terms.single >= 0:
-                source = self._values[terms.single]
-                kind = "MatrixAdd" if terms.whole else "AddRows"
-                self._add(Command(kind, part.value, source, terms.alpha, terms.row))
+            self._add(Command.set_const(part.value, part.facts.constant))
+        for summand in part.summands:
+            if summand.single >= 0:
+                source = self._values[summand.single]
+                if summand.whole:
+                    self._add(Command.matrix_add(part.value, source, summand.alpha))
+                else:
+                    self._add(Command.add_rows(part.value, source, summand.alpha, summand.row))
                 continue
-            for subs, rows in split_locations(self._value_of_step[terms.step], terms.row):
+            for subs, rows in split_locations(self._value_of_step[summand.step], summand.rows()):
                 source = single_source(subs)
                 if source == -2:
                     pairs = np.stack((subs, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddRowsMulti", part.value, 0, terms.alpha, pairs))
+                    self._add(Command.add_rows_multi(part.value, summand.alpha, pairs))
                 elif self._is_identity(source, rows):
-                    self._add(Command("MatrixAdd", part.value, source, terms.alpha))
+                    self._add(Command.matrix_add(part.value, source, summand.alpha))
                 else:
-                    self._add(Command("AddRows", part.value, source, terms.alpha, rows))
+                    self._add(Command.add_rows(part.value, source, summand.alpha, rows))
 
     @cached_property
     def _value_of_step(self) -> np.ndarray:
@@ -298,10 +299,10 @@ class Compiler:
 
     def _backward(self) -> None:
         nodes, steps = self.topology.nodes, self.steps.steps
-        parts = (part for parts in self.parts for part in parts if part.deriv)
-        read = (terms for part in parts for terms in part.terms if terms.single >= 0)
+        parts = (part for parts in self.input_locations for part in parts if part.deriv)
+        read = (summand for part in parts for summand in part.summands if summand.single >= 0)
         sizes = [step.columns.size for step in steps]
-        find_reverse([terms for terms in read if self._derivs[terms.single]], sizes)
+        find_reverse([summand for summand in read if self._derivs[summand.single]], sizes)
         for number in reversed(range(len(steps))):
             step, deriv = steps[number], self._derivs[number]
             if not deriv:
@@ -310,13 +311,13 @@ class Compiler:
             if step.is_input:
                 self._provide(deriv, step.node)
                 if not self._is_input(number + 1):
-                    self._add(Command("NoOperationPermanent"))
+                    self._add(Command.no_operation_permanent())
             elif node.kind == "component":
                 self._backprop(number, step.node)
             elif node.kind == "descriptor":
                 if node.is_output:
                     self._accept(deriv, step.node)
-                for part in self.parts[number]:
+                for part in self.input_locations[number]:
                     self._backward_part(part)
 
     def _backprop(self, number: int, node: int) -> None:
@@ -328,50 +329,45 @@ class Compiler:
             request.need_model_derivative or not properties & FLAGS.UPDATABLE
         )
         self._add(
-            Command(
-                "Backprop",
-                0,
-                0,
-                1.0,
-                None,
+            Command.backprop(
                 node,
                 number,
-                self._precomputed.get(number, 0),
-                (value_in, value_out, derivs[number], derivs[number - 1]),
-                bool(stores),
-                bool(properties & FLAGS.USES_MEMO),
+                deriv=(value_in, value_out, derivs[number], derivs[number - 1]),
+                precomputed=self._precomputed.get(number, 0),
+                store_stats=bool(stores),
+                use_memo=bool(properties & FLAGS.USES_MEMO),
             )
         )
 
-    def _backward_part(self, part: Part) -> None:
+    def _backward_part(self, part: InputLocations) -> None:
         deriv = part.deriv
-        for terms in part.terms:
-            if terms.single >= 0:
-                source = self._derivs[terms.single]
+        for summand in part.summands:
+            if summand.single >= 0:
+                source = self._derivs[summand.single]
                 if not source:
                     continue
-                if terms.whole:
-                    self._add(Command("MatrixAdd", source, deriv, terms.alpha))
-                elif terms.reverse is not None:
-                    self._add(Command("AddRows", source, deriv, terms.alpha, terms.reverse))
+                if summand.whole:
+                    self._add(Command.matrix_add(source, deriv, summand.alpha))
+                elif summand.reverse is not None:
+                    self._add(Command.add_rows(source, deriv, summand.alpha, summand.reverse))
                 else:
-                    for rows in ensure_contiguous(terms.row):
-                        self._backward_rows(deriv, source, terms.alpha, rows)
+                    for rows in ensure_contiguous(summand.rows()):
+                        self._backward_rows(deriv, source, summand.alpha, rows)
                 continue
-            subs = self._deriv_of_step[terms.step]
-            located = pack_left(subs, np.where(subs >= 0, terms.row, -1))
+            subs = self._deriv_of_step[summand.step]
+            located = pack_left(subs, np.where(subs >= 0, summand.rows(), -1))
             for sub, rows in split_locations_backward(*located):
                 source = single_source(sub)
                 if source == -2:
                     pairs = np.stack((sub, rows), axis=1).astype(np.int32)
-                    self._add(Command("AddToRowsMulti", deriv, 0, terms.alpha, pairs))
+                    self._add(Command.add_to_rows_multi(deriv, summand.alpha, pairs))
                 else:
-                    self._backward_rows(deriv, source, terms.alpha, rows)
+                    self._backward_rows(deriv, source, summand.alpha, rows)
 
     def _backward_rows(self, deriv: int, source: int, alpha: float, rows: np.ndarray) -> None:
-        """Adds row i of `deriv` to row `rows[i]` of `source`."""
+        """Add row i of `deriv` to row `rows[i]` of `source`."""
         if self._is_identity(source, rows):
-            self._add(Command("MatrixAdd", source, deriv, alpha))
+            self._add(Command.matrix_add(source, deriv, alpha))
             return
         count = self.computation.submatrices[source].rows
         if count >= len(rows):
@@ -379,7 +375,7 @@ class Compiler:
             reverse = np.full(count, -1, np.int32)
             reverse[rows[real]] = real
             if (reverse >= 0).sum() == len(real):
-                self._add(Command("AddRows", source, deriv, alpha, reverse))
+                self._add(Command.add_rows(source, deriv, alpha, reverse))
                 return
         ranges = contiguous_ranges(rows)
         if ranges is None:
@@ -388,4 +384,4 @@ class Compiler:
             )
         padding = np.full((count - len(ranges), 2), -1, np.int32)
         ranges = np.concatenate((ranges, padding))
-        self._add(Command("AddRowRanges", source, deriv, alpha, ranges))
+        self._add(Command.add_row_ranges(source, deriv, alpha, ranges))

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..graph.topology import Topology
 from ..index.indexes import Columns, IndexList, distinct, format_indexes, format_integers, shorten
+from .command import OF_MANY, Command
 
 _DEBUG_HEADER = """\
 # The following show how matrices correspond to network-nodes and
 # cindex-ids.  Format is: matrix = <node-id>.[value|deriv][ <list-of-cindex-ids> ]
 # where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed
 # so we write (n, tfirst:tlast)."""
-
-OF_MANY = frozenset({"AllocMatrices", "DeallocMatrices"})
 
 
 class SubMatrix(NamedTuple):
@@ -40,65 +39,16 @@ def submatrices_of(rows: Iterable[Sequence[int]]) -> list[SubMatrix]:
     return list(map(tuple.__new__, repeat(SubMatrix), rows))  # in half the time of calls
 
 
-@dataclass(slots=True)
-class Command:
-    """One command. It is not changed once it is made; see `changed`.
+class MatrixInfo(NamedTuple):
+    """A matrix of a computation.
 
     Attributes:
-        type: Kaldi's name of it without the k: AllocMatrix, SetConst, Propagate, MatrixAdd, ...
-            Two are not Kaldi's: AllocMatrices takes the memory of many matrices and sets it to
-            zero, DeallocMatrices gives that of many up; see `Computation.explicit`.
-        target: the sub-matrix that is written (or, for the backward rows commands, read).
-        source: the sub-matrix that is read.
-        alpha: the scale, or the constant of SetConst.
-        rows: row numbers (AddRows), pairs (AddRowsMulti, AddRowRanges) as an array [.., 2]. Of
-            AllocMatrices and DeallocMatrices the sub-matrices, wholes of their matrices.
-        node: the node of AcceptInput, ProvideOutput, Propagate and Backprop.
-        step: the number of the step of Propagate and Backprop; its memo goes by that. Of GotoLabel
-            the number of the command that is the label.
-        precomputed: number of the precomputed indexes; 0: none.
-        deriv: for Backprop, sub-matrices (input value, output value, output deriv, input deriv).
-        store_stats: the component's statistics are stored: after Propagate those of its values,
-            with Backprop those that it keeps then, and self-repair is done.
-        use_memo: a memo goes from Propagate to Backprop.
-        storage: of CompressMatrix, what an element is stored in: uint8 or int16. `alpha` is then
-            the greatest magnitude; 0 stands for the sign alone.
-        accesses: what it reads and writes, once `analyze` has found it out.
+        rows, cols: its size.
+        contiguous: its rows must follow each other in memory without gaps.
+        is_deriv: it holds derivatives, not values.
+        node: the number of the node whose rows it holds; -1 where that is not known.
+        listed: the indexes of its rows, where they are known.
     """
-
-    type: str
-    target: int = 0
-    source: int = 0
-    alpha: float = 1.0
-    rows: np.ndarray | None = None
-    node: int = -1
-    step: int = -1
-    precomputed: int = 0
-    deriv: tuple[int, int, int, int] = (0, 0, 0, 0)
-    store_stats: bool = False
-    use_memo: bool = False
-    storage: str = ""
-    accesses: tuple[tuple[int, int], ...] | None = field(default=None, repr=False, compare=False)
-
-    def of_many(self) -> list[int]:
-        """The sub-matrices of a command of `OF_MANY`."""
-        assert self.rows is not None
-        return self.rows.tolist()
-
-    def changed(self, **values: Any) -> Command:
-        """A command that differs in these attributes."""
-        result = Command(*_fields_of(self))
-        for name, value in values.items():
-            setattr(result, name, value)
-        return result
-
-
-_type_of = attrgetter("type")
-_fields_of = attrgetter(*(name for name in Command.__dataclass_fields__ if name != "accesses"))
-
-
-class MatrixInfo(NamedTuple):
-    """A matrix: its size, whether rows must follow each other without gap, and what it holds."""
 
     rows: int
     cols: int
@@ -112,6 +62,11 @@ class MatrixInfo(NamedTuple):
         """The indexes of its rows, where they are known."""
         return None if self.listed is None else self.listed.indexes
 
+    def rows_named(self) -> np.ndarray:
+        """`indexes` of a matrix whose rows are known."""
+        assert self.listed is not None
+        return self.listed.indexes
+
 
 def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
     """Matrices from sequences of their six values."""
@@ -122,20 +77,20 @@ def matrices_of(rows: Iterable[Sequence[Any]]) -> list[MatrixInfo]:
 class Computation:
     """The result of compiling a request for a network.
 
-    As compiled, every matrix that is not given begins as zeros, and every matrix that is not taken
-    is given up at the end. Two commands say so for all of them (AllocMatrices, DeallocMatrices),
-    and the passes that join and leave out matrices only shorten their lists; `place_memory` then
-    decides where each takes its memory. `explicit` and Kaldi's notation have a command for each.
+    The compiler lets every matrix that is no input begin as zeros, and gives the memory of every
+    matrix that is no output back at the end. Two commands do so for all matrices (AllocMatrices,
+    DeallocMatrices); passes that merge and remove matrices only shorten their lists, and
+    `place_memory` then places each. `explicit` and Kaldi's notation have a command for each.
 
     Attributes:
         topology: the network's nodes.
         precomputed: precomputed indexes of components by number; number 0 is None.
-        precomputed_from: what precomputed indexes come from: node, rows of input and of output;
+        precomputed_from: the node and the rows of input and output of each precomputed index;
             empty where that is not known.
-        analysis: what a pass hands on to the next; see `analyze.analysed`.
+        analysis: the analysis that a pass leaves for the next; see `analyze.analysed`.
     """
 
-    topology: Any
+    topology: Topology
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
     submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
     commands: list[Command] = field(default_factory=list)
@@ -169,15 +124,15 @@ class Computation:
 
     def explicit(self) -> Computation:
         """The computation with AllocMatrix, SetConst and DeallocMatrix for each single matrix."""
-        if OF_MANY.isdisjoint(map(_type_of, self.commands)):
+        if OF_MANY.isdisjoint([command.type for command in self.commands]):
             return self
         commands: list[Command] = []
         for command in self.commands:
             if command.type == "AllocMatrices":
                 for s in command.of_many():
-                    commands += Command("AllocMatrix", s), Command("SetConst", s, 0, 0.0)
+                    commands += Command.alloc_matrix(s), Command.set_const(s, 0.0)
             elif command.type == "DeallocMatrices":
-                commands += [Command("DeallocMatrix", s) for s in command.of_many()]
+                commands += map(Command.dealloc_matrix, command.of_many())
             else:
                 commands.append(command)
         return replace(self, commands=commands)
@@ -254,17 +209,21 @@ class Computation:
             scale = "" if c.alpha == 1 else f"{c.alpha:g} * "
             return f"{target} {sign} {scale}{source}"
         if c.type in ("AddRows", "CopyRows"):
-            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.rows)})"
+            return f"{target}.{c.type}({c.alpha:g}, {source}{format_integers(c.listed())})"
         if c.type.endswith("Multi"):
-            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.rows)})"
+            return f"{target}.{c.type}({c.alpha:g}, {self._pairs(c.listed())})"
         if c.type == "AddRowRanges":
-            pairs = c.rows.tolist()  # type: ignore[union-attr]
+            pairs = c.listed().tolist()
             shown = ",".join("null" if a == -1 else f"{a}:{b - 1}" for a, b in pairs)
             return f"{target}.AddRowRanges({c.alpha:g}, {source}, [{shown}])"
-        return self._component_command(c, names)
+        return self._node_command(c, names)
 
-    def _component_command(self, c: Command, names: list[str]) -> str:
-        node = self.topology.nodes[c.node] if c.node >= 0 else None
+    def _node_command(self, c: Command, names: list[str]) -> str:
+        if c.type == "GotoLabel":
+            return f"goto c{c.step}"
+        if c.type in _PLAIN:
+            return _PLAIN[c.type]
+        node = self.topology.nodes[c.node]
         indexes = f"precomputed_indexes[{c.precomputed}]" if c.precomputed else "NULL"
         if c.type == "Propagate":
             return (
@@ -278,15 +237,12 @@ class Computation:
             return f"{node.component_name}.Backprop({indexes}, {values}, {model}, {into})"
         if c.type == "AcceptInput":
             return f"{names[c.target]} = user input [for node: '{node.name}']"
-        if c.type == "ProvideOutput":
-            return f"output {names[c.target]} to user [for node: '{node.name}']"
-        if c.type == "GotoLabel":
-            return f"goto c{c.step}"
-        return _PLAIN[c.type]
+        assert c.type == "ProvideOutput"
+        return f"output {names[c.target]} to user [for node: '{node.name}']"
 
-    def _pairs(self, rows: np.ndarray | None) -> str:
+    def _pairs(self, rows: np.ndarray) -> str:
         parts = []
-        for submatrix, row in rows.tolist():  # type: ignore[union-attr]
+        for submatrix, row in rows.tolist():
             if submatrix < 0:
                 parts.append("NULL")
                 continue
@@ -298,45 +254,14 @@ class Computation:
         return f"[{','.join(parts)}]"
 
 
-def inputs_first(commands: list[Command]) -> list[Command]:
-    """The commands in an order in which, within every segment and the backward part, those that
-    accept inputs come first and those that provide outputs last."""
-    ordered: list[Command] = []
-    rest: list[Command] = []
-    last: list[Command] = []
-    for command in commands:
-        kind = command.type
-        if kind == "AcceptInput":
-            ordered.append(command)
-        elif kind == "ProvideOutput":
-            last.append(command)
-        elif kind == "NoOperationMarker":
-            ordered += [*rest, *last, command]
-            rest, last = [], []
-        else:
-            rest.append(command)
-    return [*ordered, *rest, *last]
-
-
-def insert(commands: list[Command], before: dict[int, list[Command]]) -> list[Command]:
-    """The commands with others in between; these are listed by the number that they go before."""
-    result: list[Command] = []
-    begin = 0
-    for number in sorted(before):
-        result += commands[begin:number]
-        result += before[number]
-        begin = number
-    return result + commands[begin:]
-
-
 def without_memory(
     command: Command, matrices: set[int], submatrices: Sequence[SubMatrix]
 ) -> Command:
     """A command of `OF_MANY` without some matrices; any other command as it is."""
     if command.type not in OF_MANY:
         return command
-    kept = [s for s in command.of_many() if submatrices[s][0] not in matrices]
-    return Command(command.type, rows=np.array(kept, int))
+    rest = [s for s in command.of_many() if submatrices[s][0] not in matrices]
+    return command.changed(rows=np.array(rest, int))
 
 
 def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:

@@ -1,7 +1,7 @@
-"""Splitting of sums of rows into lists that one command each can do.
+"""Splits a sum of rows into lists that a single command each can execute.
 
-A sum is given as arrays [rows, terms] of sub-matrix numbers and row numbers, -1 where there is no
-term, the terms of each row at the left. Source: Kaldi's nnet-compile-utils.cc.
+A sum is two arrays [rows, locations]: numbers of sub-matrices and of rows in them. -1 means that
+there is no location; the locations of each row come first. Source: Kaldi's nnet-compile-utils.cc.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Pairs = tuple[np.ndarray, np.ndarray]  # sub-matrix numbers and row numbers
 
 
 def pack_left(sub: np.ndarray, row: np.ndarray) -> Pairs:
-    """The same terms without gaps between them, and without columns that nobody uses."""
+    """The same locations without gaps between them and without empty columns."""
     absent = sub < 0
     if absent.any():
         order = np.argsort(absent, axis=1, kind="stable")
@@ -25,7 +25,7 @@ def pack_left(sub: np.ndarray, row: np.ndarray) -> Pairs:
 
 
 def split_locations(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
-    """Lists with at most one term for each row, which together hold all terms.
+    """Lists with at most one location for each row, which together hold all locations.
 
     A sub-matrix that occurs in more than half of the rows gets a list of its own.
     """

@@ -17,20 +17,13 @@ import numpy as np
 from ..components.base.precompute import precompute_indexes
 from ..graph.request import ComputationRequest, IoSpecification
 from ..index.indexes import Columns, IndexList
-from ..index.sequences import Widened, n_stride
+from ..index.sequences import ExpandedIndexes, n_stride
 from .analyze import ROWS_MULTI
-from .computation import (
-    OF_MANY,
-    Command,
-    Computation,
-    MatrixInfo,
-    SubMatrix,
-    matrices_of,
-    submatrices_of,
-)
+from .command import OF_MANY, Command
+from .computation import Computation, MatrixInfo, SubMatrix, matrices_of, submatrices_of
 
 _FEW = 2  # sequences that are compiled
-_END = np.array((0, 1), np.int32)  # what is added to a first and a last row for a range
+_END = np.array((0, 1), np.int32)  # from a first and a last row to a range
 _PAIRS = ROWS_MULTI | {"AddRowRanges"}  # types of commands whose lists have two columns
 
 
@@ -63,7 +56,7 @@ def expand(computation: Computation, count: int) -> Computation | None:
 
 
 class _IrregularError(Exception):
-    """Rows of a computation do not lie as those of two equal sequences."""
+    """The rows of a matrix are not in the order of two equal sequences."""
 
 
 class _Expander:
@@ -78,7 +71,7 @@ class _Expander:
     def __init__(self, computation: Computation, count: int):
         self.before = computation
         self.count = count
-        self.lists: dict[int, Widened] = {}
+        self.lists: dict[int, ExpandedIndexes] = {}
         self.strides = [1]
         self.n = np.arange(count, dtype=np.int32)[:, None, None]
         self.places: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -100,12 +93,12 @@ class _Expander:
 
     def _matrices(self) -> list[MatrixInfo]:
         _, cols, contiguous, is_deriv, node, listed = zip(*self.before.matrices, strict=True)
-        wide = [self.lists.get(id(few)) or self._widened(few) for few in listed[1:]]
+        wide = [self.lists.get(id(few)) or self._expand_list(few) for few in listed[1:]]
         self.strides += [each.stride for each in wide]
         sizes = [0, *(each.size for each in wide)]
         return matrices_of(zip(sizes, cols, contiguous, is_deriv, node, [None, *wide], strict=True))
 
-    def _widened(self, few: IndexList | None) -> Widened:
+    def _expand_list(self, few: IndexList | None) -> ExpandedIndexes:
         """A list for all sequences."""
         if few is None or not few.size or few.size % _FEW:
             raise _IrregularError
@@ -117,9 +110,9 @@ class _Expander:
         elif isinstance(few, Columns) and few.within is not None:
             whole, begin = few.within
             if id(whole) not in self.lists:
-                self.lists[id(whole)] = Widened(whole, 1, self.count)
+                self.lists[id(whole)] = ExpandedIndexes(whole, 1, self.count)
             within = self.lists[id(whole)], begin // _FEW * self.count
-        wide = self.lists[id(few)] = Widened(few, stride, self.count, within)
+        wide = self.lists[id(few)] = ExpandedIndexes(few, stride, self.count, within)
         return wide
 
     def _submatrices(self) -> list[SubMatrix]:
@@ -146,14 +139,14 @@ class _Expander:
             raise _IrregularError
         steps = []
         for node, *sides in before.precomputed_from:
-            wide = [self.lists.get(id(few)) or self._widened(few) for few in sides]
+            wide = [self.lists.get(id(few)) or self._expand_list(few) for few in sides]
             steps.append((nodes[node].component, *wide))
         return [None, *precompute_indexes(steps)]
 
     # Row numbers
 
     def _move_rows(self, commands: list[Command]) -> None:
-        """Replaces the commands that have lists of rows; those of a kind are moved together."""
+        """Replace the commands that have lists of rows; all commands of a kind at once."""
         kinds: dict[tuple[str, int], list[int]] = {}
         for number in [number for number, c in enumerate(commands) if c.rows is not None]:
             command = commands[number]

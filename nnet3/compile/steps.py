@@ -1,4 +1,4 @@
-"""Steps: the rows of the computation graph in batches that are computed at once, in order.
+"""The steps of a computation: rows of the graph that are computed at once, in order.
 
 Source: Kaldi's ComputationStepsComputer. All rows of a step belong to one node, and everything that
 they read stands in earlier steps. Besides:
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -21,16 +21,18 @@ from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment
 from ..graph.request import ComputationRequest
 from ..graph.time_graph import Level
-from ..graph.topology import FLAGS, Topology
-from ..index.aligned import Family, align, align_listed
-from ..index.indexes import Columns, pack_tx, unpack_tx
+from ..graph.topology import Topology
+from ..graph.topology_node import FLAGS
+from ..index.aligned import align, align_listed
+from ..index.indexes import Columns, Family, pack_tx, unpack_tx
 from ..index.row_table import Query, RowTable
 
-Parts = list[tuple[int, np.ndarray]]  # numbers of groups with keys
+GroupKeys: TypeAlias = list[tuple[int, np.ndarray]]
+"""Numbers of groups, each with packed keys of (t, x)."""
 _ROWS_DIFFER = FLAGS.SIMPLE | FLAGS.REORDERS_INDEXES
 
 
-class Step(NamedTuple):
+class NnetStep(NamedTuple):
     """One batch: a node, its rows, and whether they are given by the caller.
 
     `source` is for a dim-range the number of the step whose columns it takes; `segment` is the
@@ -49,11 +51,11 @@ class Step(NamedTuple):
         return self.columns.indexes
 
 
-# From a tuple: what Step(...) does in twice the time.
-_step = cast(Callable[[tuple[Any, ...]], Step], partial(tuple.__new__, Step))
+# Makes a step from a tuple in half the time of a call of the class.
+_nnet_step = cast(Callable[[tuple[Any, ...]], NnetStep], partial(tuple.__new__, NnetStep))
 
 
-class Steps:
+class NnetSteps:
     """The sequence of steps of a graph.
 
     Attributes:
@@ -63,7 +65,7 @@ class Steps:
 
     def __init__(self, graph: Graph):
         self.topology: Topology = graph.topology
-        self.steps: list[Step] = []
+        self.steps: list[NnetStep] = []
         self.at: list[dict[int, int]] = [{} for _ in graph.topology.nodes]
         self._graph = graph
         self._family: Family | None = None  # of the one group of the one request, if that is known
@@ -140,7 +142,7 @@ class Steps:
                 for _, node, keys in levels or _one_level(segments[0], members):
                     self._add_rows(node, self._of_keys[id(keys)], [(0, keys)])
                 continue
-            phases: dict[tuple[int, int], Parts] = {}  # by level and node
+            phases: dict[tuple[int, int], GroupKeys] = {}  # by level and node
             for number, segment in enumerate(segments):
                 for level, node, keys in segment.loops.get(epoch) or _one_level(segment, members):
                     phases.setdefault((level, node), []).append((number, keys))
@@ -166,11 +168,11 @@ class Steps:
             rows = dict(zip(different, Columns.product(ns, list(different.values())), strict=True))
             self._of_keys.update((id(keys), rows[keys.tobytes()]) for keys in listed if len(keys))
 
-    def _merge(self, parts: Parts) -> Columns:
+    def _merge(self, keys_of: GroupKeys) -> Columns:
         """All rows of the groups, sorted by t, x, n; equal lists are one object."""
-        if len(parts) == 1:
-            return self._rows(*parts[0])
-        expanded = [self._rows(*part) for part in parts]
+        if len(keys_of) == 1:
+            return self._rows(*keys_of[0])
+        expanded = [self._rows(*pair) for pair in keys_of]
         n, t, x = (np.concatenate([getattr(c, name) for c in expanded]) for name in "ntx")
         order = np.lexsort((n, x, t))
         return Columns(n[order], t[order], x[order])
@@ -192,24 +194,25 @@ class Steps:
             (group,) = self._graph.groups
             (segment,) = group.segments
             times = segment.times
-            sets = times.wanted if output else times.given  # type: ignore[union-attr]
+            assert times is not None  # as the family is that of these times
+            sets = times.wanted if output else times.given
             keys = dict(segment.outputs if output else segment.inputs)[node]
             align_listed(columns, self._family, sets[node], keys, len(group.ns))
         return columns
 
     # Steps
 
-    def _add_rows(self, node: int, columns: Columns, parts: Parts) -> None:
-        """The steps of the rows of a node in one phase; `parts` are the same by groups."""
+    def _add_rows(self, node: int, columns: Columns, keys_of: GroupKeys) -> None:
+        """The steps of the rows of a node in one phase; `keys_of` lists the rows by group."""
         info = self.topology.nodes[node]
         if info.kind == "component":
             inputs = columns
             if info.properties & _ROWS_DIFFER != FLAGS.SIMPLE:
-                inputs, columns = self._component_rows(node, columns, parts)
+                inputs, columns = self._component_rows(node, columns, keys_of)
             number, segment = len(self.steps), self._segment
             self.at[node - 1][id(inputs)], self.at[node][id(columns)] = number, number + 1
-            self.steps.append(_step((node - 1, inputs, False, -1, segment)))
-            self.steps.append(_step((node, columns, False, -1, segment)))
+            self.steps.append(_nnet_step((node - 1, inputs, False, -1, segment)))
+            self.steps.append(_nnet_step((node, columns, False, -1, segment)))
         elif info.kind == "dim-range":
             source = self.at[info.source].get(id(columns))
             for number in self._sources(info.source, columns) if source is None else (source,):
@@ -221,7 +224,7 @@ class Steps:
 
     def _add(self, node: int, columns: Columns, is_input: bool = False, source: int = -1) -> None:
         self.at[node][id(columns)] = len(self.steps)
-        self.steps.append(_step((node, columns, is_input, source, self._segment)))
+        self.steps.append(_nnet_step((node, columns, is_input, source, self._segment)))
 
     def _add_output(self, node: int, columns: Columns) -> None:
         name = self.topology.nodes[node].name
@@ -232,11 +235,13 @@ class Steps:
             )
         self._add(node, self._listed(node, io.indexes, True))
 
-    def _component_rows(self, node: int, outputs: Columns, parts: Parts) -> tuple[Columns, Columns]:
-        """What a component reads for some rows, and these, both in the order that it wants."""
+    def _component_rows(
+        self, node: int, outputs: Columns, keys_of: GroupKeys
+    ) -> tuple[Columns, Columns]:
+        """The input rows of a component for some output rows, and these, both as it orders them."""
         info, inputs = self.topology.nodes[node], outputs
         if not info.properties & FLAGS.SIMPLE:
-            read = [(number, self._component_input(node, number, keys)) for number, keys in parts]
+            read = [(number, self._component_input(node, number, keys)) for number, keys in keys_of]
             read = [(number, keys) for number, keys in read if len(keys)]
             inputs = self._merge(read) if read else Columns.of(np.zeros((0, 3), np.int32))
         if info.properties & FLAGS.REORDERS_INDEXES:

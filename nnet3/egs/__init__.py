@@ -1,1 +1,5 @@
-"""Training examples: made from features and targets, selected, shuffled and merged."""
+"""Training examples: made from features and targets, selected, shuffled and merged.
+
+Gives `ExampleMerger` and `UtteranceSplitter` to programs and recipes. May import files, chain and
+training.
+"""

@@ -49,8 +49,8 @@ def _with_output(
 
 
 def shifted(example: NnetChainExample, frames: int) -> NnetChainExample:
-    """With all times later by so many frames: those of outputs by the nearest multiple of the frame
-    subsampling factor, those of iVectors not at all.
+    """With all times later by so many frames: times of outputs by the nearest multiple of the frame
+    subsampling factor, times of iVectors not at all.
 
     Raises:
         FormatError: an output has a single frame, so that the factor is not known.

@@ -18,7 +18,7 @@ from .rows import example_inputs, frame_indexes
 from .splitting import Chunk, UtteranceSplitter
 
 Finish = Callable[[Supervision, Chunk], Supervision]
-"""What is done to the supervision of a chunk before it is written, e.g. normalisation."""
+"""A change of the supervision of a chunk before it is written, e.g. normalisation."""
 
 
 def chain_examples(
@@ -36,7 +36,7 @@ def chain_examples(
     """The examples of an utterance, with their keys NAME-FIRSTFRAME.
 
     Args:
-        deriv_weights: of each output frame; those that are missing at the end count as 0.
+        deriv_weights: of each output frame; missing ones at the end count as 0.
         long_key: keys tell all of a chunk, NAME-FIRST-LEFT-FRAMES-RIGHT-v1.
 
     Raises:

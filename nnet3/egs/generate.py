@@ -106,7 +106,7 @@ class XvectorChunk:
 
     @property
     def key(self) -> str:
-        """What the example is called."""
+        """The key of the example."""
         return f"{self.utterance}-{self.first}-{self.frames}-{self.label}"
 
 

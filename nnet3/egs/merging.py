@@ -35,7 +35,7 @@ class MinibatchSizes:
 
 
 class MinibatchRule:
-    """What `--minibatch-size` says: `64`, `32,64:128`, or sizes by the size of examples,
+    """The value of `--minibatch-size`: `64`, `32,64:128`, or sizes by the size of examples,
     `100=64,128/300=32`, of which the nearest counts.
 
     Raises:
@@ -91,7 +91,7 @@ def structure(example: NnetExample) -> tuple[object, ...]:
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
-    """One example of several, the n of each following those of the one before.
+    """One example made of several; the n of each follow the n of the one before.
 
     Inputs and outputs are in the order of their names, as Kaldi's.
 
@@ -116,7 +116,7 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
 
 @dataclass
 class _Counts:
-    """What became of examples of one structure."""
+    """Counts of merged and discarded examples of one structure."""
 
     size: int
     written: dict[int, int] = field(default_factory=dict)  # minibatch size -> minibatches
@@ -182,7 +182,7 @@ class ExampleMerger:
         return name, self.merged(group)
 
     def report(self, log: Log) -> None:
-        """Log what was merged, as Kaldi does."""
+        """Log the counts of merged examples, as Kaldi does."""
         counts = sorted(self.counts.values(), key=lambda c: c.size)
         groups = []
         for c in counts:

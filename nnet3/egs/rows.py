@@ -20,7 +20,7 @@ _FEWEST_BYTE_ROWS = 8
 
 
 def take_rows(matrix: GeneralMatrix, rows: np.ndarray) -> GeneralMatrix:
-    """The rows of these numbers, in the same form: what is compressed is not decompressed."""
+    """The rows of these numbers in the same form: compressed rows stay compressed."""
     if isinstance(matrix, SparseMatrix):
         return _take_sparse(matrix, rows)
     if not isinstance(matrix, CompressedMatrix):
@@ -66,8 +66,9 @@ def stack_rows(matrices: Sequence[GeneralMatrix]) -> GeneralMatrix:
     if len(widths) > 1:
         raise ShapeError(f"matrices of {' and '.join(map(str, sorted(widths)))} columns")
     sparse = [matrix for matrix in matrices if isinstance(matrix, SparseMatrix)]
-    if all(isinstance(matrix, CompressedMatrix) for matrix in matrices):
-        return decompress_stacked(matrices)
+    compressed = [matrix for matrix in matrices if isinstance(matrix, CompressedMatrix)]
+    if len(compressed) == len(matrices):
+        return decompress_stacked(compressed)
     if len(sparse) < len(matrices):
         return np.concatenate([to_dense(matrix) for matrix in matrices])
     counts = np.concatenate([np.diff(matrix.starts) for matrix in sparse])
@@ -126,8 +127,8 @@ def example_inputs(
     """The inputs of an example: `frames` rows of features from `first` on, and an iVector.
 
     Args:
-        left: how many of the rows stand before time 0.
-        compress: what is not compressed yet.
+        left: how many of the rows are before time 0.
+        compress: compress features that are not compressed yet.
     """
     inputs = [example_io("input", take_range(features, first, frames), -left)]
     if ivector is not None:

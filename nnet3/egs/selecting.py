@@ -48,7 +48,7 @@ def _need_output(example: NnetExample) -> None:
 
 
 def shifted(example: NnetExample, frames: int) -> NnetExample:
-    """With all times later by so many frames, but for those of iVectors."""
+    """With all times later by so many frames, except times of iVectors."""
     if not frames:
         return example
     moved = []
@@ -122,7 +122,7 @@ def within(io: NnetIo, first: int, last: int) -> NnetIo:
 
 
 def shuffle(items: Iterable[Item], rng: np.random.Generator, buffer: int = 0) -> Iterator[Item]:
-    """In random order; with a `buffer`, no more items than that are held at a time."""
+    """Yield the items in random order; with a `buffer` at most so many are in memory."""
     if buffer <= 0:
         everything = list(items)
         for number in rng.permutation(len(everything)):

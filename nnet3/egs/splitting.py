@@ -24,7 +24,7 @@ _SLACK = 1.9999
 
 @dataclass(frozen=True)
 class ExampleGenerationOptions:
-    """How examples are cut; the names are those of Kaldi's options.
+    """The chunks that utterances are cut into, with the names of Kaldi's options.
 
     Attributes:
         num_frames: allowed chunk lengths, the principal one first; () = whole utterances. Rounded
@@ -60,7 +60,7 @@ class ExampleGenerationOptions:
 
     @classmethod
     def parse_frames(cls, text: str) -> tuple[int, ...]:
-        """What `--num-frames=40,25,50` or `--num-frames=-1` says.
+        """The chunk sizes of `--num-frames=40,25,50` or `--num-frames=-1`.
 
         Raises:
             AttributeTypeError: it is no list of numbers.
@@ -90,7 +90,7 @@ class Chunk:
 
 
 class UtteranceSplitter:
-    """Cuts utterances; keeps count of what it cuts.
+    """Cuts utterances and counts the chunks.
 
     Args:
         rng: draws splits and where gaps go: a generator, or its seed.
@@ -225,7 +225,7 @@ class UtteranceSplitter:
         return abs(targets - expected) <= tolerance
 
     def report(self, log: Log) -> None:
-        """Log what was cut, as Kaldi does."""
+        """Log the counts of chunks, as Kaldi does."""
         count = sum(self.chunks.values())
         inside = sum(length * n for length, n in self.chunks.items())
         hours = number(self.frames / 360000.0)

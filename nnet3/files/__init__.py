@@ -1,4 +1,4 @@
 """Kaldi's file formats: tokens, matrices, sparse rows, posteriors, examples, transition models.
 
-Gives readers and writers to every room. May import framework.
+Gives `Reader`, `Writer` and the values of files to every room. May import framework.
 """

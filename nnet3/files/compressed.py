@@ -18,14 +18,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .tokens import TokenReader
 
 _HEADER = np.dtype([("least", "<f4"), ("range", "<f4"), ("rows", "<i4"), ("columns", "<i4")])
 _ELEMENTS = {"CM": np.dtype("u1"), "CM2": np.dtype("<u2"), "CM3": np.dtype("u1")}
@@ -60,13 +58,28 @@ _FIXED_RANGES = {  # least value, range
 }
 
 
+class MatrixWriter(Protocol):
+    """A writer of Kaldi's files that writes plain matrices; see `kaldi_io.Writer`."""
+
+    binary: bool
+
+    def write_token(self, token: str) -> None:
+        """Write a token and a space."""
+
+    def write_raw(self, data: str | bytes) -> None:
+        """Write text or bytes as they are."""
+
+    def write_matrix(self, matrix: np.ndarray) -> None:
+        """Write a plain matrix."""
+
+
 @dataclass(frozen=True, eq=False)
 class CompressedMatrix:
     """A compressed matrix as it is stored.
 
     Attributes:
         layout: `CM`, `CM2` or `CM3`.
-        least, range: the value that 0 stands for, and how far the greatest lies above it; float32.
+        least, range: the least value, and the greatest minus the least; float32.
         elements: uint8 or uint16, [rows, columns] (for `CM` a view of the columns in the file).
         quartiles: `CM` only: uint16, [columns, 4].
     """
@@ -84,7 +97,7 @@ class CompressedMatrix:
         return rows, columns
 
     @classmethod
-    def read(cls, reader: Reader) -> CompressedMatrix:
+    def read(cls, reader: TokenReader) -> CompressedMatrix:
         """Read one from a binary file, beginning with its token.
 
         Raises:
@@ -145,8 +158,8 @@ class CompressedMatrix:
         step = np.float32(float(self.range) * (1.0 / most))
         return _fused(step, self.elements, self.least)
 
-    def write(self, writer: Writer) -> None:
-        """Write it; in text, where nothing can be compressed, as the matrix that it stands for."""
+    def write(self, writer: MatrixWriter) -> None:
+        """Write it; in text as a plain matrix, as Kaldi does."""
         if not writer.binary:
             writer.write_matrix(self.decompress())
             return
@@ -166,9 +179,14 @@ class CompressedMatrix:
         chosen = self.elements[first:stop]
         return CompressedMatrix(self.layout, self.least, self.range, chosen, self.quartiles)
 
+    def corner_values(self) -> np.ndarray:
+        """Of the layout `CM` the four sorted values of each column, float32, [columns, 4]."""
+        assert self.quartiles is not None
+        return _corner_values(self.quartiles, self.least, self.range)
+
     def _decompress_columns(self) -> np.ndarray:
         codes = self.elements.T
-        corners = _corner_values(self.quartiles, self.least, self.range)[..., None]
+        corners = self.corner_values()[..., None]
         if codes.shape[1] <= 256:
             values = _between(corners, codes)
         else:  # every code occurs several times: its value is worked out once for each column
@@ -188,7 +206,7 @@ def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:
     if layout != "CM" or any((m.shape, m.layout) != (shape, layout) for m in matrices):
         return np.concatenate([matrix.decompress() for matrix in matrices])
     rows, columns = shape
-    corners = np.concatenate([_corner_values(m.quartiles, m.least, m.range) for m in matrices])
+    corners = np.concatenate([matrix.corner_values() for matrix in matrices])
     codes = np.concatenate([m.elements.T for m in matrices])
     values = _between(corners[..., None], codes).reshape(len(matrices), columns, rows)
     return np.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1, columns)
@@ -237,12 +255,12 @@ def _quartiles_of(matrix: np.ndarray, least: np.float32, span: np.float32) -> np
 
 
 def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -> np.ndarray:
-    """What the four fractions of each column stand for, float32, [columns, 4]."""
+    """The values of the four fractions of each column, float32, [columns, 4]."""
     return _fused(span * _STEP, quartiles, least)
 
 
 def _between(corners: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """What bytes stand for between the four `corners`, [columns, 4, 1], of their column."""
+    """The values of bytes between the four `corners`, [columns, 4, 1], of their column."""
     values = np.empty((len(corners), codes.shape[1]), np.float32)
     for part, (low, high) in enumerate(((0, 64), (64, 192), (192, 255))):
         inside = (codes <= high) & (codes > low) if part else codes <= high

@@ -70,7 +70,7 @@ class ContextDependency:
     """A tree with its window of phones.
 
     Attributes:
-        width: phones in the window. central: the place of the phone whose output is asked for.
+        width: phones in the window. central: the place of the phone whose output is wanted.
         tree: its keys are places in the window, and -1, the class of the output.
     """
 

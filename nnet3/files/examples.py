@@ -6,15 +6,12 @@ Format: Kaldi's `nnet3/nnet-example.cc`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .index_io import read_indexes, write_indexes
+from .kaldi_io import Reader, Writer
 from .sparse import GeneralMatrix, read_general_matrix, write_general_matrix
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
 
 _SHORTEST_IO = len("<NnetIo> a <I1V> ")
 
@@ -38,7 +35,7 @@ class NnetIo:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or the number of Indexes is
+            FormatError: the bytes are something else, are cut off, or the number of Indexes is
                 not that of the rows.
         """
         start = reader.offset
@@ -73,7 +70,7 @@ class NnetExample:
         """Read one.
 
         Raises:
-            FormatError: something else stands there, or it is cut off.
+            FormatError: the bytes are something else, or are cut off.
         """
         reader.expect_token("<Nnet3Eg>")
         reader.expect_token("<NumIo>")

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import matrix_io
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .kaldi_io import Reader, Writer
 
 _NEAR = 125  # a step of t from here on takes the long form
 _ESCAPE = 127
@@ -33,7 +30,7 @@ def read_indexes(reader: Reader) -> np.ndarray:
     """A vector of Indexes, int32, [count, 3], columns n, t, x.
 
     Raises:
-        FormatError: something else stands there, it is cut off, or t leaves 32 bits.
+        FormatError: the bytes are something else, are cut off, or t leaves 32 bits.
     """
     start = reader.offset
     reader.expect_token("<I1V>")

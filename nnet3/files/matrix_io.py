@@ -11,15 +11,12 @@ import re
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
 from .compressed import CompressedMatrix
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .tokens import TokenReader, TokenWriter
 
 _FLOATS = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
 _KINDS = {np.dtype(np.float32): "F", np.dtype(np.float64): "D"}
@@ -28,15 +25,15 @@ _ROW_END = re.compile(rb"[\n;]")
 _PAIR = re.compile(rb"\S+,\S+")
 
 
-def read_vector(reader: Reader, dtype: type | None = None) -> np.ndarray:
+def read_vector(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
     """A vector, [dim].
 
     Args:
         reader: where it stands.
-        dtype: what the numbers are turned into. None: what is stored; in text, float32.
+        dtype: the type of the result. None: the type in the file; in text, float32.
 
     Raises:
-        FormatError: something else stands there, or it is cut off.
+        FormatError: the bytes are something else, or are cut off.
     """
     if reader.binary:
         kind = reader.expect_token("FV", "DV")[0]
@@ -49,7 +46,7 @@ def read_vector(reader: Reader, dtype: type | None = None) -> np.ndarray:
     return parse_numbers(reader, body, start, dtype or np.float32)
 
 
-def write_vector(writer: Writer, vector: np.ndarray) -> None:
+def write_vector(writer: TokenWriter, vector: np.ndarray) -> None:
     """A vector of float32 or float64, [dim]."""
     kind = _kind(vector, 1)
     if writer.binary:
@@ -60,16 +57,16 @@ def write_vector(writer: Writer, vector: np.ndarray) -> None:
         writer.write_raw(b" [ " + format_numbers(vector) + b"]\n")
 
 
-def read_matrix(reader: Reader, dtype: type | None = None) -> np.ndarray:
+def read_matrix(reader: TokenReader, dtype: type | None = None) -> np.ndarray:
     """A matrix, [rows, columns]; compressed ones are decompressed.
 
     Args:
         reader: where it stands.
-        dtype: what the numbers are turned into. None: what is stored; in text and for compressed
+        dtype: the type of the result. None: the type in the file; in text and for compressed
             matrices, float32.
 
     Raises:
-        FormatError: something else stands there, or it is cut off.
+        FormatError: the bytes are something else, or are cut off.
     """
     if not reader.binary:
         return _read_text_matrix(reader, dtype or np.float32)
@@ -84,7 +81,7 @@ def read_matrix(reader: Reader, dtype: type | None = None) -> np.ndarray:
     return matrix if dtype is None else matrix.astype(dtype, copy=False)
 
 
-def write_matrix(writer: Writer, matrix: np.ndarray) -> None:
+def write_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
     """A matrix of float32 or float64, [rows, columns]; one without elements is written as 0 x 0."""
     kind = _kind(matrix, 2)
     if matrix.size == 0:
@@ -102,7 +99,7 @@ def write_matrix(writer: Writer, matrix: np.ndarray) -> None:
         writer.write_raw(b" [" + b"".join(lines) + b"]\n")
 
 
-def read_int_vector(reader: Reader, size: int = 4) -> np.ndarray:
+def read_int_vector(reader: TokenReader, size: int = 4) -> np.ndarray:
     """A vector of integers of 1, 2, 4 or 8 bytes, [dim]."""
     if reader.binary:
         return _read_counted(reader, size, 1)
@@ -110,7 +107,7 @@ def read_int_vector(reader: Reader, size: int = 4) -> np.ndarray:
     return parse_integers(reader, body, start, size)
 
 
-def write_int_vector(writer: Writer, vector: np.ndarray, size: int = 4) -> None:
+def write_int_vector(writer: TokenWriter, vector: np.ndarray, size: int = 4) -> None:
     """A vector of integers of 1, 2, 4 or 8 bytes, [dim]."""
     vector = integer_array(vector, size)
     if writer.binary:
@@ -119,7 +116,7 @@ def write_int_vector(writer: Writer, vector: np.ndarray, size: int = 4) -> None:
         writer.write_raw(b"[ " + b"%d " * vector.size % tuple(vector.tolist()) + b"]\n")
 
 
-def read_int_pairs(reader: Reader, size: int = 4) -> np.ndarray:
+def read_int_pairs(reader: TokenReader, size: int = 4) -> np.ndarray:
     """A vector of pairs of integers of 1, 2, 4 or 8 bytes, [n, 2]."""
     if reader.binary:
         return _read_counted(reader, size, 2).reshape(-1, 2)
@@ -130,7 +127,7 @@ def read_int_pairs(reader: Reader, size: int = 4) -> np.ndarray:
     return parse_integers(reader, body.replace(b",", b" "), start, size).reshape(-1, 2)
 
 
-def write_int_pairs(writer: Writer, pairs: np.ndarray, size: int = 4) -> None:
+def write_int_pairs(writer: TokenWriter, pairs: np.ndarray, size: int = 4) -> None:
     """A vector of pairs of integers of 1, 2, 4 or 8 bytes, [n, 2]."""
     pairs = integer_array(pairs, size).reshape(-1, 2)
     if writer.binary:
@@ -139,7 +136,7 @@ def write_int_pairs(writer: Writer, pairs: np.ndarray, size: int = 4) -> None:
         writer.write_raw(b"[ " + b"%d,%d " * len(pairs) % tuple(pairs.ravel().tolist()) + b"]\n")
 
 
-def check_dimensions(reader: Reader, rows: int, columns: int, start: int) -> None:
+def check_dimensions(reader: TokenReader, rows: int, columns: int, start: int) -> None:
     """Refuse what no matrix of Kaldi has: a negative size, or one dimension alone being zero."""
     if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
         raise reader.error(f"no matrix has {rows} rows and {columns} columns", start)
@@ -157,7 +154,7 @@ def format_numbers(numbers: np.ndarray) -> bytes:
     return text.encode()
 
 
-def _read_text_matrix(reader: Reader, dtype: type) -> np.ndarray:
+def _read_text_matrix(reader: TokenReader, dtype: type) -> np.ndarray:
     start, body = bracketed(reader)
     rows = []
     offset = start
@@ -174,8 +171,8 @@ def _read_text_matrix(reader: Reader, dtype: type) -> np.ndarray:
     return np.stack(rows) if rows else np.zeros((0, 0), dtype)
 
 
-def bracketed(reader: Reader) -> tuple[int, bytes]:
-    """What stands between `[` and `]` and where it begins; passes over it and the line's end."""
+def bracketed(reader: TokenReader) -> tuple[int, bytes]:
+    """Read `[ ... ]` and the end of the line: the offset and the bytes of the text inside."""
     if reader.peek() != "[":
         raise reader.error(f"'[' was expected here, but this is {reader.found()}")
     reader.skip_space()
@@ -190,7 +187,7 @@ def bracketed(reader: Reader) -> tuple[int, bytes]:
     return start, body
 
 
-def parse_numbers(reader: Reader, text: bytes, start: int, dtype: type) -> np.ndarray:
+def parse_numbers(reader: TokenReader, text: bytes, start: int, dtype: type) -> np.ndarray:
     """The numbers in `text`, which stands at `start` of the file."""
     words = text.split()
     try:
@@ -202,7 +199,7 @@ def parse_numbers(reader: Reader, text: bytes, start: int, dtype: type) -> np.nd
         raise misplaced(reader, text, start, is_number, "a number") from None
 
 
-def parse_integers(reader: Reader, text: bytes, start: int, size: int) -> np.ndarray:
+def parse_integers(reader: TokenReader, text: bytes, start: int, size: int) -> np.ndarray:
     """The integers of `size` bytes in `text`, which stands at `start` of the file."""
     try:
         if b"_" in text:
@@ -215,7 +212,7 @@ def parse_integers(reader: Reader, text: bytes, start: int, size: int) -> np.nda
 
 
 def misplaced(
-    reader: Reader, text: bytes, start: int, is_right: Callable[[bytes], bool], what: str
+    reader: TokenReader, text: bytes, start: int, is_right: Callable[[bytes], bool], what: str
 ) -> FormatError:
     """An error at the first word of `text` that is not right."""
     wrong = next(match for match in _WORD.finditer(text) if not is_right(match.group()))
@@ -249,7 +246,7 @@ def integer_array(numbers: np.ndarray, size: int) -> np.ndarray:
     return fitting
 
 
-def _read_counted(reader: Reader, size: int, width: int) -> np.ndarray:
+def _read_counted(reader: TokenReader, size: int, width: int) -> np.ndarray:
     """Integers behind their size and their number; `width` of them count as one."""
     start = reader.offset
     mark = reader.read_bytes(1)[0]
@@ -259,7 +256,7 @@ def _read_counted(reader: Reader, size: int, width: int) -> np.ndarray:
     return reader.read_array(f"<i{size}", count * width)
 
 
-def _write_counted(writer: Writer, numbers: np.ndarray, size: int) -> None:
+def _write_counted(writer: TokenWriter, numbers: np.ndarray, size: int) -> None:
     writer.write_raw(struct.pack("<Bi", size, len(numbers)))
     writer.write_raw(numbers.astype(f"<i{size}", copy=False).tobytes())
 

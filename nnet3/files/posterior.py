@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .kaldi_io import Reader, Writer
 from .sparse import parse_pairs, read_pairs, write_pairs
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
 
 _FRAME = re.compile(rb"\s*(\[)([^\[\]]*)\]")
 
@@ -55,7 +52,7 @@ class Posterior:
         """Read one; in text it takes up the whole line.
 
         Raises:
-            FormatError: something else stands there, or it is cut off.
+            FormatError: the bytes are something else, or are cut off.
         """
         parts = _read_binary(reader) if reader.binary else _read_text(reader)
         starts = np.cumsum([0] + [len(ids) for ids, _ in parts], dtype=np.int64)

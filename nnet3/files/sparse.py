@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
 from . import matrix_io
 from .compressed import CompressedMatrix
-
-if TYPE_CHECKING:
-    from .kaldi_io import Reader, Writer
+from .kaldi_io import Reader, Writer
 
 _LARGEST_DENSE = 1 << 29  # elements, 2 GiB
 _PAIRS = {
@@ -80,7 +78,7 @@ class SparseMatrix:
         """Read one, binary or text.
 
         Raises:
-            FormatError: something else stands there, it is cut off, or a column does not exist.
+            FormatError: the bytes are something else, are cut off, or a column does not exist.
         """
         rows = _row_count(reader)
         uniform = _read_uniform(reader, rows) if reader.binary and rows else None
@@ -228,7 +226,7 @@ def _read_uniform(reader: Reader, rows: int) -> SparseMatrix | None:
 
 
 def _row_count(reader: Reader) -> int:
-    """The number of rows, behind what a sparse matrix begins with."""
+    """Read the beginning of a sparse matrix; the number of its rows."""
     start = reader.offset
     if reader.binary:
         reader.expect_token("SM")

@@ -1,4 +1,4 @@
-"""Breadth-first exploration of what a request depends on, one row at a time, as Kaldi does it.
+"""Breadth-first exploration of the rows that a request depends on, one at a time, as in Kaldi.
 
 Recurrent networks could be followed back for ever. Kaldi's ComputationGraphBuilder therefore works
 in breadth-first rounds, finds out early which rows cannot be computed, counts for every row how
@@ -29,7 +29,7 @@ class Explorer:
 
     Attributes:
         rows: (node, t, x) by number, given rows first, then outputs.
-        candidates: for an expanded row the numbers of what it may read, in the node's order.
+        candidates: for an expanded row the rows that it may read, in the node's order.
         state: UNKNOWN, COMPUTABLE or NOT_COMPUTABLE.
         usable: how many rows that may be computed want this row.
     """
@@ -122,7 +122,7 @@ class Explorer:
                 self._wake(dependency)
 
     def _wake(self, row: int) -> None:
-        """Raises the usable count of a row from 0 to 1, and those of what it reads."""
+        """Raise the usable count of a row from 0 to 1, and the counts of the rows that it reads."""
         stack = [(row, 0)]
         while stack:
             row, position = stack.pop()
@@ -138,7 +138,7 @@ class Explorer:
                 self._next.append(row)
 
     def _release(self, row: int) -> None:
-        """Lowers the usable counts of what `row` reads, and of what is then wanted no more."""
+        """Lower the usable counts of the rows that `row` reads, and of rows not wanted any more."""
         stack = list(self._dependencies[row])
         while stack:
             row = stack.pop()

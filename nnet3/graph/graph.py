@@ -35,14 +35,14 @@ class NotComputableError(OpscopeError):
 
 @dataclass
 class Segment:
-    """What one request needs for a group.
+    """The rows of one request for a group of sequences.
 
     Attributes:
         inputs, outputs: the given rows and the output rows, in the order of the request.
         known: for every node the keys that earlier segments computed or were given.
         given, wanted: for every node the keys that this request gives and asks for, sorted.
         rows: for every node the keys that are computed.
-        loops: for every epoch that is a loop, its rows by level and node; those of a descriptor
+        loops: for every epoch that is a loop its rows by level and node; the rows of a descriptor
             whose component is one unit with it (units.py) stand one level before the component's.
         times: the same as sets of times, where it was found so.
     """
@@ -69,7 +69,7 @@ class Segment:
         return self.explorer
 
     def count_candidates(self, topology: Topology) -> int:
-        """How many rows Kaldi's builder looks at, those of earlier segments left out."""
+        """How many rows Kaldi's builder looks at, without the rows of earlier segments."""
         times = self.times
         if times is not None and times.all_computable and not topology.is_recurrent:
             return times.num_reached + sum(map(len, self.given.values()))
@@ -85,21 +85,21 @@ class Segment:
 
 @dataclass
 class Group:
-    """All n for which the requests ask the same: their values, sorted, and what they need."""
+    """Sequences of which the requests want the same rows: their n, sorted, and their rows."""
 
     ns: np.ndarray
     segments: list[Segment]
 
 
 class Graph:
-    """What requests need of a network.
+    """The rows that requests need of a network.
 
     Several requests are segments of one computation: each may read what those before it computed,
     and computes nothing anew.
 
     Raises:
         FormatError: a request names a node that is not there.
-        ShapeError: an index is listed twice, or nothing is asked for.
+        ShapeError: an index is listed twice, or the request wants no output rows.
         NotComputableError: an output needs rows that are not given; the text says which.
     """
 
@@ -143,7 +143,7 @@ class Graph:
 
     @cached_property
     def num_candidates(self) -> int:
-        """How many rows Kaldi's builder looks at before it drops those that are not needed."""
+        """How many rows Kaldi's builder looks at before it drops the rows that are not needed."""
         return sum(
             len(group.ns) * segment.count_candidates(self.topology)
             for group in self.groups
@@ -197,12 +197,12 @@ def _groups(topology: Topology, requests: Sequence[ComputationRequest]) -> list[
                     pattern[2 * number + output].append((node, keys))
         if not any(len(io.indexes) for io in request.outputs):
             raise ShapeError("the request asks for no output rows")
-    grouped: dict[tuple[object, ...], list[int]] = {}
+    grouped: dict[tuple[tuple[tuple[int, bytes], ...], ...], list[int]] = {}
     for value, pattern in patterns.items():
         grouped.setdefault(tuple(map(tuple, pattern)), []).append(value)
     groups = []
     for parts, ns in grouped.items():
-        rows = [[(node, np.frombuffer(data, np.int64)) for node, data in part] for part in parts]  # type: ignore[attr-defined]
+        rows = [[(node, np.frombuffer(data, np.int64)) for node, data in part] for part in parts]
         segments = [Segment(rows[i], rows[i + 1]) for i in range(0, len(rows), 2)]
         for segment in segments:
             _check_different(topology, segment)
@@ -375,9 +375,9 @@ def _present(
             result[mask] = _present(all_keys, computable, node, t[mask], x[mask])
         return result
     state = computable[source]
-    if state is True:
-        return np.ones(t.shape, bool)
-    return state[np.searchsorted(all_keys[source], pack_tx(t, x))]  # type: ignore[index]
+    if isinstance(state, bool):
+        return np.full(t.shape, state)
+    return state[np.searchsorted(all_keys[source], pack_tx(t, x))]
 
 
 def _closure(
@@ -411,7 +411,7 @@ def _closure(
             continue
         t, x = unpack_tx(keys)
         masks = used.get(node) if used is not None else None
-        where = np.searchsorted(found[node], keys) if masks is not None else None  # type: ignore[index]
+        where = None if masks is None or found is None else np.searchsorted(found[node], keys)
         for i, (source, pt, px) in enumerate(topology.dependencies(node, t, x)):
             follow = keys if pt is t and px is x else pack_tx(pt, px)
             sources = source

@@ -17,7 +17,9 @@ _ATTEMPTS = 4  # to see a period
 
 
 class Levels:
-    """The rows of a loop by level: one more than the highest of those that a row uses in its epoch.
+    """The rows of a loop by level.
+
+    The level of a row is one more than the highest level of the rows of its epoch that it uses.
 
     Args:
         needed: the rows of every unit.

@@ -12,15 +12,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ..index.indexes import as_indexes, format_indexes
-
-if TYPE_CHECKING:
-    from ..network.nnet import Nnet
 
 
 @dataclass
@@ -47,7 +43,7 @@ class IoSpecification:
 
 @dataclass
 class ComputationRequest:
-    """What a compiled computation takes and gives."""
+    """The inputs that a computation takes and the outputs that it computes."""
 
     inputs: list[IoSpecification] = field(default_factory=list)
     outputs: list[IoSpecification] = field(default_factory=list)
@@ -156,57 +152,3 @@ def _flag(word: str) -> tuple[str, bool]:
     if value not in ("0", "1", "true", "false"):
         raise FormatError(f"'{word}' should be NAME=0 or NAME=1")
     return name, value in ("1", "true")
-
-
-def simple_request(
-    nnet: Nnet,
-    frames: int,
-    sequences: int = 1,
-    *,
-    subsampling: int = 1,
-    left_context: int = 0,
-    right_context: int = 0,
-    derivatives: bool = False,
-) -> ComputationRequest:
-    """A request for `frames` output frames, from t = 0 on, of each of several sequences.
-
-    Rows are ordered by n, then t. An iVector is given at t = 0.
-
-    Args:
-        nnet: a simple network, see `Nnet.is_simple`.
-        frames: output frames of a sequence, counted after subsampling.
-        sequences: how many sequences; n counts them.
-        subsampling: steps of t from one output frame to the next.
-        left_context, right_context: input frames besides those that the network needs.
-        derivatives: whether there is a backward part, with the derivatives of model and inputs.
-
-    Raises:
-        ShapeError: the network is not simple, or a number is out of range.
-    """
-    for name, value, least in (
-        ("frames", frames, 1),
-        ("sequences", sequences, 1),
-        ("subsampling", subsampling, 1),
-        ("left_context", left_context, 0),
-        ("right_context", right_context, 0),
-    ):
-        if value < least:
-            raise ShapeError(f"{name} is {value}; it must be at least {least}")
-    left, right = nnet.context()
-    last = (frames - 1) * subsampling
-    times = np.arange(-left - left_context, last + right + right_context + 1)
-    inputs = [IoSpecification("input", _rows(sequences, times), derivatives)]
-    if nnet.input_dim("ivector") > 0:
-        inputs.append(IoSpecification("ivector", _rows(sequences, np.zeros(1, int)), derivatives))
-    outputs = _rows(sequences, np.arange(frames) * subsampling)
-    return ComputationRequest(
-        inputs,
-        [IoSpecification("output", outputs, derivatives)],
-        need_model_derivative=derivatives,
-    )
-
-
-def _rows(sequences: int, times: np.ndarray) -> np.ndarray:
-    n = np.repeat(np.arange(sequences), len(times))
-    t = np.tile(times, sequences)
-    return np.stack((n, t, np.zeros_like(t)), axis=1)

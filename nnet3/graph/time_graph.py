@@ -37,7 +37,7 @@ class _Jump:
 
 
 class TimeRows:
-    """What outputs need.
+    """The rows that outputs need, as sets of times.
 
     Args:
         given: for every node the keys that are there.
@@ -45,7 +45,7 @@ class TimeRows:
 
     Attributes:
         state: whether all outputs can be computed; None where it cannot be said here.
-        given, wanted: for every node the sets of times that are there, and that are asked for.
+        given, wanted: for every node the set of times that the request gives, and that it wants.
         sets: the keys of all sets in `rows` and `loops`.
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node.
@@ -133,7 +133,7 @@ class TimeRows:
         return sets
 
     def _read(self, jump: _Jump, sets: list[int]) -> int:
-        """For which rows what they read is in `sets`."""
+        """For each candidate of a unit the times at which it is in `sets`."""
         found = np.zeros(self._size, bool)
         for source, at, to in jump.sources:
             found[at] = flags_of(sets[source], self._size)[to]
@@ -215,7 +215,7 @@ class TimeRows:
         self._computable = computable
 
     def _use(self) -> bool:
-        """Fills what is found; False where a row uses one outside, or rows wait for each other."""
+        """Set the results; False where a row uses one outside, or rows wait for each other."""
         new = [a & ~b for a, b in zip(self._reached, self.given, strict=True)]
         missing = [a & ~b for a, b in zip(new, self._computable, strict=True)]
         self.all_computable = not any(missing)

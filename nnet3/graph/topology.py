@@ -1,4 +1,4 @@
-"""The compiler's view of a network: numbered nodes with what each may read.
+"""The compiler's view of a network: numbered nodes with the rows that each may read.
 
 Every node is one of four kinds, as Kaldi's NodeType: "input", "descriptor", "component" (its own
 descriptor node stands just before it) and "dim-range". A descriptor node that no component follows
@@ -8,16 +8,12 @@ is an output.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..components.base.component import Properties
-from ..components.base.dependence import SAME, Reads
 from ..language.descriptor import (
     BinarySumDescriptor,
     Descriptor,
@@ -29,67 +25,17 @@ from ..language.descriptor import (
     SumDescriptor,
 )
 from .node_order import compute_epochs
-from .units import Units
+from .topology_node import SumFacts, TopologyNode
+from .units import Candidate, Stage, Units
 
 Place = tuple[Any, Any, Any]
-# Plain integers, for `TopologyNode.properties`: an IntFlag makes an object for every operation.
-FLAGS = SimpleNamespace(**{flag.name: flag.value for flag in Properties})
 _TIMES = 24  # that show how far expressions with Switch, Round and ReplaceIndex reach
 
 
-@dataclass(frozen=True)
-class SumFacts:
-    """What the compiler asks again and again of one part of a descriptor.
-
-    Attributes:
-        sums: the part.
-        leaves: the numbers of its leaves among all leaves of the descriptor.
-        dim: columns.
-        constant: what it adds to every row; 0 where there is no Const.
-        needs_all: every leaf is required.
-        takes_all: in a row that can be computed, every leaf that is there takes part.
-        scales: scale of every node that is read, by the node's number.
-        groups: for every scale, in their order, the leaves with it in the order of node, t and x;
-            None where leaves are more than offsets of nodes.
-        singles: where rows are sums of one leaf for each scale, these, as (scale, node, t offset);
-            None where that is not all there is to it.
-    """
-
-    sums: SumDescriptor
-    leaves: range
-    dim: int
-    constant: float
-    needs_all: bool
-    takes_all: bool
-    scales: dict[int, float]
-    groups: list[tuple[float, list[int]]] | None
-    singles: list[tuple[float, int, int]] | None
-
-
-@dataclass
-class TopologyNode:
-    """A node: `descriptor` for descriptors, `component` for components, `source` for dim-ranges.
-
-    `properties` are those of the component, `FLAGS` added up.
-    """
-
-    name: str
-    kind: str
-    dim: int
-    descriptor: Descriptor | None = None
-    component: Any = None
-    component_name: str = ""
-    source: int = -1
-    dim_offset: int = 0
-    reads: Reads = field(default=SAME)
-    is_output: bool = False
-    properties: int = 0
-
-
 def component_facts(component: Any) -> tuple[Any, ...]:
-    """All that a topology is told by a component: equal ones make equal topologies.
+    """The facts of a component that a topology depends on: equal facts make equal topologies.
 
-    They differ also where that cannot be seen, as components may read rows by any rule.
+    Facts of components that read rows by a rule of their own compare as different.
     """
     reads = component.reads()
     listed = reads if reads.offsets is None else (reads.required, reads.offsets)
@@ -130,7 +76,7 @@ class Topology:
         listed = []
         for i, node in enumerate(self.nodes):
             if node.kind == "descriptor":
-                names = node.descriptor.node_names()  # type: ignore[union-attr]
+                names = node.expression().node_names()
                 listed.append(sorted({self.index[name] for name in names}))
             elif node.kind == "component":
                 listed.append([i - 1])
@@ -149,7 +95,7 @@ class Topology:
 
     @cached_property
     def epochs(self) -> list[int]:
-        """The epoch of every node: see `epochs.compute_epochs`."""
+        """The epoch of every node: see `node_order.compute_epochs`."""
         return compute_epochs(self.readers_of)
 
     @cached_property
@@ -161,7 +107,7 @@ class Topology:
         return members
 
     @cached_property
-    def stages(self) -> list[tuple[list[int], bool]]:
+    def stages(self) -> list[Stage]:
         """The nodes of every epoch, sorted, with whether they form a loop."""
         return [
             (members, len(members) > 1 or members[0] in self.inputs_of[members[0]])
@@ -171,7 +117,9 @@ class Topology:
     @cached_property
     def units(self) -> Units:
         """The nodes as the search for rows sees them."""
-        return Units(self)
+        return Units(
+            *(self.nodes, self.inputs_of, self.steps, self.needs_all, self.stages, self.epochs)
+        )
 
     @cached_property
     def in_loop(self) -> list[bool]:
@@ -190,18 +138,19 @@ class Topology:
             return [(source, t + dt if dt else t, x + dx if dx else x) for source, dt, dx in steps]
         info = self.nodes[node]
         if info.kind == "descriptor":
-            return info.descriptor.get_dependencies(t, x, self.index)  # type: ignore[union-attr]
+            return info.expression().get_dependencies(t, x, self.index)
         return [(node - 1, *column) for column in info.reads.columns(t, x)]
 
     @cached_property
-    def steps(self) -> list[list[tuple[int, int, int]] | None]:
+    def steps(self) -> list[list[Candidate] | None]:
         """For every node its candidates as (node, t offset, x offset); None where they are more."""
-        listed: list[list[tuple[int, int, int]] | None] = []
+        listed: list[list[Candidate] | None] = []
         for i, node in enumerate(self.nodes):
             if node.kind == "descriptor":
-                leaves = node.descriptor.leaves()  # type: ignore[union-attr]
+                leaves = node.expression().leaves()
                 steps = [_linear(leaf, self.index) for leaf in leaves]
-                listed.append(None if None in steps else steps)  # type: ignore[arg-type]
+                offsets_of = [step for step in steps if step is not None]
+                listed.append(offsets_of if len(offsets_of) == len(steps) else None)
             elif node.kind == "component":
                 offsets = node.reads.offsets
                 listed.append(None if offsets is None else [(i - 1, t, 0) for t in offsets])
@@ -252,8 +201,8 @@ class Topology:
             takes_all = _takes_all(part)
             singles = None
             sure = takes_all or part.needs_all()
-            if sure and groups and all(len(listed) == 1 for _, listed in groups):
-                read = [(scale, *steps[listed[0]]) for scale, listed in groups]  # type: ignore[index]
+            if sure and steps and groups and all(len(listed) == 1 for _, listed in groups):
+                read = [(scale, *steps[listed[0]]) for scale, listed in groups]
                 singles = [(scale, source, t) for scale, source, t, x in read if not x]
                 singles = singles if len(singles) == len(read) else None
             yield SumFacts(
@@ -268,7 +217,7 @@ class Topology:
         info = self.nodes[node]
         if info.kind == "descriptor":
             used: list[Any] = []
-            ok = info.descriptor.combine(iter(present), used, every)  # type: ignore[union-attr]
+            ok = info.expression().combine(iter(present), used, every)
             return ok, [mask & ok for mask in used]
         if info.kind == "component":
             return info.reads.combine(present, allowed, every)
@@ -288,7 +237,7 @@ class Topology:
 
     def _needs_all(self, node: TopologyNode) -> bool:
         if node.kind == "descriptor":
-            return node.descriptor.needs_all()  # type: ignore[union-attr]
+            return node.expression().needs_all()
         if node.kind == "component":
             required = node.reads.required
             return required is not None and all(required) and node.reads.allowed is None

@@ -1,31 +1,34 @@
-"""Nodes as the search for rows sees them: a component and its own descriptor are one unit.
+"""Units of the search for rows: a component and its own descriptor are mostly one unit.
 
-A component that reads the row of the same index alone has just the rows of its descriptor, one step
-later. So nothing is worked out for these descriptors; their components take their place.
+A component that reads only the row of its own index has the same rows as its descriptor, one step
+later. The search then looks at the component alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from ..components.base.dependence import SAME
+from .topology_node import TopologyNode
 
-if TYPE_CHECKING:
-    from .topology import Topology
-
-Shift = tuple[int, int, int]  # a node that is read, and by how much its bits move left and right
+Shift: TypeAlias = tuple[int, int, int]
+"""A node that is read, and by how much its bits move left and right."""
+Candidate: TypeAlias = tuple[int, int, int]
+"""A row that a row may read: node, offset in t, offset in x."""
+Stage: TypeAlias = tuple[list[int], bool]
+"""The nodes of one epoch, sorted, and whether they form a loop."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What the units of one loop read and are read by within it.
+    """The units of one loop and their reads and readers within it.
 
     Attributes:
         members: the units, sorted.
         reads: for every unit its candidates in the loop, with their number among all of them.
-        readers: for every unit those that may read it, sorted.
+        readers: for every unit the units that may read it, sorted.
     """
 
     members: list[int]
@@ -44,11 +47,22 @@ class Units:
         jumping: units with candidates that are more than offsets.
         limited: units of which not all times may be computed.
         inputs: the units that are input nodes.
+        needs_all: for every unit whether its rows need every candidate.
+        stages: the units of every epoch that read others, and whether they form a loop.
+        loops: the loops by epoch.
     """
 
-    def __init__(self, topology: Topology):
-        self._topology = topology
-        nodes = topology.nodes
+    def __init__(
+        self,
+        nodes: Sequence[TopologyNode],
+        inputs_of: list[list[int]],
+        steps: list[list[Candidate] | None],
+        needs_all: list[bool],
+        stages: list[Stage],
+        epochs: list[int],
+    ):
+        """Join components with their descriptors; the arguments are values of `Topology`."""
+        self._inputs_of = inputs_of
         self.joined = [
             number
             for number, node in enumerate(nodes)
@@ -57,40 +71,29 @@ class Units:
         self.rule = list(range(len(nodes)))
         for number in self.joined:
             self.rule[number] = number - 1
-        self._inner = {number - 1 for number in self.joined}
-        units = [number for number in range(len(nodes)) if number not in self._inner]
-        steps = {number: topology.steps[self.rule[number]] for number in units}
-        self.jumping = [number for number, listed in steps.items() if listed is None]
+        inner = {number - 1 for number in self.joined}
+        units = [number for number in range(len(nodes)) if number not in inner]
+        candidates = {number: steps[self.rule[number]] for number in units}
+        self.jumping = [number for number, listed in candidates.items() if listed is None]
         self.limited = [number for number in units if nodes[number].reads.allowed]
         self.inputs = [number for number in units if nodes[number].kind == "input"]
-        self.reads: list[list[Shift]] = [
-            [(source, max(-t, 0), max(t, 0)) for source, t, _ in steps.get(number) or ()]
+        self.reads = [
+            [(source, max(-t, 0), max(t, 0)) for source, t, _ in candidates.get(number) or ()]
             for number in range(len(nodes))
         ]
-
-    @cached_property
-    def needs_all(self) -> list[bool]:
-        """Whether the rows of a unit need every candidate."""
-        return [self._topology.needs_all[number] for number in self.rule]
-
-    @cached_property
-    def stages(self) -> list[tuple[list[int], bool]]:
-        """The units of every epoch that read others, with whether they form a loop."""
-        left_out = self._inner.union(self.inputs)
-        stages = [
+        self.needs_all = [needs_all[number] for number in self.rule]
+        left_out = inner.union(self.inputs)
+        of_units = [
             ([number for number in members if number not in left_out], is_loop)
-            for members, is_loop in self._topology.stages
+            for members, is_loop in stages
         ]
-        return [stage for stage in stages if stage[0]]
-
-    @cached_property
-    def loops(self) -> dict[int, Loop]:
-        """The loops by epoch."""
-        epochs = self._topology.epochs
-        return {epochs[units[0]]: self._loop(units) for units, is_loop in self.stages if is_loop}
+        self.stages = [stage for stage in of_units if stage[0]]
+        self.loops = {
+            epochs[members[0]]: self._loop(members) for members, is_loop in self.stages if is_loop
+        }
 
     def _loop(self, members: list[int]) -> Loop:
-        inputs_of, inside = self._topology.inputs_of, set(members)
+        inputs_of, inside = self._inputs_of, set(members)
         reads = {
             number: [(i, read) for i, read in enumerate(self.reads[number]) if read[0] in inside]
             for number in members

@@ -1,4 +1,5 @@
 """Indexes (n, t, x) as arrays: packing, finding, sets of times, equal sequences.
 
-Gives graph and compile array operations on whole lists of rows. May import framework.
+Gives `Columns` and searches in whole lists of rows to graph, components and compile. May import
+framework.
 """

@@ -8,79 +8,9 @@ times. Lists of one family count their bits from the same time.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
-from .indexes import X_BITS, Columns
-from .time_sets import Series, series
-
-Family = dict[int, Columns]  # lists by their sets of times, n innermost
-
-
-class Aligned:
-    """What is known of a list of rows.
-
-    Attributes:
-        family: the lists of the same sequences.
-        bits: the times.
-        keys: the same as keys of (t, x), sorted.
-        grid: the number of each row by time and sequence, both sorted, int32 [times, sequences].
-        in_order: rows are numbered as they stand in the grid.
-    """
-
-    __slots__ = ("_grid", "_series", "bits", "family", "in_order", "keys", "sequences")
-
-    def __init__(
-        self,
-        family: Family,
-        bits: int,
-        keys: np.ndarray,
-        sequences: int,
-        grid: np.ndarray | None = None,
-    ):
-        self.family, self.bits, self.keys, self.sequences = family, bits, keys, sequences
-        self.in_order = grid is None
-        self._grid = grid
-        self._series: Series | None | Literal[False] = False  # not looked at
-
-    @property
-    def grid(self) -> np.ndarray:
-        """See the class."""
-        if self._grid is None:
-            size = len(self.keys) * self.sequences
-            self._grid = np.arange(size, dtype=np.int32).reshape(-1, self.sequences)
-        return self._grid
-
-    @property
-    def series(self) -> Series | None:
-        """The times, where they are a series."""
-        if self._series is False:
-            self._series = series(self.bits)
-        return self._series
-
-    def moved(self, t: int) -> int:
-        """The times that are later by t."""
-        return self.bits << t if t >= 0 else self.bits >> -t
-
-    def rows_of(self, reader: Aligned, t: int) -> np.ndarray:
-        """Which rows of this list those of `reader` are, at times later by t; all are there."""
-        asked, there = reader.series, self.series
-        if asked is not None and there is not None:
-            first = (asked.start + t - there.start) // there.step
-            every = asked.step // there.step or 1
-            found = self.grid[first : first + (asked.count - 1) * every + 1 : every]
-        else:
-            found = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]
-        return reader.listed(found)
-
-    def listed(self, grid: np.ndarray) -> np.ndarray:
-        """What is given by time and sequence, in the order of the rows."""
-        if self.in_order:
-            return grid.reshape(-1)
-        rows = np.empty(grid.size, grid.dtype)
-        rows[self.grid] = grid
-        return rows
+from .indexes import X_BITS, Aligned, Columns, Family
 
 
 def align(ns: np.ndarray, sets: dict[int, np.ndarray]) -> Family:
@@ -119,7 +49,7 @@ def later(columns: Columns, t: int) -> Columns | None:
 def rows_among(
     sources: dict[int, Aligned], reader: Aligned, t: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the rows of `reader`, at times later by t, stand among those of several lists.
+    """The places of the rows of `reader`, at times later by t, in several lists.
 
     Args:
         sources: lists by number; of several rows with one index that of the first list counts.
@@ -129,7 +59,8 @@ def rows_among(
         [rows, 0] where there are none at all.
     """
     if not sources:
-        return (np.zeros((len(reader.keys) * reader.sequences, 0), np.int64),) * 2
+        none = np.zeros((len(reader.keys) * reader.sequences, 0), np.int64)
+        return none, none
     keys = np.concatenate([source.keys for source in sources.values()])
     counts = [len(source.keys) for source in sources.values()]
     order = np.argsort(keys, kind="stable")

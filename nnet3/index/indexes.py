@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-
-if TYPE_CHECKING:
-    from .aligned import Aligned
+from .time_sets import Series, series
 
 NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
 
@@ -80,14 +78,17 @@ class IndexList(Protocol):
     @property
     def indexes(self) -> np.ndarray:
         """int32 [rows, 3]: n, t, x; the t of a padding row is NO_TIME."""
+        ...
 
     @property
     def times(self) -> np.ndarray:
         """The different times of rows that are no padding, sorted, int64."""
+        ...
 
     @property
     def images(self) -> np.ndarray:
         """The different pairs (n, x), sorted, int32 [I, 2]."""
+        ...
 
 
 class LazyIndexes:
@@ -117,7 +118,7 @@ class LazyIndexes:
 
 
 class Columns(IndexList):
-    """A list of indexes as int64 arrays n, t and x, with what is often asked of it.
+    """A list of indexes as int64 arrays n, t and x, with facts that are often used.
 
     Not to be changed: steps of one list share it.
 
@@ -257,6 +258,74 @@ class Columns(IndexList):
             base = self.t if of_x == 1 else self.t * of_x + self.x
             self._base = counts, base * of_n + self.n if of_n > 1 else base
         return self._base[1]
+
+
+Family: TypeAlias = dict[int, Columns]  # lists by their sets of times, n innermost
+
+
+class Aligned:
+    """How the rows of a list lie: the same times for each of its sequences.
+
+    Attributes:
+        family: the lists of the same sequences.
+        bits: the times.
+        keys: the same as keys of (t, x), sorted.
+        grid: the number of each row by time and sequence, both sorted, int32 [times, sequences].
+        in_order: rows are numbered as they stand in the grid.
+    """
+
+    __slots__ = ("_grid", "_series", "bits", "family", "in_order", "keys", "sequences")
+
+    def __init__(
+        self,
+        family: Family,
+        bits: int,
+        keys: np.ndarray,
+        sequences: int,
+        grid: np.ndarray | None = None,
+    ):
+        self.family, self.bits, self.keys, self.sequences = family, bits, keys, sequences
+        self.in_order = grid is None
+        self._grid = grid
+        self._series: Series | None | Literal[False] = False  # not looked at
+
+    @property
+    def grid(self) -> np.ndarray:
+        """See the class."""
+        if self._grid is None:
+            size = len(self.keys) * self.sequences
+            self._grid = np.arange(size, dtype=np.int32).reshape(-1, self.sequences)
+        return self._grid
+
+    @property
+    def series(self) -> Series | None:
+        """The times, where they are a series."""
+        if self._series is False:
+            self._series = series(self.bits)
+        return self._series
+
+    def moved(self, t: int) -> int:
+        """The times that are later by t."""
+        return self.bits << t if t >= 0 else self.bits >> -t
+
+    def rows_of(self, reader: Aligned, t: int) -> np.ndarray:
+        """Which rows of this list those of `reader` are, at times later by t; all are there."""
+        asked, there = reader.series, self.series
+        if asked is not None and there is not None:
+            first = (asked.start + t - there.start) // there.step
+            every = asked.step // there.step or 1
+            found = self.grid[first : first + (asked.count - 1) * every + 1 : every]
+        else:
+            found = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]
+        return reader.listed(found)
+
+    def listed(self, grid: np.ndarray) -> np.ndarray:
+        """The entries of an array [times, sequences] in the order of the rows."""
+        if self.in_order:
+            return grid.reshape(-1)
+        rows = np.empty(grid.size, grid.dtype)
+        rows[self.grid] = grid
+        return rows
 
 
 def format_indexes(indexes: np.ndarray) -> str:

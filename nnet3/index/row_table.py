@@ -11,7 +11,7 @@ from .indexes import Columns
 
 
 class Query(NamedTuple):
-    """Rows that are looked for: those of `node` at the places of `columns`, shifted by t and x."""
+    """A search for rows of `node`: at the places of `columns`, shifted by t and x."""
 
     node: int
     columns: Columns
@@ -51,7 +51,7 @@ class RowTable:
         self._dense: np.ndarray | None = None
         if end <= 64 * sum(columns.size for _, columns, _ in lists) + 65536:
             self._dense = np.full(end, -1, np.int32)
-            self._fill_dense(lists)
+            self._fill_dense(self._dense, lists)
         else:
             self._fill_dict(lists)
 
@@ -60,7 +60,7 @@ class RowTable:
         of_n, of_x = self._counts
         return (t * of_x + (x if of_x > 1 else 0)) * of_n + (n if of_n > 1 else 0)
 
-    def _fill_dense(self, lists: list[tuple[int, Columns, int]]) -> None:
+    def _fill_dense(self, dense: np.ndarray, lists: list[tuple[int, Columns, int]]) -> None:
         if not lists:
             return
         sizes = np.array([columns.size for _, columns, _ in lists])
@@ -72,7 +72,7 @@ class RowTable:
         if any(columns.real is not None for _, columns, _ in lists):
             real = np.concatenate([_real(columns) for _, columns, _ in lists])
             places, rows = places[real], rows[real]
-        self._dense[places] = rows  # type: ignore[index]
+        dense[places] = rows
 
     def _fill_dict(self, lists: list[tuple[int, Columns, int]]) -> None:
         for node, columns, start in lists:

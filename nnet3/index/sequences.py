@@ -47,7 +47,7 @@ def _is_stride(indexes: np.ndarray, stride: int, count: int) -> bool:
     return bool((steps == to_next).all())
 
 
-class Widened:
+class ExpandedIndexes:
     """An `IndexList` for two sequences as one for `count` of them, at the same stride."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Widened:
         few: IndexList,
         stride: int,
         count: int,
-        within: tuple[Widened, int] | None = None,
+        within: tuple[ExpandedIndexes, int] | None = None,
     ) -> None:
         """`within`: a list of which this is a part, and where it begins there."""
         self.few, self.stride = few, stride

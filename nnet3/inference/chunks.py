@@ -1,4 +1,4 @@
-"""Computing whole utterances in chunks, those of many utterances at once.
+"""Computing whole utterances in chunks; chunks of many utterances run at once.
 
 A chunk is a number of output frames with the input frames that these need: the context of the
 network and, where wanted, more. Frames before the first and behind the last of an utterance are
@@ -35,12 +35,12 @@ _BATCHES_AHEAD = 4
 
 @dataclass(frozen=True)
 class ChunkOptions:
-    """How utterances are cut into chunks; the names are those of Kaldi's options.
+    """The chunks that utterances are cut into, with the names of Kaldi's options.
 
     Attributes:
         frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
             the subsampling factor and of the network's modulus.
-        extra_left_context, extra_right_context: input frames besides those that the network needs.
+        extra_left_context, extra_right_context: input frames in addition to the network's context.
         extra_left_context_initial, extra_right_context_final: the same at the start and at the end
             of an utterance; -1: no exception is made there.
         frame_subsampling_factor: one output frame is computed for so many input frames.
@@ -77,7 +77,7 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is computed: features and, where the network wants them, iVectors.
+    """An utterance to compute: features and, where the network wants them, iVectors.
 
     Attributes:
         key: the name of the utterance.
@@ -94,7 +94,7 @@ class Utterance:
     ivector_period: int = 0
 
     def check(self, input_dim: int, ivector_dim: int) -> None:
-        """Refuse what a network of these dimensions cannot take.
+        """Refuse inputs that a network of these dimensions cannot take.
 
         Raises:
             ShapeError: features or iVectors are not as wide as wanted, or there are too few.
@@ -124,7 +124,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Shape:
-    """What chunks must have in common to be computed together, in frames."""
+    """The sizes in frames that chunks must share to be computed together."""
 
     left_context: int  # input frames before the first output frame
     input_frames: int
@@ -138,7 +138,7 @@ class Chunk:
     Attributes:
         utterance: its number.
         first, count: the output frames that are wanted, counted after subsampling.
-        shape: of what is computed: `count` output frames, or more of which the rest is left out.
+        shape: of the computed chunk: `count` output frames, or more, the rest of which is dropped.
     """
 
     utterance: int
@@ -152,7 +152,7 @@ class UtteranceComputer(ABC):
 
     Args:
         nnet: the network.
-        frames_per_chunk: input frames of a chunk, rounded up to what the network can be cut into.
+        frames_per_chunk: input frames of a chunk, rounded up to a multiple that suits the network.
         frame_subsampling_factor: input frames for one frame of output.
         priors: probabilities whose logarithms are subtracted from the output; None: nothing is.
     """
@@ -179,7 +179,7 @@ class UtteranceComputer(ABC):
         online_ivectors: np.ndarray | None = None,
         ivector_period: int = 0,
     ) -> np.ndarray:
-        """The output for one utterance, float32; the arguments are those of `Utterance`.
+        """The output for one utterance, float32; see `Utterance` for the arguments.
 
         Raises:
             ShapeError: features or iVectors are not as wide as the network wants them, or too few.
@@ -325,7 +325,7 @@ class ChunkComputer(UtteranceComputer):
             yield utterance.key, result
 
     def _batch_size(self, left: int) -> int:
-        """A full batch, or what is left cut to a power of two: few sizes are to be compiled."""
+        """The size of the next batch: full, or a power of two, so that few sizes are compiled."""
         most = self.options.chunks_per_batch
         return most if left >= most else 1 << (left.bit_length() - 1)
 
@@ -356,7 +356,7 @@ class ChunkComputer(UtteranceComputer):
             results[chunk.utterance][chunk.first : chunk.first + chunk.count] = rows[: chunk.count]
 
     def request(self, shape: Shape, count: int) -> ComputationRequest:
-        """What is asked for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
+        """The request for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
         begin = -shape.left_context
         times = np.arange(begin, begin + shape.input_frames)
         inputs = [IoSpecification("input", _indexes(count, times))]
@@ -374,7 +374,7 @@ def _floats(values: Any) -> np.ndarray:
 
 
 def _indexes(count: int, times: np.ndarray) -> np.ndarray:
-    """Indexes of `count` sequences, all of one before those of the next."""
+    """Indexes of `count` sequences, one sequence after the other."""
     n = np.repeat(np.arange(count), len(times))
     t = np.tile(times, count)
     return np.stack((n, t, np.zeros_like(t)), axis=1)

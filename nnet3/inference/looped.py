@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
@@ -141,7 +141,7 @@ def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     return 1 - (chunk - first - topology.reach) // chunk
 
 
-@uncollected()
+@gc_disabled()
 def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],
@@ -150,7 +150,7 @@ def compile_looped(
     """The op list of `loop_computation`, for `SegmentComputer`.
 
     Args:
-        optimize: all passes, none, or those that the options switch on.
+        optimize: True: all passes; False: none; or the options that choose them.
     """
     options = optimize if isinstance(optimize, OptimizeOptions) else None
     if not optimize:
@@ -177,11 +177,11 @@ def _rounded(part: Any, period: int) -> Any:
     """A descriptor, or part of one, with `Round` in place of `ReplaceIndex`."""
     if isinstance(part, tuple):
         return tuple(_rounded(item, period) for item in part)
-    if not is_dataclass(part):
+    if not is_dataclass(part) or isinstance(part, type):
         return part
     if isinstance(part, ReplaceIndexForwardingDescriptor) and part.variable == "t":
         if part.value:
             raise FormatError(f"'{part}' cannot be computed chunk by chunk")
         return RoundingForwardingDescriptor(part.src, period)
     changed = {field.name: _rounded(getattr(part, field.name), period) for field in fields(part)}
-    return replace(part, **changed)  # type: ignore[type-var]
+    return replace(part, **changed)

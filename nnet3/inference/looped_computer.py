@@ -24,7 +24,7 @@ from .looped import compile_looped, looped_requests, with_ivector_period
 
 @dataclass(frozen=True)
 class LoopedOptions:
-    """How a stream is cut into chunks; the names are those of Kaldi's options.
+    """The chunks that a stream is cut into, with the names of Kaldi's options.
 
     Attributes:
         frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
@@ -103,7 +103,7 @@ class LoopedComputer(UtteranceComputer):
         self._shared = Scope(place)
 
     def stream(self) -> Stream:
-        """A new stream; those of one computer share the network's parameters."""
+        """A new stream; all streams of a computer share the network's parameters."""
         return Stream(self, SegmentComputer(self._desc, self.nnet, shared=self._shared))
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
@@ -189,7 +189,7 @@ class Stream:
         return self._outputs(outputs)
 
     def finish(self) -> np.ndarray:
-        """The rest of the output: behind the last frame copies of it stand as right context.
+        """The rest of the output: the right context of the last frame is copies of it.
 
         Raises:
             OpscopeError: the stream is finished already.
@@ -233,9 +233,10 @@ class Stream:
         computer, segments = self._computer, self._segments
         segments.accept_input("input", frames)
         if computer.ivector_dim:
+            assert ivector is not None
             request = computer.requests[min(self._chunks, 1)]
             rows = len(request.inputs[1].indexes)
-            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))  # type: ignore[arg-type]
+            segments.accept_input("ivector", np.tile(ivector, (rows, 1)))
         segments.run()
         self._chunks += 1
         output = segments.get_output("output")

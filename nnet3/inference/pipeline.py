@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
 from ..cache.computations import CachingCompiler
 from ..compile.compiler import Compiler
@@ -26,7 +26,7 @@ def compile_computation(nnet: Nnet, request: ComputationRequest) -> Computation:
     return Compiler(nnet.topology(), request).compile().explicit()
 
 
-@uncollected()
+@gc_disabled()
 def compile_request(
     nnet: Nnet,
     request: ComputationRequest,
@@ -37,7 +37,7 @@ def compile_request(
     """The op list that computes a request: see `lower_commands` for its variables.
 
     Args:
-        optimize: all passes, none, or those that the options switch on.
+        optimize: True: all passes; False: none; or the options that choose them.
         natural_gradient: components that have natural gradient make their gradients by it.
         shortcut: a request for many like sequences is compiled for two of them and expanded, which
             gives the same and is quicker.
@@ -53,7 +53,7 @@ def compile_request(
     return lower_computation(computation, natural_gradient=natural_gradient)
 
 
-@uncollected()
+@gc_disabled()
 def compile_segments(
     nnet: Nnet, requests: Sequence[ComputationRequest], optimize: bool | OptimizeOptions = True
 ) -> OpList:

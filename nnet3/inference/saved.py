@@ -1,4 +1,4 @@
-"""nnet3 networks as `.pb` with `.safetensors`: the network itself, or what was compiled of it."""
+"""nnet3 networks as `.pb` with `.safetensors`: the network itself, or a compiled request."""
 
 from __future__ import annotations
 

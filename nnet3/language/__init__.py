@@ -1,4 +1,4 @@
 """The text of networks: config lines, descriptors and nodes.
 
-Gives parsed values with their text. May import framework.
+Gives parsed lines, descriptors and nodes to graph, network and xconfig. May import framework.
 """

@@ -96,7 +96,7 @@ class SwitchingForwardingDescriptor(ForwardingDescriptor):
         if not isinstance(t, np.ndarray):
             return self.srcs[which].map_to_input(t, x, nodes)
         places = [src.map_to_input(t, x, nodes) for src in self.srcs]
-        return tuple(  # type: ignore[return-value]
+        return tuple(
             np.choose(which, [np.broadcast_to(place[i], t.shape) for place in places])
             for i in range(3)
         )
@@ -176,7 +176,7 @@ class SumDescriptor:
         raise TypeError("an abstract descriptor")
 
     def constant(self) -> float:
-        """What `Const` expressions add up to."""
+        """The sum of all `Const` expressions."""
         return 0.0
 
     def modulus(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class GeneralDescriptor:
 
     op: str
     children: list[GeneralDescriptor] = field(default_factory=list)
-    values: tuple[float | int | str, ...] = ()
+    values: tuple[Any, ...] = ()  # numbers and names, by the operator
 
     def __str__(self) -> str:
         if not self.op:
@@ -245,7 +246,7 @@ def _offset(d: GeneralDescriptor) -> GeneralDescriptor | None:
     """Offset(Offset(a, i), j) = Offset(a, i + j); Offset(a, 0) = a; sums move outwards."""
     child = d.children[0]
     if child.op == "Offset":
-        t, x = (a + b for a, b in zip(d.values, child.values, strict=True))  # type: ignore[operator]
+        t, x = (a + b for a, b in zip(d.values, child.values, strict=True))
         return GeneralDescriptor("Offset", child.children, (t, x))
     if d.values == (0, 0):
         return child
@@ -315,15 +316,15 @@ def _to_sum(d: GeneralDescriptor) -> SumDescriptor:
     if d.op == "IfDefined":
         return OptionalSumDescriptor(_to_sum(d.children[0]))
     if d.op == "Const":
-        return ConstantSumDescriptor(d.values[0], d.values[1])  # type: ignore[arg-type]
+        return ConstantSumDescriptor(d.values[0], d.values[1])
     return SimpleSumDescriptor(_to_forwarding(d))
 
 
 def _to_forwarding(d: GeneralDescriptor) -> ForwardingDescriptor:
     if not d.op:
-        return SimpleForwardingDescriptor(d.values[0])  # type: ignore[arg-type]
+        return SimpleForwardingDescriptor(d.values[0])
     if d.op == "Scale" and not d.children[0].op:
-        return SimpleForwardingDescriptor(d.children[0].values[0], d.values[0])  # type: ignore[arg-type]
+        return SimpleForwardingDescriptor(d.children[0].values[0], d.values[0])
     if d.op == "Switch":
         return SwitchingForwardingDescriptor(tuple(_to_forwarding(c) for c in d.children))
     for op, made in (
@@ -332,5 +333,5 @@ def _to_forwarding(d: GeneralDescriptor) -> ForwardingDescriptor:
         ("ReplaceIndex", ReplaceIndexForwardingDescriptor),
     ):
         if d.op == op:
-            return made(_to_forwarding(d.children[0]), *d.values)  # type: ignore[arg-type]
+            return made(_to_forwarding(d.children[0]), *d.values)
     raise FormatError(f"descriptor '{d}': {d.op} stands too deep in the expression")

@@ -30,7 +30,7 @@ class NetworkNode:
         name: what other nodes call it.
         kind: INPUT, DESCRIPTOR, COMPONENT or DIM_RANGE.
         dim: columns of an input or a dim-range.
-        descriptor: of a descriptor node, what it reads.
+        descriptor: of a descriptor node its expression.
         objective: of an output, `linear` or `quadratic`.
         component: of a component node, the component's name.
         source: of a dim-range, the node whose columns it takes.

@@ -1,4 +1,4 @@
-"""A compiled computation as a NetDesc whose operators are its commands, and back.
+"""A compiled computation as an op list whose operators are its commands, and back.
 
 Variables, in the order of the sub-matrices: a matrix `mN`, which is also its own sub-matrix, or a
 view `mN.sK` of one; then `indexesN`, the precomputed indexes of components. Operators:
@@ -44,7 +44,8 @@ from ...framework.ir.messages import (
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
 from ...proto.net_pb2 import Attr
-from ..compile.computation import Command, Computation, MatrixInfo, SubMatrix, numbered_sources
+from ..compile.command import Command
+from ..compile.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
 from ..components.base.time_offsets import OffsetRows
 from ..components.dropout import MaskRows
@@ -231,7 +232,7 @@ class _Reader:
         if net.metadata.get("dialect") != DIALECT:
             raise FormatError(f"net {net.name!r} is no list of nnet3 commands")
         self.node = topology.number if topology is not None else _numbering()
-        self.computation = Computation(topology)
+        self.computation = Computation(topology or Topology([]))
         flag = net.metadata.get("need_model_derivative")
         self.computation.need_model_derivative = flag == "true"
         self.variables = {var.name: var for var in net.vars}

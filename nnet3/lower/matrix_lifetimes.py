@@ -21,7 +21,8 @@ from ..compile.analyze import (
     Fill,
     accesses,
 )
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 
 _REPLACING = frozenset({"AcceptInput", "SwapMatrix"})
 

@@ -1,4 +1,4 @@
-"""A network as a NetDesc in the `nnet3.*` dialect, and back.
+"""A network as an op list in the `nnet3.*` dialect, and back.
 
 One operator for each component, then one for each node, both in the network's order:
 

@@ -1,4 +1,4 @@
-"""Edit directives: what the options `--edits` and `--edits-config` of nnet3 programs can do.
+"""Edit directives: the changes of the options `--edits` and `--edits-config` of programs.
 
     apply_edits(nnet, split_lines("remove-output-nodes name=output-xent\\nremove-orphans"))
 
@@ -46,7 +46,7 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
 
     Raises:
         FormatError: an unknown directive, or one with missing or unknown values.
-        OpscopeError: what is left would be no network.
+        OpscopeError: the rest would be no network.
     """
     edited, done = nnet.copy(), []
     for line in lines:
@@ -178,6 +178,7 @@ def _needed(nnet: Nnet) -> set[str]:
         if node.kind == COMPONENT:
             reads[node.name] = [input_name(node.name)]
         elif node.kind == DESCRIPTOR:
+            assert node.descriptor is not None
             reads[node.name] = node.descriptor.node_names()
         else:
             reads[node.name] = [node.source] if node.source else []

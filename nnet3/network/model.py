@@ -1,11 +1,9 @@
 """Acoustic models (`.mdl`): a transition model, a network, its contexts and priors.
 
-The transition model is kept as it stands. Source: Kaldi's `nnet3/am-nnet-simple.cc`.
+The bytes of the transition model stay as they were read. Source: Kaldi's `nnet3/am-nnet-simple.cc`.
 """
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 
@@ -13,13 +11,12 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import ShapeError
 from ..components.base.summary import number
 from ..files.kaldi_io import Reader, Writer
+from .model_file import check_priors, read_model_file
 from .nnet import Nnet
-
-_END = re.compile(rb"</TransitionModel>\s+(?=<Nnet3>\s)")
 
 
 class AmNnetSimple:
-    """A network with what an acoustic model has besides: Kaldi's classes TransitionModel (as
+    """A network with a transition model, contexts and priors: Kaldi's classes TransitionModel (as
     bytes) and AmNnetSimple.
 
     Attributes:
@@ -49,29 +46,14 @@ class AmNnetSimple:
     @classmethod
     def read_from(cls, reader: Reader) -> AmNnetSimple:
         """Read an acoustic model from the opening token of its transition model on."""
-        begin = reader.offset
-        reader.expect_token("<TransitionModel>")
-        end = _END.search(reader.data, reader.offset)
-        if end is None:
-            raise reader.error("no </TransitionModel> with a network behind it", begin)
-        transition_model = bytes(reader.data[begin : end.end()])
-        reader.offset = end.end()
-        model = cls(Nnet.read_from(reader), transition_model, reader.binary)
-        reader.expect_token("<LeftContext>")
-        model.left_context = reader.read_int32()
-        reader.expect_token("<RightContext>")
-        model.right_context = reader.read_int32()
-        reader.expect_token("<Priors>")
-        start = reader.offset
-        priors = reader.read_vector(np.float32)
-        try:
-            model.set_priors(priors)
-        except ShapeError as error:
-            raise reader.error(str(error), start) from error
+        file = read_model_file(reader, Nnet.read_from)
+        model = cls(file.nnet, file.transition_model, reader.binary)
+        model.left_context, model.right_context = file.left_context, file.right_context
+        model.priors = file.priors
         return model
 
     def write(self, path: PathLike, binary: bool | None = None) -> None:
-        """Write it; what was read and not changed is written back byte for byte.
+        """Write it; a model that was read and not changed gives the same bytes.
 
         Args:
             path: of the file.
@@ -124,13 +106,11 @@ class AmNnetSimple:
         Raises:
             ShapeError: they are not as many as the output is wide.
         """
-        wanted = self.nnet.output_dim("output")
-        if priors.size not in (0, wanted):
-            raise ShapeError(f"{priors.size} priors for an output of dimension {wanted}")
+        check_priors(priors, self.nnet)
         self.priors = np.asarray(priors, np.float32)
 
     def info(self, with_singular_values: bool = False) -> str:
-        """What `nnet3-am-info` prints; see `Nnet.info`."""
+        """The text that `nnet3-am-info` prints; see `Nnet.info`."""
         text = (
             f"input-dim: {self.nnet.input_dim('input')}\n"
             f"ivector-dim: {self.nnet.input_dim('ivector')}\n"

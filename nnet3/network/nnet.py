@@ -26,7 +26,8 @@ from ..components import Component, new_component
 from ..components.base.summary import singular_values
 from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
-from ..graph.topology import Topology, TopologyNode, component_facts
+from ..graph.topology import Topology, component_facts
+from ..graph.topology_node import TopologyNode
 from ..language.config import ConfigLine, read_config_lines, split_lines
 from ..language.nodes import (
     COMPONENT,
@@ -39,9 +40,10 @@ from ..language.nodes import (
     nodes_from_lines,
 )
 from .dialect import arrays, from_desc, to_desc
+from .model_file import read_model_file
 
 _MOST_COMPONENTS = 100000  # as many Kaldi reads at most
-_node_facts = attrgetter(  # what a topology is told of a node
+_node_facts = attrgetter(  # the facts of a node that a topology depends on
     *("name", "kind", "dim", "descriptor", "component", "source", "dim_offset")
 )
 
@@ -61,7 +63,7 @@ class Nnet:
         self.nodes = []
         self.components = {}
         self._as_read: tuple[str, list[str]] | None = None  # text of the nodes, its lines as ours
-        self._topology: tuple[list[Any], Topology] | None = None  # what it was made from, and it
+        self._topology: tuple[list[Any], Topology] | None = None  # its facts, and it
 
     def __repr__(self) -> str:
         return (
@@ -99,8 +101,10 @@ class Nnet:
         return nnet
 
     def add_config(self, lines: Sequence[ConfigLine], rng: np.random.Generator) -> None:
-        """Add what config lines describe. Nodes and components of names that are there already
-        are replaced; a replaced node moves to the end. After an error nothing is changed.
+        """Add the nodes and components of config lines.
+
+        A node or component replaces an older one of its name; a replaced node moves to the end.
+        After an error the network is as before.
 
         Raises:
             FormatError: a line is wrong.
@@ -149,9 +153,7 @@ class Nnet:
             FormatError: it is damaged.
         """
         if reader.peek_token() == "<TransitionModel>":
-            from .model import AmNnetSimple  # model.py builds on this module
-
-            return AmNnetSimple.read_from(reader).nnet
+            return read_model_file(reader, Nnet.read_from).nnet
         return cls.read_from(reader)
 
     @classmethod
@@ -198,8 +200,8 @@ class Nnet:
         return nnet
 
     def write(self, path: PathLike, binary: bool = True) -> None:
-        """Write it as a raw network, as `nnet3-copy` does. What was read and not changed is
-        written back byte for byte.
+        """Write it as a raw network, as `nnet3-copy` does. A network that was read and not
+        changed gives the same bytes.
 
         Raises:
             SaveError: the file cannot be written.
@@ -240,7 +242,7 @@ class Nnet:
 
     @classmethod
     def from_desc(cls, desc: OpList | NetDesc, values: Mapping[str, np.ndarray]) -> Nnet:
-        """The network that a description of the dialect, and the arrays by name, stand for.
+        """The network of a description in the dialect and of its arrays by name.
 
         Raises:
             FormatError: it is not of the dialect, or something is missing.
@@ -253,7 +255,7 @@ class Nnet:
     # Text
 
     def config_lines(self, dims: bool = False) -> list[str]:
-        """The config lines of all nodes, as Kaldi writes them; `dims` adds what they come to."""
+        """The config lines of all nodes, as Kaldi writes them; `dims` adds their dimensions."""
         lines, sizes = [], self.node_dims() if dims else {}
         outputs = {id(node) for node in self.outputs()}
         for before, node in zip([None, *self.nodes], self.nodes, strict=False):
@@ -277,7 +279,7 @@ class Nnet:
         return lines
 
     def info(self, with_singular_values: bool = False) -> str:
-        """What `nnet3-info` prints; with those of affine parameters as with `--verbose=2`."""
+        """The text that `nnet3-info` prints; with singular values as with `--verbose=2`."""
         text = ""
         if self.is_simple():
             left, right = self.context()

@@ -58,14 +58,14 @@ def _scalars(s: ShapeArgs, *slots: str) -> None:
 @parameter_delta.shape_rule
 def parameter_delta_shape(s: ShapeArgs) -> None:
     _scalars(s, "rate", "l2_scale", "kept")
-    metas = s.metas("param")
+    specs = s.specs("param")
     for slot in ("grad", "delta"):
         if s.has(slot):
-            given = s.metas(slot)
-            s.same(f"the numbers of param and {slot}", len(metas), len(given))
-            for (shape, _), (other, _) in zip(metas, given, strict=True):
+            given = s.specs(slot)
+            s.same(f"the numbers of param and {slot}", len(specs), len(given))
+            for (shape, _), (other, _) in zip(specs, given, strict=True):
                 s.same_shape(f"param and {slot}", shape, other)
-    s.set("delta_out", *metas)
+    s.set("delta_out", *specs)
 
 
 @parameter_delta.kernel
@@ -141,7 +141,7 @@ def max_change_shape(s: ShapeArgs) -> None:
     _scalars(s, "scale", "bound_scale")
     arrays, bounds = s.attrs["arrays"], s.attrs["bounds"]
     s.same("the lengths of arrays and bounds", len(arrays), len(bounds))
-    s.same("the sum of arrays and the number of delta", sum(arrays), len(s.metas("delta")))
+    s.same("the sum of arrays and the number of delta", sum(arrays), len(s.specs("delta")))
     dtype = s.dtype("scale")
     for slot, size in (("scales", len(arrays)), ("factors", len(arrays)), ("change", 1)):
         s.set(slot, ((size,), dtype))
@@ -199,14 +199,14 @@ apply_change = operator(
 
 @apply_change.shape_rule
 def apply_change_shape(s: ShapeArgs) -> None:
-    metas, deltas = s.metas("param"), s.metas("delta")
-    s.same("the numbers of param and delta", len(metas), len(deltas))
-    for (shape, _), (other, _) in zip(metas, deltas, strict=True):
+    specs, deltas = s.specs("param"), s.specs("delta")
+    s.same("the numbers of param and delta", len(specs), len(deltas))
+    for (shape, _), (other, _) in zip(specs, deltas, strict=True):
         s.same_shape("param and delta", shape, other)
     length = s.rank("scales", 1)[0]
     if 0 <= length <= s.attrs["index"]:
         s.fail(f"there are {length} scales, and none at {s.attrs['index']}")
-    s.set("param_out", *metas)
+    s.set("param_out", *specs)
 
 
 @apply_change.kernel
@@ -309,7 +309,7 @@ scale_states = operator(
 @scale_states.shape_rule
 def scale_states_shape(s: ShapeArgs) -> None:
     _scalars(s, "factor")
-    s.set("x_out", *s.metas("x"))
+    s.set("x_out", *s.specs("x"))
 
 
 @scale_states.kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..compile.analyze import accesses, overlap, rows_of
-from ..compile.computation import Command, Computation
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _COPIES = {
@@ -17,10 +17,12 @@ _COPIES = {
 
 
 def convert_additions(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Every matrix is zero at first, so what is first added to a sub-matrix may overwrite it."""
+    """Turn the first addition to each sub-matrix into a copy, as every matrix begins as zeros."""
     submatrices, nodes = computation.submatrices, computation.topology.nodes
     touched: list[list[int]] = [[] for _ in computation.matrices]  # sub-matrices, so far
-    beside = [touched[s[0]] for s in submatrices]  # by sub-matrix, those of the same matrix
+    beside = [
+        touched[s[0]] for s in submatrices
+    ]  # for each sub-matrix the touched ones of its matrix
 
     def fresh(number: int) -> bool:
         near, mine = beside[number], submatrices[number]
@@ -44,5 +46,5 @@ def convert_additions(computation: Computation, options: OptimizeOptions) -> Com
             beside[s].append(s)
         beside[target].append(target)
         if convert:
-            commands[number] = Command(copy, target, source, command.alpha, command.rows)
+            commands[number] = command.as_type(copy, target, source, command.rows)
     return replace(computation, commands=commands)

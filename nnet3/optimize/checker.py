@@ -7,13 +7,15 @@ nnet-analyze.cc.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..compile.analyze import BACKPROPS, READ, SIZING, WRITE, Analysis, Cover, accesses
-from ..compile.computation import Command, Computation, SubMatrix
-from ..components.base.component import Properties
+from ..compile.command import Command
+from ..compile.computation import Computation, SubMatrix
+from ..components.base.component import Component, Properties
 
 _KNOWN_STORAGE = ("uint8", "int16")
 
@@ -45,7 +47,9 @@ class _Checker:
         self.number = -1
         self.memos: dict[int, int] = {}  # step -> the Propagate whose memo is not used yet
 
-    def fail(self, text: str, kind: type[OpscopeError] = OpscopeError, number: int = -1) -> None:
+    def fail(
+        self, text: str, kind: type[OpscopeError] = OpscopeError, number: int = -1
+    ) -> NoReturn:
         at = self.number if number < 0 else number
         raise kind(f"command c{at} ({self.computation.commands[at].type}): {text}")
 
@@ -88,7 +92,7 @@ class _Checker:
                 self.fail("there is no such command")
             for s in (command.target, command.source, *command.deriv):
                 self.want(0 <= s < len(self.submatrices), f"there is no sub-matrix {s}")
-            check(self, command)  # type: ignore[misc]
+            check(self, command)
         if self.memos:
             step, number = next(iter(self.memos.items()))
             self.fail(f"no backprop uses the memo of step {step}", number=number)
@@ -131,7 +135,7 @@ class _Checker:
         self.want(c.target != c.source, "target and source are the same")
         self.listed(c.rows, a.rows)
         if c.type == "AddRowRanges":
-            begin, end = c.rows[:, 0], c.rows[:, 1]  # type: ignore[index]
+            begin, end = c.listed()[:, 0], c.listed()[:, 1]
             none = (begin == -1) & (end == -1)
             bad = ~none & ((begin < 0) | (end <= begin) | (end > b.rows))
             if bad.any():
@@ -140,12 +144,12 @@ class _Checker:
                     f"row {row} adds the rows {begin[row]}:{end[row]} of {b.rows}", ShapeError
                 )
             return
-        self.bounded(c.rows, b.rows, -1)  # type: ignore[arg-type]
+        self.bounded(c.listed(), b.rows, -1)
 
     def listed(self, rows: np.ndarray | None, count: int) -> None:
         if rows is None:
             self.fail("it has no list of rows")
-        self.same("entries of its list and rows of its target", len(rows), count)  # type: ignore[arg-type]
+        self.same("entries of its list and rows of its target", len(rows), count)
 
     def bounded(self, rows: np.ndarray, count: int, least: int) -> None:
         if len(rows) and (rows.min() < least or rows.max() >= count):
@@ -155,7 +159,7 @@ class _Checker:
     def _rows_multi(self, c: Command) -> None:
         (target,) = self.real(c.target)
         self.listed(c.rows, target.rows)
-        subs, rows = c.rows[:, 0], c.rows[:, 1]  # type: ignore[index]
+        subs, rows = c.listed()[:, 0], c.listed()[:, 1]
         none = subs == -1
         self.want(bool((rows[none] == -1).all()), "a row of no sub-matrix that is not -1")
         for s in np.unique(subs[~none]).tolist():
@@ -165,11 +169,11 @@ class _Checker:
             self.same(f"columns of the target and of {self.name(s)}", target.cols, part.cols)
             self.bounded(rows[subs == s], part.rows, 0)
         if c.type in ("AddToRowsMulti", "CopyToRowsMulti"):
-            pairs = c.rows[~none]  # type: ignore[index]
+            pairs = c.listed()[~none]
             single = len(np.unique(pairs, axis=0)) == len(pairs)
             self.want(single, "two rows go to the same row")
 
-    def component(self, c: Command) -> tuple[object, int]:
+    def component(self, c: Command) -> tuple[Component, int]:
         nodes = self.computation.topology.nodes
         there = 0 <= c.node < len(nodes) and nodes[c.node].kind == "component"
         self.want(there, f"node {c.node} has no component")
@@ -184,15 +188,15 @@ class _Checker:
     def _propagate(self, c: Command) -> None:
         component, flags = self.component(c)
         (out,) = self.real(c.target)
-        self.same("columns of the output", out.cols, component.output_dim)  # type: ignore[attr-defined]
+        self.same("columns of the output", out.cols, component.output_dim)
         if c.source or flags & Properties.SIMPLE:
             (source,) = self.real(c.source)
-            self.same("columns of the input", source.cols, component.input_dim)  # type: ignore[attr-defined]
+            self.same("columns of the input", source.cols, component.input_dim)
             if flags & Properties.SIMPLE:
                 self.same("rows of input and output", source.rows, out.rows)
         if c.source == c.target:
             able = bool(flags & Properties.PROPAGATE_IN_PLACE)
-            self.want(able, f"a {component.type} cannot run in place")  # type: ignore[attr-defined]
+            self.want(able, f"a {component.type} cannot run in place")
         if c.use_memo:
             self.want(c.step not in self.memos, f"step {c.step} has a memo already")
             self.memos[c.step] = self.number
@@ -210,9 +214,9 @@ class _Checker:
             self.fail("it has no effect")
         if in_deriv == out_deriv:
             able = bool(flags & Properties.BACKPROP_IN_PLACE)
-            self.want(able, f"the backprop of a {component.type} cannot run in place")  # type: ignore[attr-defined]
+            self.want(able, f"the backprop of a {component.type} cannot run in place")
         shapes = [self.submatrices[s] for s in c.deriv]
-        dims = (component.input_dim, component.output_dim) * 2  # type: ignore[attr-defined]
+        dims = (component.input_dim, component.output_dim) * 2
         words = ("input", "output", "output derivative", "input derivative")
         dims = (dims[0], dims[1], dims[1], dims[0])
         for number, s, dim, word in zip(c.deriv, shapes, dims, words, strict=True):
@@ -299,7 +303,7 @@ class _Checker:
                     read.add(part)
 
     def compression(self) -> None:
-        """What is compressed is restored before it is used, on the other side of the marker."""
+        """A compressed matrix is restored before it is used, on the other side of the marker."""
         commands = self.computation.commands
         for number, command in enumerate(commands):
             if command.type not in ("CompressMatrix", "DecompressMatrix"):

@@ -1,4 +1,4 @@
-"""What the backward part reads again is stored in fewer bits until then."""
+"""Compression of the matrices that the backward part reads, from their last forward use on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ..compile.analyze import READ, accesses
-from ..compile.computation import Command, Computation, insert
+from ..compile.command import Command, insert
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 Use = tuple[int, int]  # command, READ | WRITE
@@ -20,7 +21,7 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     """Matrices are compressed behind their last forward use and restored before the next use.
 
     Level 1 does it where a rectified output is only read by its own backprop, which looks at the
-    sign: it changes nothing. Level 2 stores all else that is kept in 16 bits, in -10 .. 10.
+    sign: it changes nothing. Level 2 stores all other saved matrices in 16 bits, cut at -10 and 10.
     """
     commands, level = computation.commands, options.memory_compression_level
     types = [command.type for command in commands]
@@ -49,14 +50,14 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
             storage, limit = "int16", RANGE
         else:
             continue
-        compress = Command("CompressMatrix", whole, alpha=limit, storage=storage)
+        compress = Command.compress_matrix(whole, limit, storage)
         extra.setdefault(before + 1, []).append(compress)
-        extra.setdefault(back, []).append(Command("DecompressMatrix", whole))
+        extra.setdefault(back, []).append(Command.decompress_matrix(whole))
     return replace(computation, commands=insert(commands, extra)) if extra else computation
 
 
 def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[int, list[Use]]]:
-    """Of each of these matrices that is no output the whole, and all its accesses in order."""
+    """For each of these matrices that is no output: its whole and all its accesses in order."""
     commands, nodes = computation.commands, computation.topology.nodes
     found: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
     if not found:

@@ -12,15 +12,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..compile.computation import (
-    Command,
-    Computation,
-    MatrixInfo,
-    SubMatrix,
-    insert,
-    submatrices_of,
-)
-from ..graph.topology import FLAGS
+from ..compile.command import Command, insert
+from ..compile.computation import Computation, MatrixInfo, SubMatrix, submatrices_of
+from ..graph.topology_node import FLAGS
 from ..index.indexes import LazyIndexes
 from .options import OptimizeOptions
 
@@ -28,7 +22,9 @@ _ABLE = FLAGS.UPDATABLE | FLAGS.SIMPLE
 
 
 def consolidate_model_update(computation: Computation, options: OptimizeOptions) -> Computation:
-    """See above; only components whose rows are independent of each other, and without memo."""
+    """Take the derivative of a component's parameters once, for components that run in many steps,
+    use no memo and compute each row from one row.
+    """
     if not computation.need_model_derivative:
         return computation
     nodes = computation.topology.nodes
@@ -47,44 +43,34 @@ def consolidate_model_update(computation: Computation, options: OptimizeOptions)
 class _Consolidator:
     def __init__(self, computation: Computation, steps: dict[str, list[int]]):
         self.result = computation
-        self.joined: list[int] = []
-        self.before: dict[int, list[Command]] = {}  # command -> those that go just before it
+        self.consolidated: list[int] = []
+        self.before: dict[int, list[Command]] = {}  # by the command that they go before
         self.final: list[Command] = []
         for node in computation.topology.nodes:
             if node.component_name in steps:
                 self._component(steps.pop(node.component_name))
         computation.commands = [
-            Command("AllocMatrices", rows=np.array(self.joined)),
+            Command.alloc_matrices(self.consolidated),
             *insert(computation.commands, self.before),
             *self.final,
-            Command("DeallocMatrices", rows=np.array(self.joined)),
+            Command.dealloc_matrices(self.consolidated),
         ]
 
     def _component(self, numbers: list[int]) -> None:
         commands = self.result.commands
         old = [commands[number] for number in numbers]
         for number, c in zip(numbers, old, strict=True):
-            commands[number] = Command(  # without keywords, which take twice the time
-                "BackpropNoModelUpdate",
-                0,
-                0,
-                1.0,
-                None,
-                c.node,
-                c.step,
-                c.precomputed,
-                c.deriv,
-                False,
-                c.use_memo,
-            )
+            commands[number] = c.without_model_update()
         read = [
-            self._joined(numbers, [command.deriv[i] for command in old]) if old[0].deriv[i] else 0
+            self._consolidated(numbers, [command.deriv[i] for command in old])
+            if old[0].deriv[i]
+            else 0
             for i in range(3)
         ]
         self.final.append(old[0].changed(step=-1, deriv=(*read, 0)))
 
-    def _joined(self, numbers: list[int], parts: list[int]) -> int:
-        """A matrix of the rows of all parts, each copied just before its command."""
+    def _consolidated(self, numbers: list[int], parts: list[int]) -> int:
+        """A new matrix of the rows of all parts; each part is copied just before its command."""
         computation = self.result
         submatrices = [computation.submatrices[s] for s in parts]
         infos = [computation.matrices[s.matrix] for s in submatrices]
@@ -97,19 +83,19 @@ class _Consolidator:
         matrix = len(computation.matrices) - 1
         joined = computation.matrices[matrix]._replace(contiguous=contiguous)
         computation.matrices[matrix] = _described(joined, infos, submatrices)
-        self.joined.append(whole)
+        self.consolidated.append(whole)
         first = len(computation.submatrices)
         each = zip(accumulate(counts, initial=0), counts, strict=False)
         computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in each])
         for target, (number, part) in enumerate(zip(numbers, parts, strict=True), first):
-            self.before.setdefault(number, []).append(Command("MatrixCopy", target, part))
+            self.before.setdefault(number, []).append(Command.matrix_copy(target, part))
         return whole
 
 
 def _described(joined: MatrixInfo, infos: list[MatrixInfo], parts: list[SubMatrix]) -> MatrixInfo:
-    """A matrix of rows of others, and what it holds."""
-    listed = [info.listed for info in infos]
-    if None in listed:
+    """The info of a matrix that joins rows of other matrices."""
+    listed = [info.listed for info in infos if info.listed is not None]
+    if len(listed) < len(infos):
         return joined
     counts = {rows.sequences for rows in listed}
     sequences = counts.pop() if len(counts) == 1 else 0

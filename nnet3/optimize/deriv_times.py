@@ -11,7 +11,8 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ..compile.analyze import BACKPROPS, Analysis, Cover
-from ..compile.computation import Command, Computation, SubMatrix, without_memory
+from ..compile.command import Command
+from ..compile.computation import Computation, SubMatrix, without_memory
 from ..components.base.component import Properties
 from ..index.indexes import LazyIndexes
 from .options import LEAST, MOST, OptimizeOptions
@@ -124,7 +125,7 @@ class _Limiter:
             self.memos.add(command.step)
             return None
         if flags & (Properties.USES_MEMO | Properties.RANDOM):
-            return command  # what it keeps is of all rows
+            return command  # its statistics are of all rows
         return command.changed(deriv=deriv)
 
     def _matrix(self, command: Command) -> Command | None:
@@ -149,7 +150,7 @@ class _Limiter:
             return None
         begin = self._cut(command.target, target)
         count = self.result.submatrices[target].rows
-        rows = command.rows[begin : begin + count]  # type: ignore[index]
+        rows = command.listed()[begin : begin + count]
         kept = rows >= 0
         kept[kept] = self._kept(command.source, rows[kept])
         kept &= self._kept(target, np.arange(count))
@@ -164,7 +165,7 @@ class _Limiter:
             return None
         begin = self._cut(command.target, target)
         count = self.result.submatrices[target].rows
-        pairs = command.rows[begin : begin + count].copy()  # type: ignore[index]
+        pairs = command.listed()[begin : begin + count].copy()
         own = self._kept(target, np.arange(count))
         for sub in np.unique(pairs[:, 0]).tolist():
             if sub < 0:
@@ -186,7 +187,7 @@ class _Limiter:
             return None
         begin = self._cut(command.target, target)
         count = self.result.submatrices[target].rows
-        ranges = command.rows[begin : begin + count]  # type: ignore[index]
+        ranges = command.listed()[begin : begin + count]
         length = self.result.submatrices[command.source].rows
         kept = np.flatnonzero(self._kept(command.source, np.arange(length)))
         # The first kept row from the beginning of a range on, and the last before its end.
@@ -204,7 +205,7 @@ class _Limiter:
     # Matrices
 
     def _shorten(self) -> None:
-        """Derivatives that only hold what is in the range, where nothing looks at the rest."""
+        """Cut derivatives to the range where no command reads the other rows."""
         computation = self.result
         analysis = Analysis(computation)
         idle = set()
@@ -243,7 +244,7 @@ class _Limiter:
     def _cut_matrix(self, number: int, begin: int, end: int) -> None:
         computation = self.result
         info = computation.matrices[number]
-        indexes = info.indexes[begin:end]  # type: ignore[index]
+        indexes = info.rows_named()[begin:end]
         listed = LazyIndexes(end - begin, 0, lambda: indexes)
         computation.matrices[number] = info._replace(rows=end - begin, listed=listed)
         for s, part in enumerate(computation.submatrices):

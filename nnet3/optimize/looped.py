@@ -11,16 +11,19 @@ the context would give loops that close too early.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 from ..index.indexes import NO_TIME
-from . import OptimizeOptions
+from .options import OptimizeOptions
 from .renumber import renumber
 
-Kind = tuple[int, int]  # what a matrix holds but for its time, and the time of its first row
+Kind: TypeAlias = tuple[int, int]
+"""A number for the rows of a matrix without their time, and the time of its first row."""
 
 
 def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
@@ -35,9 +38,9 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     commands = computation.commands
     splices = [i for i, c in enumerate(commands) if c.type == "NoOperationPermanent"]
     shift = _shift(computation)
-    active, lasting = _active(computation, splices)
+    active, live_out = _active(computation, splices)
     kinds = _kinds(computation)
-    lists = [[(*kinds[m], m in lasting) for m in matrices] for matrices in active]
+    lists = [[(*kinds[m], m in live_out) for m in matrices] for matrices in active]
     found = _first_repeat(lists[: len(splices) - reach + 1], shift)
     if found is None:
         return None
@@ -52,10 +55,10 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     whole = computation.whole_submatrices()
     body = [
         *commands[: splices[first]],
-        Command("NoOperationLabel"),
+        Command.no_operation_label(),
         *commands[splices[first] : splices[second]],
-        *(Command("SwapMatrix", whole[a], whole[b]) for a, b in _in_order(pairs)),
-        Command("GotoLabel", step=splices[first]),
+        *(Command.swap_matrix(whole[a], whole[b]) for a, b in _in_order(pairs)),
+        Command.goto_label(splices[first]),
     ]
     return renumber(replace(computation, commands=body), OptimizeOptions.none())
 
@@ -68,16 +71,16 @@ def _shift(computation: Computation) -> int:
         segment += command.type == "NoOperationMarker"
         if command.type == "ProvideOutput" and segment not in times:
             matrix = computation.matrices[computation.submatrices[command.target].matrix]
-            times[segment] = int(matrix.indexes[0, 1])  # type: ignore[index]
+            times[segment] = int(matrix.rows_named()[0, 1])
     if 1 not in times or 2 not in times:
         raise OpscopeError("a looped computation wants at least three segments with outputs")
     return times[2] - times[1]
 
 
 def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int]], set[int]]:
-    """For every splice the matrices that are set before it and looked at behind it.
+    """For every splice the matrices that are set before it and read after it.
 
-    And the matrices that the last segment still looks at.
+    The second value is live_out: the matrices that the last segment still reads.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -95,7 +98,7 @@ def _active(computation: Computation, splices: list[int]) -> tuple[list[list[int
 
 
 def _kinds(computation: Computation) -> list[Kind]:
-    """For every matrix what it holds but for its time (equal numbers: the same), and its time."""
+    """The kind of every matrix; matrices that differ in time alone have the same number."""
     numbers: dict[tuple[int, bool, bytes], int] = {}
     kinds = [(0, 0)]
     for matrix in computation.matrices[1:]:
@@ -111,14 +114,14 @@ def _kinds(computation: Computation) -> list[Kind]:
 def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple[int, int] | None:
     """The first two splices whose matrices are the same, each shifted by the time between them.
 
-    A matrix may also be the very same one, if it lasts: all segments read it.
+    A matrix may also be the same one, if it is live out of the last segment: all read it.
     """
     for first, before in enumerate(lists):
         for second in range(first + 1, len(lists)):
             later, time = lists[second], shift * (second - first)
             if len(before) == len(later) and all(
-                a == b and (v - u == time or (u == v and lasts))
-                for (a, u, lasts), (b, v, _) in zip(before, later, strict=True)
+                a == b and (v - u == time or (u == v and live))
+                for (a, u, live), (b, v, _) in zip(before, later, strict=True)
             ):
                 return first, second
     return None
@@ -126,7 +129,7 @@ def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple
 
 def _check_pair(computation: Computation, a: int, b: int, shift: int) -> None:
     one, other = computation.matrices[a], computation.matrices[b]
-    times = [m.indexes[:, 1][m.indexes[:, 1] != NO_TIME] for m in (one, other)]  # type: ignore[index]
+    times = [m.rows_named()[:, 1][m.rows_named()[:, 1] != NO_TIME] for m in (one, other)]
     same_size = (one.rows, one.cols, one.contiguous) == (other.rows, other.cols, other.contiguous)
     if not same_size or (times[1] - times[0] != shift).any():
         raise OpscopeError(f"matrices m{a} and m{b} of a looped computation do not correspond")

@@ -13,14 +13,9 @@ from functools import partial
 from operator import itemgetter
 
 from ..compile.analyze import BACKPROPS, READ_WRITE, WRITE, Access, Analysis
-from ..compile.computation import (
-    OF_MANY,
-    Command,
-    Computation,
-    SubMatrix,
-    without_memory,
-)
-from ..graph.topology import FLAGS
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation, SubMatrix, without_memory
+from ..graph.topology_node import FLAGS
 from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]
@@ -42,7 +37,7 @@ class _Merger:
     Attributes:
         uses: by matrix its accesses, see `Analysis`.
         whole: for every sub-matrix whether it is the whole of its matrix.
-        candidates: commands, what they read and write that could be one, and whether the command
+        candidates: commands, the two sub-matrices that may become one, and whether the command
             falls away then.
         before: the sub-matrices as they were.
         released: by matrix the command that gives up its memory.
@@ -97,7 +92,7 @@ class _Merger:
         return found
 
     def _in_place(self, command: Command) -> tuple[int, int] | None:
-        """What a component's command reads and writes that could be one."""
+        """The sub-matrices that a component's command reads and writes and that may be one."""
         options = self.options
         flags = self.computation.topology.nodes[command.node].properties
         if command.type == "Propagate":
@@ -228,7 +223,7 @@ class _Merger:
         self.moves = {}
 
     def result(self) -> Computation:
-        """The computation without what was dropped."""
+        """The computation without the dropped matrices and commands."""
         computation = self.computation
         idle = {
             "AllocMatrices": self.gone | self.analysis.given,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from ...framework.base.errors import AttributeTypeError
 
@@ -12,14 +13,14 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """What is optimised; every pass has a switch.
+    """The switches of the passes.
 
     Attributes:
         optimize: False switches off all that the other switches name.
         consolidate_model_update: the parameters of a component that runs in many steps get their
             derivative once, from the rows of all steps.
-        propagate_in_place, backprop_in_place: components write over what they read, where nothing
-            reads that again and they can.
+        propagate_in_place, backprop_in_place: components that can write over their input do so
+            where no later command reads it.
         optimize_row_ops: row numbers that follow each other become a copy of a sub-matrix.
         split_row_ops: rows from one or two matrices: a simpler command for each.
         extend_matrices: a few rows more in the target of a copy make it a copy of a whole matrix,
@@ -36,6 +37,7 @@ class OptimizeOptions:
         snip_row_ops: rows at the ends that nothing is added to are left out of a command.
         memory_compression_level: what lies between forward and backward is stored in fewer bits. 0:
             nothing; 1: signs of rectified values, which changes nothing; 2: the rest in 16 bits.
+        skip: names of passes that do not run, whatever the switches say; not shown by `repr`.
 
     Raises:
         AttributeTypeError: a compression level below 0, or limits the wrong way round.
@@ -60,6 +62,7 @@ class OptimizeOptions:
     max_deriv_time_relative: int = MOST
     snip_row_ops: bool = True
     memory_compression_level: int = 1
+    skip: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.memory_compression_level < 0:
@@ -75,7 +78,7 @@ class OptimizeOptions:
     @classmethod
     def none(cls) -> OptimizeOptions:
         """No optimisation at all."""
-        off = {field.name: False for field in fields(cls) if field.type == "bool"}
+        off: dict[str, Any] = {field.name: False for field in fields(cls) if field.type == "bool"}
         return cls(**off, memory_compression_level=0)
 
     def has(self, *switches: str) -> bool:

@@ -1,4 +1,4 @@
-"""Leaving out what no command names any more, and the order of inputs and outputs."""
+"""Removal of unused matrices and sub-matrices, and the order of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from ..compile.analyze import BACKPROPS, ROWS_MULTI, SIZING, rows_of
-from ..compile.computation import Command, Computation, SubMatrix, inputs_first, submatrices_of
+from ..compile.command import Command, inputs_first
+from ..compile.computation import Computation, SubMatrix, submatrices_of
 from .options import OptimizeOptions
 
-_PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # say no more than a scale
+_PLAIN = SIZING | {"SetConst", "MatrixCopy", "MatrixAdd"}  # commands with nothing but a scale
 
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Matrices and sub-matrices that are used, numbered anew; equal sub-matrices become one."""
+    """Number the used matrices and sub-matrices anew; equal sub-matrices become one."""
     commands = computation.commands
     named = {0}
     named.update([c.target for c in commands], [c.source for c in commands])
@@ -43,7 +44,7 @@ def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
     for c in commands:
         kind = c.type
         if kind in _PLAIN:  # most are
-            result.append(Command(kind, numbers[c.target], numbers[c.source], c.alpha))
+            result.append(c.as_type(kind, numbers[c.target], numbers[c.source]))
             continue
         rows, deriv = c.rows, c.deriv
         if kind in BACKPROPS:
@@ -54,24 +55,10 @@ def _renumbered(commands: list[Command], numbers: list[int]) -> list[Command]:
             real = rows[:, 0] > 0
             array = np.array(numbers) if array is None else array
             rows[real, 0] = array[rows[real, 0]]
-        changed = Command(  # without keywords, which take twice the time
-            kind,
-            numbers[c.target],
-            numbers[c.source],
-            c.alpha,
-            rows,
-            c.node,
-            c.step,
-            c.precomputed,
-            deriv,
-            c.store_stats,
-            c.use_memo,
-            c.storage,
-        )
-        result.append(changed)
+        result.append(c.on_submatrices(numbers[c.target], numbers[c.source], rows, deriv))
     return result
 
 
 def consolidate_io(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Within each segment and the backward part: inputs first, outputs last."""
+    """Put inputs first and outputs last in each segment and in the backward part."""
     return replace(computation, commands=inputs_first(computation.commands))

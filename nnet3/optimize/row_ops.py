@@ -1,14 +1,15 @@
-"""Commands on lists of rows: shorter ones, and plain copies where the rows follow each other."""
+"""Shorter commands on lists of rows, and plain copies for rows that follow each other."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..compile.computation import Command, Computation
+from ..compile.command import Command
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone
-_SPLIT = {  # what a part becomes if its rows follow each other, and if not
+_SPLIT = {  # the types of a part's command: for rows that follow each other, and for others
     "AddRowsMulti": ("MatrixAdd", "AddRows"),
     "CopyRowsMulti": ("MatrixCopy", "CopyRows"),
     "AddToRowsMulti": ("MatrixAdd", "AddRows"),
@@ -17,9 +18,9 @@ _SPLIT = {  # what a part becomes if its rows follow each other, and if not
 
 
 def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Rows at the beginning and the end that a command does not touch are left out of it.
+    """Cut the rows at both ends that a command does not touch off its target.
 
-    Not of copies to all rows, which set the others to 0.
+    Copies to all rows stay, as they set the other rows to 0.
     """
     result = None
     for number, command in enumerate(computation.commands):
@@ -42,12 +43,12 @@ def snip_row_ops(computation: Computation, options: OptimizeOptions) -> Computat
         count = len(real) - int(real[::-1].argmax()) - first
         target = result.new_part(command.target, first, count)
         rows = rows[first : first + count]
-        result.commands[number] = Command(kind, target, command.source, command.alpha, rows)
+        result.commands[number] = command.as_type(kind, target, command.source, rows)
     return result or computation
 
 
 def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Rows from, or to, one or two sub-matrices: a command for each."""
+    """Replace commands on rows of one or two sub-matrices by a command for each."""
     numbers = [number for number, c in enumerate(computation.commands) if c.type in _SPLIT]
     result = computation.copy()
     parts: dict[int, list[Command]] = {}
@@ -63,7 +64,7 @@ def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computa
 
 
 def _split(computation: Computation, command: Command) -> list[Command] | None:
-    subs, rows = command.rows[:, 0], command.rows[:, 1]  # type: ignore[index]
+    subs, rows = command.listed()[:, 0], command.listed()[:, 1]
     changes = np.flatnonzero(subs[1:] != subs[:-1]) + 1
     if len(changes) > 1 or subs.min() < 0:
         return None
@@ -88,36 +89,37 @@ def _split(computation: Computation, command: Command) -> list[Command] | None:
                 back = np.full(most + 1 - least, -1, np.int32)
                 back[listed] = np.arange(len(listed))
                 listed = back
-        commands.append(Command(kind, target, source, command.alpha, listed))  # type: ignore[arg-type]
+        commands.append(command.as_type(kind, target, source, listed))
     return commands
 
 
 def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Row numbers that follow each other, nothing or gaps around them: a copy of a sub-matrix.
+    """Replace commands whose row numbers are one run by copies and additions of sub-matrices.
 
-    What a copy would set to 0 around them is 0 already: it was zeroed, and this is its first use.
+    A copy of rows also sets the rows around the run to 0. They are 0 already, as the copy is the
+    first use of its target.
     """
     commands = computation.commands
     numbers = [i for i, c in enumerate(commands) if c.type in ("CopyRows", "AddRows")]
-    runs = _runs([commands[number].rows for number in numbers])  # type: ignore[misc]
+    runs = _runs([commands[number].listed() for number in numbers])
     if not any(runs):
         return computation
     result = computation.copy()
     for number, run in zip(numbers, runs, strict=True):
         if run is not None:
             command, (first, count, row) = commands[number], run
-            result.commands[number] = Command(
+            result.commands[number] = command.as_type(
                 "MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
                 result.new_part(command.target, first, count),
                 result.new_part(command.source, row, count),
-                command.alpha,
             )
     return result
 
 
 def _runs(lists: list[np.ndarray]) -> list[tuple[int, int, int] | None]:
-    """Of lists of row numbers that are one run of successive ones with nothing but -1 around it:
-    where it begins, how many they are, and the first of them. None for all other lists."""
+    """For each list of row numbers: (place, length, first number) of its run if the list is one run
+    of successive numbers with nothing but -1 around it, else None.
+    """
     if not lists:
         return []
     rows = np.concatenate(lists)

@@ -19,8 +19,8 @@ from ..tables.streams import open_reader
 from ..tables.tables import read_table
 from ..training.progress import number, ratio
 from ..training.transitions import TransitionOptions, output_priors, train_transitions
-from .options import BINARY
-from .program import Option, program
+from .base.options import BINARY
+from .base.program import Option, program
 from .train import read_raw, save
 
 

@@ -19,7 +19,7 @@ from ..training import NnetTrainer
 from ..training.chain_objectives import ChainObjectives
 from ..training.chain_prob import NnetChainComputeProb
 from ..training.chain_request import XENT
-from .options import (
+from .base.options import (
     ALLOCATOR,
     BINARY,
     DEBUG,
@@ -28,10 +28,10 @@ from .options import (
     UNUSED,
     chosen_passes,
     chosen_place,
+    open_fst,
     optimization_options,
-    read_fst,
 )
-from .program import Option, program
+from .base.program import Option, program
 from .train import (
     CACHE,
     COMBINING,
@@ -70,7 +70,7 @@ def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
     Raises:
         FormatError: it is no FST, or its labels are no pdfs of the network.
     """
-    return DenominatorGraph.of_fst(read_fst(name), nnet.node_dims()["output"])
+    return DenominatorGraph.of_fst(open_fst(name), nnet.node_dims()["output"])
 
 
 @program(

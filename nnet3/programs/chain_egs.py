@@ -30,6 +30,8 @@ from ..egs.splitting import Chunk
 from ..files.transition_model import TransitionModel, Transitions
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from .base.options import COMPRESS, SRAND, errors_tell, open_fst, shown
+from .base.program import Option, program
 from .egs import (
     COPYING,
     DRAWING,
@@ -42,8 +44,6 @@ from .egs import (
     shuffle_examples,
 )
 from .get_egs import CUTTING, NAN, Getter, ivector_options
-from .options import COMPRESS, SRAND, errors_tell, read_fst, shown
-from .program import Option, program
 
 KIND = "chain_example"
 _FST_SCALE = Option("normalization-fst-scale", 1.0, "Factor for the weights of that FST")
@@ -97,7 +97,7 @@ class _ChainGetter(Getter):
         super().__init__(options)
         self._graph: Matcher | None = None
         if graph:
-            self._graph = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
+            self._graph = Matcher(scaled(open_fst(graph), options.normalization_fst_scale))
 
     def normalized(self, supervision: Supervision, where: str) -> Supervision:
         """The supervision with the normalization FST's weights; unchanged if that does not fit."""
@@ -220,7 +220,7 @@ def nnet3_chain_normalize_egs(
 ) -> None:
     if options.normalization_fst_scale < 0:
         raise FormatError("--normalization-fst-scale must not be negative")
-    fst = Matcher(scaled(read_fst(graph), options.normalization_fst_scale))
+    fst = Matcher(scaled(open_fst(graph), options.normalization_fst_scale))
     written = failed = 0
     with TableWriter(output, KIND) as writer:
         for key, example in shown(read_table(source, KIND), "normalize", "examples"):

@@ -1,4 +1,4 @@
-"""`opscope nnet3-compile`: what a network computes for a request, stage by stage."""
+"""`opscope nnet3-compile`: the computation of a network for a request, stage by stage."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from ..graph.request import ComputationRequest, simple_request
+from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
+from ..network.simple_request import simple_request
 from .listing import read_request
 
 _STAGES = ("request", "steps", "kaldi", "commands")
@@ -57,10 +58,10 @@ def nnet3_compile(
     if stage == "request":
         click.echo(wanted.to_text(), nl=False)
     elif stage == "steps":
-        from ..compile.steps import Steps
+        from ..compile.steps import NnetSteps
         from ..graph.graph import Graph
 
-        click.echo(Steps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
+        click.echo(NnetSteps(Graph(nnet.topology(), wanted)).to_text(), nl=False)
     else:
         _compile(nnet, wanted, stage, options["optimize"], out)
 

@@ -29,7 +29,7 @@ from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.example_request import example_request
-from .options import (
+from .base.options import (
     DEBUG,
     GPU,
     UNUSED,
@@ -39,7 +39,7 @@ from .options import (
     optimization_options,
     shown,
 )
-from .program import Option, program
+from .base.program import Option, program
 
 _CHUNKS = (
     Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
@@ -161,7 +161,7 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
 
 
 def _finish(options: SimpleNamespace, start: float, done: int, inputs: _Utterances) -> None:
-    """Log how much was computed; exit with code 1 if that was nothing."""
+    """Log the counts; exit with code 1 if no utterance was done."""
     seconds = time.perf_counter() - start
     factor = seconds * 100 / (inputs.frames or 1)
     options.program.log(

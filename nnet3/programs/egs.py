@@ -21,8 +21,8 @@ from ..egs.augment import AugmentationOptions, augmented
 from ..egs.merging import ExampleMerger, MinibatchRule
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.progress import Log
-from .options import SRAND, UNUSED, errors_tell, shown
-from .program import Option, program
+from .base.options import SRAND, UNUSED, errors_tell, shown
+from .base.program import Option, program
 
 SHUFFLING = (
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),

@@ -20,9 +20,9 @@ from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from ..files.sparse import GeneralMatrix
 from ..tables.streams import open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from .base.options import COMPRESS, SRAND, shown
+from .base.program import Option, program
 from .egs import generator, writers
-from .options import COMPRESS, SRAND, shown
-from .program import Option, program
 
 CUTTING = (
     Option("left-context", 0, "Frames of input before those with labels"),
@@ -89,7 +89,7 @@ class Getter:
     def run(
         self, features: str, kind: str, targets: str, output: str, make: Callable[[Any], Any]
     ) -> None:
-        """Go through features; `make` turns an utterance's targets into those of examples."""
+        """Go through features; `make` turns an utterance's targets into targets of examples."""
         table = RandomAccessTable(targets, kind)
         with TableWriter(output, self.kind) as writer:
             for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):

@@ -20,8 +20,8 @@ from ..training.lda import (
     write_packed,
 )
 from ..training.progress import number
-from .options import BINARY, SRAND
-from .program import Option, program
+from .base.options import BINARY, SRAND
+from .base.program import Option, program
 from .train import in_turn, read_raw, save
 
 _ACCUMULATING = (

@@ -1,4 +1,4 @@
-"""`opscope show` and `opscope verify` for Kaldi's files other than models.
+"""The texts of `opscope show` and `opscope verify` for Kaldi's other files.
 
 These are tables (archives and script files of matrices, vectors, posteriors, examples ...), single
 matrices or vectors, requests, config files and xconfigs. Errors name the file and the byte.
@@ -82,7 +82,7 @@ def listing(name: str, kind: str) -> Iterator[str]:
 
 
 def check(name: str, kind: str) -> Iterator[str]:
-    """Warnings about a file of this kind, then a line that says what it holds.
+    """Warnings about a file of this kind, then a line with its content.
 
     Raises:
         FormatError: it is damaged, or a key comes twice.
@@ -107,7 +107,7 @@ def check(name: str, kind: str) -> Iterator[str]:
 
 
 def check_dialect(path: str, desc: OpList) -> str:
-    """Lines that say what a `.pb` in a dialect of nnet3 holds.
+    """The content of a `.pb` in one of the dialects of nnet3, as text.
 
     Raises:
         FormatError: it is damaged, the parameters beside it are, or the dialect is unknown.
@@ -179,12 +179,12 @@ def _kind(specifier: ReadSpecifier) -> Kind | None:
     if not kind.name.startswith("token"):
         return kind
     if reader.peek_token() == "[":
-        KINDS["array"].read_value(reader)  # tells what is wrong with it
+        KINDS["array"].read_value(reader)  # raises a FormatError with the reason
     return KINDS["token_vector"]  # a later line may have more words
 
 
 def describe(value: Any) -> str:
-    """A value in one line: what it is, its shape, the range of its numbers."""
+    """A value in one line: its kind, its shape, the range of its numbers."""
     if isinstance(value, Posterior):
         return f"posterior of {len(value)} frames, {len(value.ids)} pairs"
     if isinstance(value, NnetExample):

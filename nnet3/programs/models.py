@@ -22,8 +22,8 @@ from ..network.edits import apply_edits, orphan_nodes, parse_edits
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
 from ..tables.streams import open_output, open_reader
-from .options import BINARY
-from .program import KaldiCommand, Option, program
+from .base.options import BINARY
+from .base.program import KaldiCommand, Option, program
 
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
 _CHANGES = (
@@ -195,7 +195,7 @@ def _config(name: str) -> list[ConfigLine]:
 
 
 def _add_config(options: SimpleNamespace, nnet: Nnet, name: str) -> None:
-    """Add the nodes and components of a config file; print those that nothing uses any more."""
+    """Add the nodes and components of a config file; warn of parts that are unused then."""
     nnet.add_config(_config(name), np.random.default_rng(options.srand & 0xFFFFFFFF))
     for line in unused_parts(nnet):
         options.program.warn(line)
@@ -211,7 +211,7 @@ def unused_parts(nnet: Nnet) -> list[str]:
 
 
 def _edit(options: SimpleNamespace, nnet: Nnet) -> None:
-    """Carry out the directives of --edits-config, then those of --edits."""
+    """Carry out the directives of --edits-config, then the directives of --edits."""
     lines = _config(options.edits_config) if options.edits_config else []
     lines += parse_edits(options.edits)
     for line in apply_edits(nnet, lines) if lines else []:

@@ -16,7 +16,7 @@ from ..files import matrix_io
 from ..files.kaldi_io import Writer
 from ..tables.streams import open_output, open_reader
 from ..tables.tables import RandomAccessTable, TableWriter, is_specifier, read_table
-from .program import Option, program
+from .base.program import Option, program
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")
 _PLURAL = {"matrix": "matrices", "vector": "vectors"}
@@ -75,7 +75,7 @@ def _sum(
     scales: list[float],
     average_of_table: bool,
 ) -> None:
-    """Choose the form by what the names are: tables or files."""
+    """Choose the form by the kind of the names: tables or files."""
     *inputs, output = files
     tables = [is_specifier(name) for name in inputs]
     if is_specifier(output):

@@ -1,4 +1,4 @@
-"""Kaldi's programs that train nnet3 networks, and those that judge, average and combine them.
+"""Kaldi's programs that train, judge, average and combine nnet3 networks.
 
 Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-average.cc`,
 `nnet3-combine.cc`, `nnet3-show-progress.cc`.
@@ -27,7 +27,7 @@ from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
 from ..training.combination import MakeProb, average, combine, frame_prob, show_progress
 from ..training.compute_prob import NnetComputeProb, NnetComputeProbOptions
-from .options import (
+from .base.options import (
     ALLOCATOR,
     BINARY,
     DEBUG,
@@ -40,7 +40,7 @@ from .options import (
     optimization_options,
     shown,
 )
-from .program import Option, program
+from .base.program import Option, program
 
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
@@ -150,7 +150,7 @@ def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
 
 
 def save(writer: Writer, name: str) -> None:
-    """Write the bytes of a writer to a file. Raises SaveError: that is not possible."""
+    """Write the bytes of a writer to a file. Raises SaveError: the file cannot be written."""
     with open_output(name) as file:
         file.write(writer.getvalue())
 

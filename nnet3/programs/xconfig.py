@@ -70,7 +70,7 @@ def _dims(existing: Nnet | None) -> dict[str, int]:
 
 
 def _write_vars(configs: Configs, folder: str, existing: str | None, edits: str) -> None:
-    """Write the context of the network; warn if the network is not simple and so has none."""
+    """Write the context of the network, or a line that it has none as it is not simple."""
     nnet = _network(configs.ref, existing, edits)
     if not nnet.is_simple():
         click.echo(

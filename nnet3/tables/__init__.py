@@ -1,4 +1,4 @@
 """Kaldi's tables: archives and script files, by key.
 
-Gives readers and writers of every kind of value. May import files, chain and egs formats.
+Gives readers and writers of every kind of value. May import files and chain.
 """

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, nearest
 from ..chain.examples import NnetChainExample
-from ..chain.fst import Fst
+from ..chain.fst_io import read_fst, write_fst
 from ..chain.supervision import Supervision
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
@@ -35,8 +35,8 @@ class Kind:
     """One kind of value.
 
     Attributes:
-        name: what it is called in `KINDS`.
-        read: from a reader that stands behind the header.
+        name: its name in `KINDS`.
+        read: reads a value from a reader that has passed the header.
         write: to a writer that has written the header.
         cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
         header: whether values in binary have a header; kinds without one are always text.
@@ -52,7 +52,7 @@ class Kind:
         """Read a value with its header.
 
         Raises:
-            FormatError: something else stands there.
+            FormatError: the bytes are something else.
         """
         if self.header:
             reader.read_header()
@@ -214,7 +214,7 @@ _ALL = (
     Kind("example", NnetExample.read, lambda writer, value: value.write(writer)),
     Kind("chain_example", NnetChainExample.read, lambda writer, value: value.write(writer)),
     Kind("supervision", Supervision.read, lambda writer, value: value.write(writer)),
-    Kind("fst", Fst.read, lambda writer, value: value.write(writer), header=False),
+    Kind("fst", read_fst, lambda writer, value: write_fst(value, writer), header=False),
     _basic("int", Reader.read_int32, Writer.write_int32),
     _basic("float", Reader.read_float, Writer.write_float),
     _basic("double", Reader.read_double, Writer.write_double),

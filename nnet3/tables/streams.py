@@ -1,4 +1,4 @@
-"""What Kaldi takes for a file name: a path, `-`, a place `file:123` in a file, a command with `|`.
+"""Kaldi's file names: a path, `-`, a place `file:123` in a file, a command with `|`.
 
 Commands run only where the caller, or the switch `OPSCOPE_PIPES=1`, allows it: a file of names must
 not be able to start programs on its own.
@@ -14,12 +14,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import IO
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.settings import is_on
-from ..files.kaldi_io import Buffer, Reader
+from ..files.kaldi_io import Reader
+from ..files.tokens import Buffer
 
 _PLACE = re.compile(r"(.+):(\d+)", re.DOTALL)
 _SPECIFIER = re.compile(r"(?:[a-z]+[, ]+)*(?:ark|scp)(?:[, ]+[a-z]+)*:")
@@ -83,8 +84,8 @@ def is_stream(name: str, *, pipes: bool | None = None) -> bool:
 
 
 @contextlib.contextmanager
-def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
-    """What standard input holds, or a command writes, as a file that is read while it is written.
+def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
+    """Open standard input or the output of a command as a file, read while it is written.
 
     Raises:
         FormatError: the command may not run, or (at the end) failed.
@@ -98,7 +99,7 @@ def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
     failed: FormatError | None = None
     try:
         with process.stdout:
-            yield process.stdout  # type: ignore[misc]
+            yield process.stdout
     except FormatError as error:  # it may have been cut off by what ended the command
         failed = error
     finally:
@@ -111,7 +112,7 @@ def open_stream(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
-def open_output(name: str, *, pipes: bool | None = None) -> Iterator[BinaryIO]:
+def open_output(name: str, *, pipes: bool | None = None) -> Iterator[IO[bytes]]:
     """A binary file for what `name` means. A plain file is replaced as a whole at the end.
 
     Raises:
@@ -176,13 +177,13 @@ def _run(name: str, pipes: bool | None) -> bytes:
 
 
 @contextlib.contextmanager
-def _pipe_to(name: str, pipes: bool | None) -> Iterator[BinaryIO]:
+def _pipe_to(name: str, pipes: bool | None) -> Iterator[IO[bytes]]:
     _check_pipe(name, pipes)
     process = subprocess.Popen(name[1:], shell=True, stdin=subprocess.PIPE)
     assert process.stdin is not None
     try:
         with process.stdin:
-            yield process.stdin  # type: ignore[misc]
+            yield process.stdin
     finally:
         status = process.wait()
     if status:

@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from ...framework.base.errors import FormatError, SaveError
 from ..files.kaldi_io import Reader, Writer
@@ -48,7 +48,7 @@ _RANGE = re.compile(r"([^\[]+)\[([^\[]+)\]")
 
 @dataclass(frozen=True)
 class ReadSpecifier:
-    """What `ark,s,cs:feats.ark` says.
+    """An rspecifier such as `ark,s,cs:feats.ark`.
 
     Attributes:
         source: `ark` or `scp`.
@@ -76,7 +76,7 @@ class ReadSpecifier:
 
 @dataclass(frozen=True)
 class WriteSpecifier:
-    """What `ark,scp,t:feats.ark,feats.scp` says.
+    """A wspecifier such as `ark,scp,t:feats.ark,feats.scp`.
 
     Attributes:
         archive, script: the files, or None where there is none. With a script alone, that file
@@ -264,7 +264,7 @@ class RandomAccessTable:
         return True
 
     def _scan(self, wanted: str) -> None:
-        """Go on in the archive until `wanted` is passed; values are kept as places only."""
+        """Go on in the archive until `wanted` is passed; of the values only places are noted."""
         for key, offset, value in self._entries:
             self._note(key, offset)
             self._last = (key, value)
@@ -310,8 +310,8 @@ class TableWriter:
         self.count = 0
         self._kind, self._pipes = kind_of(kind), pipes
         self._stack = contextlib.ExitStack()
-        self._archive: BinaryIO | None = None
-        self._script: BinaryIO | None = None
+        self._archive: IO[bytes] | None = None
+        self._script: IO[bytes] | None = None
         self._offset = 0
         self._targets: dict[str, str] = {}
 
@@ -353,7 +353,7 @@ class TableWriter:
             self._offset += len(body.getvalue())
         self.count += 1
 
-    def _put(self, file: BinaryIO, data: bytes) -> None:
+    def _put(self, file: IO[bytes], data: bytes) -> None:
         try:
             file.write(data)
             if self.specifier.flush:
@@ -400,7 +400,7 @@ def _archive_values(
 def _streamed_values(
     specifier: ReadSpecifier, kind: Kind, pipes: bool | None
 ) -> Iterator[tuple[str, Any]]:
-    """The entries of an archive that comes bit by bit; no more of it is held than has to be.
+    """The entries of an archive that is read while it is written, with few bytes in memory.
 
     What has come is read as far as it goes. An entry counts if something comes behind it, or the
     end: in text, one that ends where the bytes do might go on.

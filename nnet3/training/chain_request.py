@@ -16,7 +16,7 @@ from ..network.nnet import Nnet
 from .example_request import check_width, node_dims
 
 XENT = "-xent"
-"""What follows the name of an output in that of its cross-entropy output."""
+"""The suffix that an output's cross-entropy output has."""
 POSTERIORS = "__LWF-posteriors"
 """The input of chain examples with the posteriors of another network, sequence by sequence."""
 
@@ -33,7 +33,7 @@ def chain_request(
 
     Args:
         xent: whether the cross-entropy outputs are wanted, too.
-        derivatives: whether those of the parameters are.
+        derivatives: whether derivatives of the parameters are wanted.
 
     Raises:
         FormatError: the network has no node of that name.

@@ -1,4 +1,4 @@
-"""Several networks of one structure: averaged, combined over held-out examples, compared.
+"""Networks of one structure: averaged, combined over held-out examples, compared.
 
 Source: Kaldi's `nnet3bin/nnet3-average.cc`, `nnet3-combine.cc`, `nnet3-show-progress.cc`.
 """
@@ -54,13 +54,15 @@ class Prob(Protocol):
 
     def objective_per_frame(self) -> float:
         """The objective of all outputs together."""
+        ...
 
     def print_total_stats(self, log: Log) -> bool:
         """Report the sums."""
+        ...
 
 
 MakeProb = Callable[[Nnet, bool], Prob]
-"""What judges a network; with True it also collects the statistics of its components."""
+"""Makes a `Prob` of a network; with True the components collect statistics as well."""
 
 
 def frame_prob(nnet: Nnet, store_component_stats: bool) -> NnetComputeProb:

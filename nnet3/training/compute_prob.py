@@ -26,7 +26,7 @@ from .progress import Log, number, ratio
 
 @dataclass(frozen=True)
 class NnetComputeProbOptions:
-    """What to compute besides the objective.
+    """The values to compute besides the objective.
 
     Attributes:
         compute_deriv: the plain gradient of the objective by all parameters.
@@ -49,8 +49,8 @@ class Totals:
 
     Attributes:
         weight, objective: of the objective.
-        accuracy_weight, correct: weight of all rows, and of those that are right; by class in
-            `weights` and `corrects`, where these are asked for.
+        accuracy_weight, correct: weight of all rows, and of the rows that are right; by class in
+            `weights` and `corrects`, where these are wanted.
     """
 
     weight: float = 0.0

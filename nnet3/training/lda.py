@@ -90,7 +90,7 @@ class LdaStats:
         between = (means * (self.counts[seen, None] / self.total)).T @ means - np.outer(mean, mean)
         return total, between, mean
 
-    # Files: what is stored are the squares less those of the class means, in float32.
+    # Files hold the squares minus the squares of the class means, in float32.
 
     def write(self, writer: Writer) -> None:
         """Write it as Kaldi does."""
@@ -156,7 +156,7 @@ def read_packed(reader: Reader) -> np.ndarray:
     """A symmetric matrix from Kaldi's SpMatrix: [D, D], float32.
 
     Raises:
-        FormatError: something else stands there, or it is cut off.
+        FormatError: the bytes are something else, or are cut off.
     """
     start = reader.offset
     if reader.binary:
@@ -311,7 +311,7 @@ def feature_transform(stats: LdaStats, options: TransformOptions, log: Log) -> n
     """The transform of the input of a network, float32, [dim, D] or [dim, D+1].
 
     Raises:
-        ShapeError: there are no statistics, or fewer columns than rows are asked for.
+        ShapeError: there are no statistics, or fewer columns than wanted rows.
     """
     _, between, mean = stats.covariances()
     size = len(mean)

@@ -1,4 +1,4 @@
-"""What a trainer trains for: the operators between a network's outputs and their derivatives.
+"""Training objectives: the operators between a network's outputs and their derivatives.
 
 An `Objective` says how an example becomes a request and the values of variables, which operators
 give the derivatives at the outputs, and where the results stand. `FrameObjectives` are those of
@@ -25,7 +25,7 @@ _TOTALS = "totals."
 
 
 class Outcome(NamedTuple):
-    """What one minibatch came to at one output."""
+    """The objective of one minibatch at one output."""
 
     name: str
     weight: float
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 class StepBuilder(Protocol):
-    """What an objective sees of the step that is being built."""
+    """The interface of an objective to the step that is being built."""
 
     def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
         """Append an operator."""
@@ -54,7 +54,7 @@ class StepBuilder(Protocol):
 
 
 class Objective(Protocol):
-    """What a trainer trains for."""
+    """An objective of a training."""
 
     def request(self, nnet: Nnet, example: Any, store_component_stats: bool) -> ComputationRequest:
         """The request with derivatives for an example."""
@@ -76,7 +76,7 @@ class Objective(Protocol):
         ...
 
     def outcomes(self, scope: Scope) -> Iterator[Outcome]:
-        """What a run came to."""
+        """The objective of each output after a run."""
         ...
 
 

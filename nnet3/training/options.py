@@ -1,4 +1,4 @@
-"""What configures a trainer. Source: `NnetTrainerOptions` in Kaldi's `nnet3/nnet-training.h`."""
+"""The options of a trainer. Source: `NnetTrainerOptions` in Kaldi's `nnet3/nnet-training.h`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NnetTrainerOptions:
             float32 all the same.
         optimize: passes of the compiler; all by default.
         use_shortcut: whether requests for many like sequences are compiled for two and expanded.
-        cache_capacity: of how many requests compiled steps are kept.
+        cache_capacity: the greatest number of cached steps.
 
     Raises:
         AttributeTypeError: a value out of bounds, or backstitch together with momentum.

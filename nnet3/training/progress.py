@@ -1,4 +1,4 @@
-"""What a trainer reports: averages of objectives, and how often changes were bounded.
+"""The reports of a trainer: averages of objectives, and how often changes were bounded.
 
 The lines are Kaldi's, so that scripts which read its logs read these.
 Source: `ObjectiveFunctionInfo` in Kaldi's `nnet3/nnet-training.cc`, `MaxChangeStats` in

@@ -12,21 +12,22 @@ Source: Kaldi's `nnet3/nnet-training.cc`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place, on_device
+from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.context import OpContext
 from ...framework.base.errors import FormatError
-from ...framework.base.garbage import uncollected
+from ...framework.base.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import OpList
-from ...framework.passes.to_float64 import WidenFloats
+from ...framework.passes.to_float64 import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
-from ..cache.computations import CachingCompiler, RecentCache
+from ..cache.computations import CachingCompiler
 from ..components import part_of, set_statistic
 from ..components.base.lowering import FROZEN
 from ..graph.request import ComputationRequest
@@ -50,7 +51,7 @@ from .update_pass import (
 
 _log = logging.getLogger(__name__)
 _BACKSTITCH_SEED = 71341
-"""What Kaldi draws, on Linux with its default seed, to choose the minibatches of backstitch."""
+"""The number that Kaldi draws on Linux with its default seed to choose backstitch minibatches."""
 
 
 class NnetTrainer:
@@ -93,15 +94,15 @@ class NnetTrainer:
             float(options.max_param_change),
         )
         self._seed = seed
-        self._context = OpContext(train=True, seed=seed, keep=())
+        self._context = OpContext(train=True, seed=seed, live_out=())
         interval = options.backstitch_training_interval
         self._backstitch_turn = (_BACKSTITCH_SEED + seed) % interval
         self._shared = Scope(place)
         self._statistics: set[str] = set()
-        self._steps: RecentCache[_Step] = RecentCache(options.cache_capacity)
         self.compiler = CachingCompiler(
             nnet, options.optimize, options.use_shortcut, options.cache_capacity
         )
+        self._steps: BoundedCache[Hashable, _Step] = BoundedCache(options.cache_capacity)
 
     # Training
 
@@ -145,13 +146,13 @@ class NnetTrainer:
     def _seed_again(self) -> None:
         """Begin a new series of random numbers, which depends on seed and minibatch alone."""
         seed = (self._seed * 1000003 + self.minibatches + 1) & 0x7FFFFFFF
-        self._context = OpContext(train=True, seed=seed, keep=(), hooks=self._context.hooks)
+        self._context = OpContext(train=True, seed=seed, live_out=(), hooks=self._context.hooks)
 
     def _run(
         self, step: _Step, scalars: dict[str, float], frozen: bool = False, suffix: str = ""
     ) -> None:
         values = {**SCALARS, **scalars}
-        del values["kept"]  # what the step before found
+        del values["kept"]  # the step before sets it
         for name, value in values.items():
             self._fill(scalar_name(name), value)
         if FROZEN in self._shared:
@@ -179,9 +180,9 @@ class NnetTrainer:
         """The compiled step for examples of this structure."""
         stats = self.options.store_component_stats
         request = self.objective.request(self.nnet, example, stats)
-        return self._steps.get(request.key(), lambda: self._compile(request))
+        return self._steps.get_or_make(request.key(), lambda: self._compile(request))
 
-    @uncollected()
+    @gc_disabled()
     def _compile(self, request: ComputationRequest) -> _Step:
         options = self.options
         desc = lower_computation(self.compiler.compile(request), natural_gradient=True)
@@ -192,12 +193,12 @@ class NnetTrainer:
             if var.kind == STATE and "/" in var.name and var.dtype == np.float64
         }
         if options.double_precision:
-            desc = WidenFloats().apply(desc)
+            desc = ToFloat64().apply(desc)
         self._adopt(desc)
         return _Step(desc, self._shared)
 
     def _adopt(self, net: OpList) -> None:
-        """Give the shared scope what a new computation reads and no other had before."""
+        """Put the variables into the shared scope that a new computation is the first to read."""
         for var in net.vars:
             if var.kind not in (PARAMETER, STATE) or var.name in self._shared:
                 continue
@@ -227,10 +228,10 @@ class NnetTrainer:
         changed = False
         for component in self.nnet.components.values():
             if getattr(component, "dropout_proportion", proportion) != proportion:
-                component.dropout_proportion = proportion
+                setattr(component, "dropout_proportion", proportion)  # noqa: B010
                 changed = True
         if changed:
-            self._steps = RecentCache(self.options.cache_capacity)
+            self._steps = BoundedCache(self.options.cache_capacity)
 
     def store(self) -> None:
         """Put parameters and statistics back into the network."""
@@ -259,7 +260,7 @@ class NnetTrainer:
         return {name: self._shared.numpy(name).copy() for name in self._shared.names()}
 
     def state(self) -> dict[str, Any]:
-        """What besides `arrays` a resumed training needs, as plain numbers and names."""
+        """The plain numbers and names that a resumed training needs besides `arrays`."""
         return {
             "minibatches": self.minibatches,
             "seed": self._seed,

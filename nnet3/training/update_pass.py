@@ -26,7 +26,8 @@ from ...framework.ir.desc import (
 )
 from ...framework.ir.names import grad_name, state_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
-from ..components import Component
+from ..components import Component, UpdatableComponent
+from ..components.composite import CompositeComponent
 from ..network.nnet import Nnet
 from .objectives import Objective
 from .options import NnetTrainerOptions
@@ -39,9 +40,9 @@ SCALARS: Mapping[str, float] = {
     "constrain": 1.0,  # whether orthonormal constraints may be enforced
     "kept": 1.0,  # whether the last change was applied
 }
-"""What a step is told, with its usual values."""
+"""The settings of a step, with their usual values."""
 FACTORS, CHANGE = state_name("trainer", "factors"), state_name("trainer", "change")
-"""Variables with what `nnet3.max_change` found: a factor for each component, and the whole norm."""
+"""Variables that `nnet3.max_change` writes: a factor for each component, and the whole norm."""
 _SCALES = state_name("trainer", "scales")
 
 
@@ -55,17 +56,26 @@ def rate_name(component: str) -> str:
     return state_name(component, "learning_rate")
 
 
-def updatable(nnet: Nnet) -> dict[str, Component]:
+def updatable(nnet: Nnet) -> dict[str, UpdatableComponent]:
     """The components with parameters, in order."""
-    return {name: c for name, c in nnet.components.items() if c.is_updatable}
+    return {
+        name: component
+        for name, component in nnet.components.items()
+        if isinstance(component, UpdatableComponent) and component.is_updatable
+    }
 
 
-def parts(name: str, component: Any) -> Iterator[tuple[str, Component, list[str]]]:
-    """Of a component, or each updatable part of a composite one: its name, itself, and the
-    variables of its parameters."""
-    if hasattr(component, "components"):
+def parts(
+    name: str, component: UpdatableComponent
+) -> Iterator[tuple[str, UpdatableComponent, list[str]]]:
+    """A component, or every updatable part of a composite one.
+
+    Yields:
+        Its name, itself, and the names of the variables of its parameters.
+    """
+    if isinstance(component, CompositeComponent):
         for number, part in enumerate(component.components):
-            if part.is_updatable:
+            if isinstance(part, UpdatableComponent) and part.is_updatable:
                 path = f"{name}/{number}"
                 yield path, part, [f"{path}.{field}" for field in _fields(part)]
     else:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .layer import ALL_CONFIGS, NUMBER, REFERENCE_AND_FINAL, Layer, layer_type
 
-# What a part of a layer type's name stands for: component type, and the options it is written with.
+# A part of a layer type's name: its component type, and the options that are written.
 _PARTS = {
     "relu": ("RectifiedLinearComponent", ("self-repair-scale",)),
     "sigmoid": ("SigmoidComponent", ("self-repair-scale",)),
@@ -105,7 +105,7 @@ def _output_layer(layer: Layer) -> None:
 
 
 def add_part(layer: Layer, part: str, dim: int, node: str, fields: str = "") -> str:
-    """Add the component that `part` of a layer type's name stands for; returns its node."""
+    """Add the component of `part` of a layer type's name; returns its node."""
     kind, keys = _PARTS[part]
     return layer.component(f".{part}", kind, f"dim={dim} {layer.written(*keys)} {fields}", node)
 
@@ -277,7 +277,7 @@ def idct_matrix(inputs: int, outputs: int, lifter: float) -> np.ndarray:
 
 
 def _liftering(inputs: int, lifter: float) -> np.ndarray:
-    """What each of `inputs` cepstra was multiplied by."""
+    """The factors of cepstral liftering, one for each of `inputs` cepstra."""
     if not lifter:
         return np.ones(inputs)
     return 1 + 0.5 * lifter * np.sin(math.pi * np.arange(inputs) / lifter)

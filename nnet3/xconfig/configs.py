@@ -33,7 +33,7 @@ _FAMILIES = (basic, composite, convolution, gru, lstm, single)
 
 @dataclasses.dataclass(frozen=True)
 class Configs:
-    """What an xconfig becomes.
+    """The config files made from an xconfig.
 
     Attributes:
         final: the network.
@@ -154,7 +154,7 @@ class _Network:
         self._layers[name] = layer
 
     def _find(self, name: str) -> Resolved:
-        """What `layer` or `layer.output` stands for in an input."""
+        """The descriptor for `layer` or `layer.output` in an input."""
         if name in self._existing:
             return Resolved(name, self._existing[name])
         whole, _, inner = (name, "", "") if name in self._layers else name.partition(".")

@@ -1,4 +1,4 @@
-"""What every layer of an xconfig has: options, one input, config lines, named outputs.
+"""The base of xconfig layers: options, one input, config lines, named outputs.
 
 A layer type is a `LayerType`: its options with their defaults, and a function that checks a `Layer`
 and writes its lines. `LAYER_TYPES` holds them by Kaldi's name.
@@ -26,7 +26,7 @@ _TRUE_FALSE = {"true": True, "True": True, "false": False, "False": False}
 @dataclasses.dataclass(frozen=True)
 class Unset:
     """Default of an option that Kaldi's components set themselves: not written unless given, and
-    then as it was given. `kind` says what it must be: a `number` or a `flag`."""
+    then as it was given. `kind` is the kind of its value: a `number` or a `flag`."""
 
     kind: str
 
@@ -55,7 +55,7 @@ class LayerType:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What other layers may use: a descriptor, and a line that is written only where they do."""
+    """An output for other layers: a descriptor, and a line that is written only if one uses it."""
 
     text: str
     dim: int
@@ -132,7 +132,7 @@ class Layer:
         return self[key]
 
     def between(self, key: str, least: float, most: float = math.inf, *, unset: Any = None) -> None:
-        """Refuse a value of `key` outside [`least`, `most`]; `unset` stands for none."""
+        """Refuse a value of `key` outside [`least`, `most`]; `unset` means none."""
         if self[key] != unset and not least <= self[key] <= most:
             bounds = f"at least {least}" if most == math.inf else f"from {least} to {most}"
             self.fail(f"{key}={self[key]} must be {bounds}")

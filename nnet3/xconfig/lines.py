@@ -18,7 +18,7 @@ _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
 _FOREIGN = re.compile(r"[^a-zA-Z0-9.\-()\[\]@_=,/+:\s\"]")
 _QUOTED = re.compile(r'"[^"]*"')
 _KEY = re.compile(r"(?:^|(?<=\s))([^\s=]*)=")
-_QUOTED_EQUALS = "\x00"  # stands for an `=` inside quotes while a line is taken apart
+_QUOTED_EQUALS = "\x00"  # in place of an `=` inside quotes while a line is split
 
 
 @dataclasses.dataclass(frozen=True)

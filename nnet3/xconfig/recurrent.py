@@ -158,7 +158,7 @@ def _fields(layer: Layer) -> dict[str, str]:
         layer.between("self-repair-scale-nonlinearity", 0, 1)
         fields["repair"] = f"self-repair-scale={options['self-repair-scale-nonlinearity']:.10f}"
     if "ng-per-element-scale-options" in options:
-        scale = options["ng-per-element-scale-options"]
+        scale = str(options["ng-per-element-scale-options"])
         if "param-mean" not in scale and "param-stddev" not in scale:
             scale += " param-mean=0.0 param-stddev=1.0"
         fields["scale"] = scale

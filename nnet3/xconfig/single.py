@@ -1,4 +1,4 @@
-"""Layers of a single component, and those that only rearrange columns."""
+"""Layers of a single component, and layers that only rearrange columns."""
 
 from __future__ import annotations
 

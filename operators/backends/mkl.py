@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import team
-from ...framework.fusion.compiler import address
-from ...framework.fusion.openmp import load_openmp
+from ...framework.fusion.compiler import address, load_openmp
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..base.calls import in_order

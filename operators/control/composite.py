@@ -21,12 +21,11 @@ from ...framework.ir.desc import (
     make_op,
     output_names,
 )
-from ...framework.ir.infer import infer_metas
+from ...framework.ir.infer import infer_specs
 from ...framework.ir.names import EMPTY, SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
-from ...framework.ir.operation import Operator
+from ...framework.ir.operation import Operator, expand_op
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
-from ...framework.passes.pipeline import expand_op
 from ..linear.matmul import NUM_FLATTEN_DIMS, affine_shape
 
 fc = operator(
@@ -117,9 +116,9 @@ net = operator(
 def net_shape(s: ShapeArgs) -> None:
     known = {}
     for slot in ("inputs", "parameters"):
-        known |= dict(zip(s.op.inputs.get(slot, ()), s.metas(slot), strict=True))
-    metas = infer_metas([Operator(op) for op in _expanded(s.op)], known, {})
-    s.set("outputs", *(metas[name] for name in s.op.outputs["outputs"]))
+        known |= dict(zip(s.op.inputs.get(slot, ()), s.specs(slot), strict=True))
+    specs = infer_specs([Operator(op) for op in _expanded(s.op)], known, {})
+    s.set("outputs", *(specs[name] for name in s.op.outputs["outputs"]))
 
 
 def _expanded(op: OperatorView) -> list[OpNode]:

@@ -30,7 +30,7 @@ def link_grad_shapes(s: ShapeArgs) -> None:
             s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
         ):
             if name != EMPTY:
-                s.results[name] = s.input_meta(source)
+                s.results[name] = s.input_spec(source)
                 levels = s.input_offsets(source)
                 if levels is not None:
                     s.result_offsets[name] = levels

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.shape import Levels, Meta, ShapeArgs
+from ...framework.base.shape import ArraySpec, Levels, ShapeArgs
 from ...framework.ir.kernel_args import KernelArgs
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -26,6 +26,7 @@ from ...framework.loops.recurrent.links import (
     plain_schedule,
 )
 from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
+from ...framework.runtime.executor import frame_of
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
@@ -110,8 +111,8 @@ def recurrent_shape(s: ShapeArgs) -> None:
     outer = _outer_offsets(s, step, names, levels)
     schedule = plain_schedule(outer)
     sequences = len(outer) - 1
-    memories = _memory_metas(s, step)
-    for name, (shape, _) in zip(s.op.inputs.get("boot", ()), s.metas("boot"), strict=True):
+    memories = _memory_specs(s, step)
+    for name, (shape, _) in zip(s.op.inputs.get("boot", ()), s.specs("boot"), strict=True):
         if not shape or shape[0] != sequences:
             rows = shape[0] if shape else "no"
             s.fail(f"{step.title}: boot {name!r} has {rows} rows for {sequences} sequences")
@@ -126,10 +127,10 @@ def recurrent_shape(s: ShapeArgs) -> None:
     else:  # steps of one size are alike; shapes are linear in between
         steps = [0, schedule.steps - 1] if schedule.steps else []
     found = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
-    metas, inner = found[0] if found else known.infer_empty()
+    specs, inner = found[0] if found else known.infer_empty()
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
         own = [offsets.get(link, ()) for _, offsets in found]
-        shape, dtype = metas[link]
+        shape, dtype = specs[link]
         if own and own[0]:
             lengths = sum(one[link][0][0] for one, _ in found)
             full = outer_levels(schedule, outer, own)
@@ -137,9 +138,9 @@ def recurrent_shape(s: ShapeArgs) -> None:
             lengths, full = int(outer[-1]), (outer,)
         s.results[name] = ((lengths, *shape[1:]), dtype)
         s.result_offsets[name] = full
-    s.set("final", *(_final_meta(step, memories, sequences)))
+    s.set("final", *(_final_spec(step, memories, sequences)))
     s.set_offsets("final", ())
-    s.set("sum", *(metas[link] for link in step.sums))
+    s.set("sum", *(specs[link] for link in step.sums))
     s.set_offsets("sum", ())
 
 
@@ -154,13 +155,13 @@ def _own_track(levels: Levels | None, outer: np.ndarray, schedule: Any) -> Any:
     return make_static_track(levels, schedule)
 
 
-def _final_meta(step: StepNet, memories: list[Meta], rows: int) -> list[Meta]:
+def _final_spec(step: StepNet, memories: list[ArraySpec], rows: int) -> list[ArraySpec]:
     found = sorted(
         (memory.final, ((rows, *row), dtype))
         for memory, (row, dtype) in zip(step.memories, memories, strict=True)
         if memory.final >= 0
     )
-    return [meta for _, meta in found]
+    return [spec for _, spec in found]
 
 
 def _outer_offsets(s: ShapeArgs, step: StepNet, names: Any, levels: list[Levels]) -> np.ndarray:
@@ -184,54 +185,54 @@ def _outer_offsets(s: ShapeArgs, step: StepNet, names: Any, levels: list[Levels]
     return outer
 
 
-def _memory_metas(s: ShapeArgs, step: StepNet, *, building: bool = False) -> list[Meta]:
-    metas = []
+def _memory_specs(s: ShapeArgs, step: StepNet, *, building: bool = False) -> list[ArraySpec]:
+    specs = []
     for memory in step.memories:
         if memory.boot >= 0:
-            shape, dtype = s.metas("boot")[memory.boot]
-            meta = (shape[1:], dtype)
+            shape, dtype = s.specs("boot")[memory.boot]
+            spec = (shape[1:], dtype)
         else:
-            meta = step.declared_row(memory)
-        if meta is None and not building:
+            spec = step.declared_row(memory)
+        if spec is None and not building:
             s.fail(
                 f"{step.title}: the memory {memory.state!r} has neither a boot variable nor a"
                 f" declared shape; declare {memory.previous!r} in the step net with its dims"
             )
-        metas.append(meta)
-    return metas
+        specs.append(spec)
+    return specs
 
 
 def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
     """Shapes with an unknown number of rows; outputs that hang on unknown ones are left open."""
     known = {
         name: ((-1, *shape[1:]), dtype)
-        for name, (shape, dtype) in zip(step.inputs, s.metas("x"), strict=True)
+        for name, (shape, dtype) in zip(step.inputs, s.specs("x"), strict=True)
     }
-    known |= dict(zip(step.statics, s.metas("static"), strict=True))
-    memories = _memory_metas(s, step, building=True)
-    for memory, meta in zip(step.memories, memories, strict=True):
-        if meta is not None:
-            known[memory.previous] = ((-1, *meta[0]), meta[1])
-    metas = step.infer(known, -1, None)
+    known |= dict(zip(step.statics, s.specs("static"), strict=True))
+    memories = _memory_specs(s, step, building=True)
+    for memory, spec in zip(step.memories, memories, strict=True):
+        if spec is not None:
+            known[memory.previous] = ((-1, *spec[0]), spec[1])
+    specs = step.infer(known, -1, None)
     for slot, links in (("out", step.outputs), ("sum", step.sums)):
         for name, link in zip(s.op.outputs.get(slot, ()), links, strict=True):
-            if link in metas:
-                shape, dtype = metas[link]
+            if link in specs:
+                shape, dtype = specs[link]
                 s.results[name] = ((-1, *shape[1:]) if slot == "out" else shape, dtype)
     if None not in memories:
-        s.set("final", *_final_meta(step, memories, -1))
+        s.set("final", *_final_spec(step, memories, -1))
 
 
 class _Known:
     """Shapes and offsets of the variables given to a step net, step by step."""
 
     def __init__(
-        self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[Meta]
+        self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[ArraySpec]
     ) -> None:
         self.step, self.tracks, self.statics, self.memories = step, tracks, statics, memories
-        self.inputs, self.static_metas = s.metas("x"), s.metas("static")
+        self.inputs, self.static_specs = s.specs("x"), s.specs("static")
 
-    def infer(self, number: int, size: int) -> tuple[dict[str, Meta], dict[str, Levels]]:
+    def infer(self, number: int, size: int) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
         """Shapes and offsets of everything in step `number`."""
         known, offsets = self._given(size)
         for name, track, (shape, dtype) in zip(
@@ -241,22 +242,22 @@ class _Known:
             known[name] = ((span.stop - span.start, *shape[1:]), dtype)
             offsets[name] = track.inner[number]
         for name, (levels, track), (shape, dtype) in zip(
-            self.step.statics, self.statics, self.static_metas, strict=True
+            self.step.statics, self.statics, self.static_specs, strict=True
         ):
             rows = shape if track is None else (int(track.starts[number]), *shape[1:])
             known[name] = (rows, dtype)
             offsets[name] = levels if track is None else track.inner[number]
         return self.step.infer(known, size, offsets), offsets
 
-    def infer_empty(self) -> tuple[dict[str, Meta], dict[str, Levels]]:
+    def infer_empty(self) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
         """As `infer`, where there is no step at all: without rows."""
         known, offsets = self._given(0)
         for name, (shape, dtype) in zip(self.step.inputs, self.inputs, strict=True):
             known[name] = ((0, *shape[1:]), dtype)
-        known |= dict(zip(self.step.statics, self.static_metas, strict=True))
+        known |= dict(zip(self.step.statics, self.static_specs, strict=True))
         return self.step.infer(known, 0, offsets), offsets
 
-    def _given(self, size: int) -> tuple[dict[str, Meta], dict[str, Levels]]:
+    def _given(self, size: int) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
         known = {
             memory.previous: ((size, *row), dtype)
             for memory, (row, dtype) in zip(self.step.memories, self.memories, strict=True)
@@ -264,19 +265,11 @@ class _Known:
         return known, {}
 
 
-def _memory_meta(step: StepNet, memory: Memory, boots: list[Any]) -> Meta:
-    """Shape (without rows) and dtype of a memory: those of its boot value, or as declared."""
-    if memory.boot >= 0:
-        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
-    declared = step.declared_row(memory)
-    assert declared is not None, "the shape rule has refused such a memory"
-    return declared
-
-
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Any:
     step = step_net(k.attrs["net"])
-    plan, frame, scope = k.frame.plan, k.frame, k.frame.scope
+    frame = frame_of(k)
+    plan, scope = frame.plan, frame.scope
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
     outer = levels[0][0]
     schedule = plain_schedule(outer)
@@ -297,7 +290,7 @@ def recurrent_kernel(k: KernelArgs) -> Any:
             statics=statics,
             static_levels=static_levels,
             static_tracks=[_own_track(one, outer, schedule) for one in static_levels],
-            memory_metas=[_row_of(step, memory, boots) for memory in step.memories],
+            memory_specs=[_row_of(step, memory, boots) for memory in step.memories],
             initial_states=boots,
             outputs=k.list("out"),
             out_tracks=[
@@ -312,7 +305,7 @@ def recurrent_kernel(k: KernelArgs) -> Any:
     )
 
 
-def _row_of(step: StepNet, memory: Memory, boots: list[Any]) -> Meta:
+def _row_of(step: StepNet, memory: Memory, boots: list[Any]) -> ArraySpec:
     """Shape without rows, and dtype, of a memory."""
     if memory.boot >= 0:
         return boots[memory.boot].shape[1:], boots[memory.boot].dtype

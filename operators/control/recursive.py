@@ -106,11 +106,11 @@ def recursive_shape(s: ShapeArgs) -> None:
         s.rank("position", 1)
     _check_rows(s, tree, nodes, levels)
     trees = len(levels[0]) - 1 if levels else -1
-    metas = tree.infer(s.metas("x"), s.metas("static"), s.metas("boot"))
-    for name, meta, (memory, shared) in zip(
+    specs = tree.infer(s.specs("x"), s.specs("static"), s.specs("boot"))
+    for name, spec, (memory, shared) in zip(
         s.op.inputs.get("boot", ()),
-        s.metas("boot"),
-        ((m, b) for m, b in zip(tree.memories, metas.shared_boot, strict=True) if m.boot >= 0),
+        s.specs("boot"),
+        ((m, b) for m, b in zip(tree.memories, specs.shared_boot, strict=True) if m.boot >= 0),
         strict=True,
     ):
         if not shared and levels == ():
@@ -118,9 +118,9 @@ def recursive_shape(s: ShapeArgs) -> None:
                 f"{tree.title}: boot {name!r} has a row for each tree, so {parent!r} must be given"
                 " with offsets"
             )
-        if not shared and trees >= 0 and meta[0][0] not in (trees, -1):
+        if not shared and trees >= 0 and spec[0][0] not in (trees, -1):
             s.fail(
-                f"{tree.title}: boot {name!r} of {memory.state!r} has {meta[0][0]} rows for"
+                f"{tree.title}: boot {name!r} of {memory.state!r} has {spec[0][0]} rows for"
                 f" {trees} trees"
             )
     if tree.finals and levels == ():
@@ -128,11 +128,11 @@ def recursive_shape(s: ShapeArgs) -> None:
             f"{tree.title}: states of roots are wanted, so {parent!r} must be given with offsets,"
             " one sequence for each tree"
         )
-    outs = (metas.node[name] for name in tree.outputs)
+    outs = (specs.node[name] for name in tree.outputs)
     s.set("out", *(((nodes, *shape[1:]), dtype) for shape, dtype in outs))
     s.set_offsets("out", levels)
     held = sorted((memory.final, memory.state) for memory in tree.memories if memory.final >= 0)
-    finals = (metas.node[state] for _, state in held)
+    finals = (specs.node[state] for _, state in held)
     s.set("final", *(((trees, *shape[1:]), dtype) for shape, dtype in finals))
     s.set_offsets("final", ())
     s.set("steps", ((1,), np.int64))
@@ -146,7 +146,7 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
         s.fail(f"{tree.title}: {parent!r} has {len(levels)} levels of sequences, want one: trees")
     for slot in ("x", "position"):
         for name in s.op.inputs.get(slot, ()):
-            shape = s.input_meta(name)[0]
+            shape = s.input_spec(name)[0]
             if not shape:
                 s.fail(f"{tree.title}: {name!r} is a scalar, want a row for each node")
             s.same(f"{tree.title}: the rows of {parent!r} and {name!r}", nodes, shape[0])

@@ -13,7 +13,7 @@ from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.ir.rows import Metas, rows_of
+from ...framework.ir.rows import ArraySpecs, rows_of
 from ..base.calls import in_order
 
 Product = Callable[..., Call]
@@ -22,13 +22,13 @@ Product = Callable[..., Call]
 _left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
 
 
-def _product_rows(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
-    x, y = (len(metas[op.inputs[slot][0]][0]) for slot in "xy")
-    return _left_rows(op, metas, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
+def _product_rows(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
+    x, y = (len(specs[op.inputs[slot][0]][0]) for slot in "xy")
+    return _left_rows(op, specs, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
 
 
-def _affine_rows(op: OperatorView, metas: Metas, rows: Collection[str]) -> bool:
-    return _left_rows(op, metas, rows) and op.attrs["num_flatten_dims"] != 0
+def _affine_rows(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
+    return _left_rows(op, specs, rows) and op.attrs["num_flatten_dims"] != 0
 
 
 matmul = operator(

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order, reducing
 from ..base.derived import derived_kernel, summed_back_kernel
 
@@ -197,8 +197,8 @@ sum_many = operator(
 
 @sum_many.shape_rule
 def sum_many_shape(s: ShapeArgs) -> None:
-    metas = s.metas("x")
-    dtypes = {dtype for _, dtype in metas}
+    specs = s.specs("x")
+    dtypes = {dtype for _, dtype in specs}
     if len(dtypes) != 1 or bool in dtypes:
         s.fail("the arrays to sum want one dtype, a number's")
     s.set("out", (s.same_shape("the arrays to sum", *s.shapes("x")), dtypes.pop()))

@@ -253,9 +253,9 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     if not _uses_batch(k):
         return _with_running_values(k, view, running, mean, inverse)
     if view.size < 2:
-        metas = {k.op.inputs["x"][0]: (x.shape, x.dtype)}
+        specs = {k.op.inputs["x"][0]: (x.shape, x.dtype)}
         why = "training wants more than one value a channel"
-        raise ShapeError(k.op.describe(f"{why} and has {view.size}", metas))
+        raise ShapeError(k.op.describe(f"{why} and has {view.size}", specs))
     momentum = k.attrs["momentum"]
     unbiased = momentum * view.size / (view.size - 1)
     return in_order(

@@ -75,7 +75,7 @@ global_norm_scale = operator(
 
 @global_norm_scale.shape_rule
 def global_norm_scale_shape(s: ShapeArgs) -> None:
-    dtypes = {dtype for _, dtype in s.metas("x")}
+    dtypes = {dtype for _, dtype in s.specs("x")}
     if any(dtype.kind != "f" for dtype in dtypes):
         s.fail("every x wants a floating dtype")
     s.set("scale", ((), np.result_type(np.float32, *dtypes)))

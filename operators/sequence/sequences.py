@@ -31,7 +31,7 @@ def levels_of(s: ShapeArgs, slot: str, number: int = 0) -> Levels | None:
         ShapeError: it carries none, or they do not fit its rows.
     """
     name = s.op.inputs[slot][number]
-    shape = s.input_meta(name)[0]
+    shape = s.input_spec(name)[0]
     if not shape:
         s.fail(f"{slot} {name!r} wants at least 1 dimension, the rows of its sequences")
     levels = s.input_offsets(name)

@@ -49,7 +49,7 @@ def sequence_concat_shape(s: ShapeArgs) -> None:
     names, shapes = s.op.inputs["x"], s.shapes("x")
     levels = [levels_of(s, "x", number) for number in range(len(names))]
     width = s.same_shape("rows of x", *(shape[1:] for shape in shapes))
-    if len({dtype for _, dtype in s.metas("x")}) > 1:
+    if len({dtype for _, dtype in s.specs("x")}) > 1:
         s.fail("all x want one dtype")
     rows = [shape[0] for shape in shapes]
     s.set("out", ((-1 if -1 in rows else sum(rows), *width), s.dtype("x")))

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order
 from .fill import check_value
 
@@ -37,7 +37,7 @@ def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
 
 
 def _one_dtype(s: ShapeArgs) -> Any:
-    dtypes = {dtype for _, dtype in s.metas("x")}
+    dtypes = {dtype for _, dtype in s.specs("x")}
     if len(dtypes) > 1:
         s.fail(f"wants one dtype, has {', '.join(sorted(map(str, dtypes)))}")
     return dtypes.pop()

@@ -261,9 +261,9 @@ dropout = operator(
 
 @dropout.shape_rule
 def dropout_shape(s: ShapeArgs) -> None:
-    meta = (s["x"], s.floats("x"))
-    s.set("out", meta)
-    s.set("mask", meta)
+    spec = (s["x"], s.floats("x"))
+    s.set("out", spec)
+    s.set("mask", spec)
 
 
 def _drops(k: KernelArgs) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
 

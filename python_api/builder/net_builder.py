@@ -185,7 +185,7 @@ class NetBuilder(BuilderMethods):
     def _changed(self) -> None:
         """Forget what was derived from the forward operators."""
         self._whole: tuple[PlainNet, dict[str, str]] | None = None
-        self.run_cache = RunCache(self._forward)
+        self._run_cache: RunCache | None = None
 
     # -- the net -------------------------------------------------------------------------------
 
@@ -220,9 +220,23 @@ class NetBuilder(BuilderMethods):
         return self._net_and_gradients()[1]
 
     def _net_and_gradients(self) -> tuple[PlainNet, dict[str, str]]:
+        """A copy of the forward operators, followed by those of the objective."""
         if self._whole is None:
-            self._whole = self.objective.whole_net(self._forward)
+            wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
+            if wanted.costs:
+                wrt = None if wanted.wrt is None else list(wanted.wrt)
+                gradients = net.add_backward_ops(list(wanted.costs), wrt)
+            for attrs in wanted.optimizers:
+                net.add_optimizer_ops(attrs)
+            self._whole = net, gradients
         return self._whole
+
+    @property
+    def run_cache(self) -> RunCache:
+        """What runs share until the net changes."""
+        if self._run_cache is None:
+            self._run_cache = RunCache()
+        return self._run_cache
 
     @property
     def desc(self) -> NetDesc:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope, default_scope
+from ...framework.passes.prune import prune
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from .feeding import feed_inputs
@@ -61,7 +62,10 @@ def run(
         builder.feed(scope, feed)
     wanted = [str(var) for var in fetch]
     names = frozenset(wanted)
-    own = cache.context(context or builder.run_context, need_backward, names)
+    key = (context or builder.run_context, need_backward, names)
+    own = cache.contexts.get(key)  # nets keep their plans for the same context
+    if own is None:
+        own = cache.contexts[key] = key[0].derive(train=need_backward, live_out=names)
     builder.bound_net(names, need_backward).run(scope, own)
     return {name: scope.get(name).numpy() for name in wanted}
 
@@ -69,7 +73,13 @@ def run(
 @builder_method
 def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -> PlainNet:
     """The net that `run` runs: the whole one, or the part that `names` need."""
-    return builder.net if need_backward else builder.run_cache.net_for(names)
+    if need_backward:
+        return builder.net
+    nets = builder.run_cache.nets
+    if names not in nets:
+        forward = builder.forward_net.op_list
+        nets[names] = PlainNet(prune(forward, names) if names else forward)
+    return nets[names]
 
 
 @builder_method

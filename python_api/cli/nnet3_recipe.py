@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ...nnet3.programs.options import chosen_place
+from ...nnet3.programs.base.options import chosen_place
 from ..recipe.nnet3 import Nnet3Recipe
 from ..recipe.nnet3_options import RecipeOptions
 

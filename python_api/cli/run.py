@@ -54,7 +54,7 @@ def run(
     known = {var.name for var in net.op_list.vars}
     used = {name: array for name, array in arrays.items() if name in known}
     Feeder(net.op_list, scope)(used, lambda: "--feed")
-    net.run(scope, OpContext(train=train_phase, seed=seed, keep=fetch), begin, end)
+    net.run(scope, OpContext(train=train_phase, seed=seed, live_out=fetch), begin, end)
     values = {name: scope.numpy(name) for name in fetch}
     if out is None:
         for name, value in values.items():

@@ -36,10 +36,10 @@ from ...framework.ir.desc import (
     make_var,
     output_names,
 )
-from ...framework.ir.infer import declared_meta
+from ...framework.ir.infer import declared_spec
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.operation import Operator
-from ...framework.ir.rows import EACH, row_kinds
+from ...framework.ir.row_kinds import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...framework.passes.prune import prune
 from ...framework.runtime.initialize import PERSISTENT
@@ -147,13 +147,13 @@ class _Cut:
     def _check_rows(self, desc: OpNode) -> None:
         op = Operator(desc)
         names = (*op.input_vars(), *op.output_vars())
-        declared = {name: declared_meta(self.vars[name]) for name in names if name in self.vars}
+        declared = {name: declared_spec(self.vars[name]) for name in names if name in self.vars}
         if op.type == _IDENTITY_IN_TEST:
             return
-        metas = {name: meta for name, meta in declared.items() if meta is not None}
-        known = all(name in metas for name in op.input_vars())
+        specs = {name: spec for name, spec in declared.items() if spec is not None}
+        known = all(name in specs for name in op.input_vars())
         fixed = {name for name in op.input_vars() if name not in self.moving}
-        kinds = row_kinds(op, metas, self.moving, fixed) if known else None
+        kinds = row_kinds(op, specs, self.moving, fixed) if known else None
         if kinds is None or any(kind != EACH for kind in kinds.values()):
             raise OpscopeError(
                 f"{self.title}: {op.title()} does not work on each row by itself, so it cannot run"
@@ -176,21 +176,21 @@ class _Cut:
         boots = op.inputs.get("boot", ())
         for memory in step.memories:
             boot = boots[memory.boot] if memory.boot >= 0 else ""
-            meta = step.declared_row(memory)
-            if boot and meta is None:
-                whole = declared_meta(self.vars[boot])
-                meta = None if whole is None else (whole[0][1:], whole[1])
-            if meta is None or min(meta[0], default=0) < 0:
+            spec = step.declared_row(memory)
+            if boot and spec is None:
+                whole = declared_spec(self.vars[boot])
+                spec = None if whole is None else (whole[0][1:], whole[1])
+            if spec is None or min(spec[0], default=0) < 0:
                 raise OpscopeError(
                     f"{self.title}: the shape of the memory {memory.previous!r} of {step.title} is"
                     " not known"
                 )
             previous = names[memory.previous]
-            self.inner[previous] = make_var(previous, (-1, *meta[0]), meta[1], INPUT)
+            self.inner[previous] = make_var(previous, (-1, *spec[0]), spec[1], INPUT)
             carried = bool(boot) and self._is_carried(boot)
             self.made.memories.append(
                 StepMemory(
-                    previous, names[memory.state], "" if carried else boot, memory.boot_value, *meta
+                    previous, names[memory.state], "" if carried else boot, memory.boot_value, *spec
                 )
             )
 
@@ -272,15 +272,15 @@ class Stepper:
         self.step = one_step(self.op_list, self.ids, self.scores)
         self.scope = scope
         kept = [self.scores, *(memory.state for memory in self.step.memories)]
-        self._context = OpContext(device, train=False, keep=kept)
+        self._context = OpContext(device, train=False, live_out=kept)
         self._device = device
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
         (var,) = (var for var in self.step.net.vars if var.name == self.ids)
-        meta = declared_meta(var)
-        if meta is None or len(meta[0]) != 1 or meta[1].kind not in "iu":
+        spec = declared_spec(var)
+        if spec is None or len(spec[0]) != 1 or spec[1].kind not in "iu":
             raise ShapeError(f"{self.op_list.name!r}: {self.ids!r} does not hold one integer a row")
-        self._dtype = meta[1]
+        self._dtype = spec[1]
         self._work = Scope(parent=scope)
 
     def start(self, sequences: int, copies: int = 1, feed: Mapping[str, Any] | None = None) -> None:
@@ -334,7 +334,7 @@ class Stepper:
         if names:
             wanted = [name for name in names if declared[name].kind != INPUT]
             if wanted:
-                context = OpContext(self._device, train=False, keep=wanted)
+                context = OpContext(self._device, train=False, live_out=wanted)
                 Net.create(prune(self.op_list, wanted)).run(scope, context)
         first = {}
         for name in names:

@@ -298,7 +298,7 @@ class _Trainer:
     def _evaluate(self, data: Data, feeder: Feeder, ctrl_c: CtrlC) -> dict[str, float]:
         """Means over the held-out data: forward only, in test phase."""
         context = OpContext(
-            self.base.device, train=False, seed=0, keep=self.names, stream=self.base.stream
+            self.base.device, train=False, seed=0, live_out=self.names, stream=self.base.stream
         )
         averages = Averages(self.names)
         end = self.net.last_forward_op + 1
@@ -314,7 +314,7 @@ class _Trainer:
 
     def _train_context(self) -> OpContext:
         """The context of training runs."""
-        context = self.base.derive(train=True, keep=self.names)
+        context = self.base.derive(train=True, live_out=self.names)
         context.hooks = self.hooks
         return context
 

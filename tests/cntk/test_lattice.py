@@ -19,7 +19,7 @@ from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.run.runtime import CntkNet
-from opscope.cntk.sgd.measure import parts
+from opscope.cntk.sgd.measure import sub_minibatches
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.cntk.sgd.schedules import Schedules
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError, ShapeError
@@ -323,7 +323,7 @@ def test_in_a_network(hmms):
 def test_parts_of_a_minibatch_take_their_lattices(hmms):
     net, batch = sequence_net(hmms)
     whole = net.forward(batch, ["criterion"])["criterion"].scalar
-    pieces = parts(batch, 2)
+    pieces = sub_minibatches(batch, 2)
     assert [len(part.lattices.items) for part in pieces] == [1, 2]
     found = [net.forward(part, ["criterion"])["criterion"].scalar for part in pieces]
     assert sum(found) == pytest.approx(whole)

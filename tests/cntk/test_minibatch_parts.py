@@ -13,7 +13,7 @@ from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.catalogue import create_reader
 from opscope.cntk.run.build import build_section_network
 from opscope.cntk.run.runtime import CntkNet
-from opscope.cntk.sgd.measure import part_count, parts
+from opscope.cntk.sgd.measure import sub_minibatch_count, sub_minibatches
 from opscope.framework.base.errors import ShapeError
 
 
@@ -33,7 +33,7 @@ def minibatch(tmp_path):
 
 @pytest.mark.parametrize("count", [2, 3, 4, 9])
 def test_each_has_the_same_sequences_of_all_streams(minibatch, count):
-    found = parts(minibatch, count)
+    found = sub_minibatches(minibatch, count)
     assert len(found) == min(count, minibatch.layouts["x"].parallel)
     labels = []
     for part in found:
@@ -55,12 +55,12 @@ def test_streams_with_other_sequences_are_refused():
     }
     layouts = {name: packed(found) for name, found in lengths.items()}
     with pytest.raises(ShapeError, match="cannot be computed in parts"):
-        parts(Minibatch(streams, layouts), 2)
+        sub_minibatches(Minibatch(streams, layouts), 2)
 
 
 def test_how_many():
-    assert part_count(100, 3, None, 1) == 3
-    assert part_count(100, 1, 40, 1) == 3 and part_count(100, 1, 40, 2) == 5
+    assert sub_minibatch_count(100, 3, None, 1) == 3
+    assert sub_minibatch_count(100, 1, 40, 1) == 3 and sub_minibatch_count(100, 1, 40, 2) == 5
 
 
 NETWORK = """

@@ -146,7 +146,7 @@ def batch_norm(x, state, train, **times):
     writes = {"out": "out", **SHARED, "used_mean": "m", "used_scale": "s", "own_weight": "w"}
     net.add_op("cntk.batch_norm", reads, writes)
     scope.feed({"x": x, **state, **{name: np.array([v]) for name, v in times.items()}})
-    net.run(scope, OpContext(train=train, keep=("out",)))
+    net.run(scope, OpContext(train=train, live_out=("out",)))
     return {name: scope.numpy(name) for name in ("out", "mean", "variance", "seen")}
 
 

@@ -193,7 +193,7 @@ class TestSamples:
         scope.feed({"w": self.weights, "seed": np.array([5]), "drawn": np.array([0])})
         found = []
         for _ in range(runs):
-            net.run(scope, OpContext(train=True, keep=("values", "indices", "counts", "often")))
+            net.run(scope, OpContext(train=True, live_out=("values", "indices", "counts", "often")))
             assert (scope.numpy("values") == 1).all() and (scope.numpy("counts") == 1).all()
             found.append(scope.numpy("indices").copy())
         return np.array(found), scope

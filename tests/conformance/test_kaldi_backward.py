@@ -47,7 +47,7 @@ def generic(nnet, request, io):
             parts.append(np.zeros(component.num_parameters, np.float32))
         for field in fields:
             wanted = gradients.get(field)
-            shape = next(var.shape for var in net.op_list.vars if var.name == field)
+            shape = net.vars[field].shape
             parts.append((np.zeros(shape) if wanted is None else scope.numpy(wanted)).ravel())
     found["model_deriv"] = np.concatenate(parts)
     return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.framework.ir.messages import parse_net, serialize_net
+from opscope.framework.ir.messages import parse_net, serialize_net, to_message
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower.command_dialect import from_desc, to_desc
@@ -35,5 +35,5 @@ def test_commands_there_and_back(case):
         assert back.to_kaldi() == computation.to_kaldi()
         assert back.submatrices == computation.submatrices
         assert list(map(plain, back.commands)) == list(map(plain, computation.commands))
-        assert to_desc(back) == desc
+        assert to_message(to_desc(back)) == desc
     assert serialize_net(lower_computation(back)) == serialize_net(lower_computation(computation))

@@ -4,7 +4,7 @@ import pytest
 
 from kaldi_data import FOLDER, need
 from opscope.nnet3.compile.compiler import Compiler
-from opscope.nnet3.compile.steps import Steps
+from opscope.nnet3.compile.steps import NnetSteps
 from opscope.nnet3.graph.graph import Graph
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.network.nnet import Nnet
@@ -28,7 +28,7 @@ def lines_of(path):
 def test_steps(case):
     folder, topology, request = load(case)
     graph = Graph(topology, request)
-    steps = Steps(graph)
+    steps = NnetSteps(graph)
     assert steps.to_text().splitlines() == lines_of(folder / "steps.txt")
 
 

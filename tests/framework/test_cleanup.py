@@ -21,7 +21,8 @@ from opscope.framework.passes.cleanup import (
     RemoveIdentities,
     clean_up,
 )
-from opscope.framework.passes.pipeline import LOWERING, lower, run_passes
+from opscope.framework.passes.lowering import LOWERING, lower
+from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.runtime.net import Net
 
 
@@ -96,7 +97,7 @@ def test_identities_that_somebody_may_look_at_stay():
     kept = net(op("assign", "x", "y"), op("toy_relu", "y", "z"), variables=[output("y")])
     assert apply(RemoveIdentities(), kept) == text(kept)
     named = net(op("assign", "x", "y"), op("toy_relu", "y", "z"))
-    assert apply(RemoveIdentities(keep=("y",)), named) == text(named)
+    assert apply(RemoveIdentities(live_out=("y",)), named) == text(named)
     result = net(op("assign", "x", "y"))
     assert apply(RemoveIdentities(), result) == text(result)
     stopped = net(
@@ -215,13 +216,13 @@ def test_what_no_output_needs_goes_with_its_variables():
 def test_kept_names_are_results():
     desc = net(op("toy_relu", "x", "a"), op("toy_square", "x", "b"), variables=[output("b")])
     assert apply(RemoveDead(), desc) == ["toy_square(x=x) -> out=b"]
-    assert apply(RemoveDead(keep=("a",)), desc) == text(desc)
+    assert apply(RemoveDead(live_out=("a",)), desc) == text(desc)
 
 
 def test_without_outputs_unread_temporaries_are_results():
     desc = net(op("toy_relu", "x", "a"), op("toy_square", "x", "b"))
     assert apply(RemoveDead(), desc) == text(desc)
-    assert apply(RemoveDead(keep=("a",)), desc) == ["toy_relu(x=x) -> out=a"]
+    assert apply(RemoveDead(live_out=("a",)), desc) == ["toy_relu(x=x) -> out=a"]
 
 
 def test_updates_of_parameters_and_state_stay():

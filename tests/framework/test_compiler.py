@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import compiler, openmp
+from opscope.framework.fusion import compiler
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 _WORK = """
 import numpy as np
-from opscope.framework.fusion import compiler, openmp
+from opscope.framework.fusion import compiler
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
@@ -195,8 +195,8 @@ def test_the_environment_is_left_as_it_was(name: str, monkeypatch: Any) -> None:
     if name:
         monkeypatch.setenv(name, "7")
     seen, before = [], dict(os.environ)
-    monkeypatch.setattr(openmp.ctypes, "CDLL", lambda *_: seen.append(dict(os.environ)))
-    openmp.load_openmp.__wrapped__()
+    monkeypatch.setattr(compiler.ctypes, "CDLL", lambda *_: seen.append(dict(os.environ)))
+    compiler.load_openmp.__wrapped__()
     assert dict(os.environ) == before
     if seen:
         assert ("GOMP_SPINCOUNT" in seen[0]) is (name != "OMP_WAIT_POLICY")

@@ -140,7 +140,7 @@ def test_add_backward_and_optimizer_ops_go_into_the_same_list():
     assert roles == sorted(roles) and roles[: forward + 1] == [FORWARD] * 3
     scope = Scope()
     scope.feed({"x": f32([1, 1]), "w": f32([2, -2]), "optimizer@LEARNING_RATE": np.float32(0.5)})
-    net.run(scope, OpContext(keep=["w@GRAD"]))  # dy/dw = relu'(xw) x + 1
+    net.run(scope, OpContext(live_out=["w@GRAD"]))  # dy/dw = relu'(xw) x + 1
     assert scope.numpy("w@GRAD").tolist() == [[2, 1]]
     assert scope.numpy("w").tolist() == [[1, -2.5]]
 

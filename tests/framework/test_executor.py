@@ -70,7 +70,7 @@ def test_switches_that_are_none(monkeypatch):
 
 
 def blocks(net, scope):
-    frame = net.frame(scope, OpContext(keep=()))
+    frame = net.frame(scope, OpContext(live_out=()))
     return frame.plan.blocks
 
 
@@ -86,8 +86,25 @@ def test_temporaries_share_memory_by_liveness(monkeypatch):
 
 
 def test_libraries_always_end_with_the_reference(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_LIBRARIES", "fancy")
-    assert current_options().libraries == ("fancy", "xp")
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", " mkl")
+    assert current_options().libraries == ("mkl", "xp")
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "xp,packed")
+    assert current_options().libraries == ("xp", "packed")
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "")
+    assert current_options().libraries == ("xp",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("panels,mkl,xp", "no kernel library 'panels'; there are .*mkl, packed.*, xp"),
+        ("packd", r"no kernel library 'packd' \(did you mean packed\?\); there are "),
+    ],
+)
+def test_unknown_libraries_are_refused(text: str, message: str, monkeypatch) -> None:
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", text)
+    with pytest.raises(OpscopeError, match=f"^OPSCOPE_LIBRARIES={text}: {message}"):
+        chain().run(fed(X))
 
 
 def test_temporaries_are_not_left_in_the_scope_but_kept_ones_are():
@@ -95,7 +112,7 @@ def test_temporaries_are_not_left_in_the_scope_but_kept_ones_are():
     scope = fed(X)
     net.run(scope)
     assert "h0" not in scope and "y" in scope
-    net.run(scope, OpContext(keep=["h0"]))
+    net.run(scope, OpContext(live_out=["h0"]))
     np.testing.assert_allclose(scope.numpy("h0"), X * X + 0.125, rtol=1e-6)
     net.run(scope)
     assert scope.get("h0").array is None, "a stale value is not left to be read"

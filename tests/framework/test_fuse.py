@@ -45,7 +45,7 @@ def steps(net: PlainNet, feed: dict[str, Any], keep: Any = None) -> list[list[st
     """Operator types by step."""
     scope = Scope()
     scope.feed(feed)
-    frame = net.frame(scope, OpContext(keep=keep))
+    frame = net.frame(scope, OpContext(live_out=keep))
     return [[op.type for op in step.operators] for step in frame.plan.steps]
 
 
@@ -114,7 +114,7 @@ def test_kept_temporaries_are_stored(monkeypatch: Any) -> None:
     net = chain(*CHAIN)
     scope = Scope()
     scope.feed({"a": normal(5, 7), "b": normal(7)})
-    net.run(scope, OpContext(keep=["t", "v"]))
+    net.run(scope, OpContext(live_out=["t", "v"]))
     np.testing.assert_allclose(scope.numpy("t"), scope.numpy("a") + scope.numpy("b"))
     assert scope.numpy("v").shape == (5, 7)
 
@@ -278,10 +278,10 @@ def test_sparse_rows_are_left_to_the_kernel() -> None:
     net, feed, _ = _adams(1, np.float32)
     dense = net.op_list.ops[0]
     sparse = dense.changed(inputs={**dense.inputs, "rows": ("ids",)})
-    metas = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
-    metas["ids"] = ((2,), np.dtype(np.int64))
-    assert fuse.pointwise(Operator(dense), metas, "cpu") is not None
-    assert fuse.pointwise(Operator(sparse), metas, "cpu") is None
+    specs = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
+    specs["ids"] = ((2,), np.dtype(np.int64))
+    assert fuse.pointwise(Operator(dense), specs, "cpu") is not None
+    assert fuse.pointwise(Operator(sparse), specs, "cpu") is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -387,10 +387,10 @@ def test_gpu_kernels() -> None:
 
 def test_gpu_half_precision_and_updates() -> None:
     net, feed, _ = _adams(2, np.float16)
-    metas = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
-    groups = fuse.group_chains(net.operators, metas, set(metas), {}, "gpu")
+    specs = {name: (np.shape(v), np.asarray(v).dtype) for name, v in feed.items()}
+    groups = fuse.group_chains(net.operators, specs, set(specs), {}, "gpu")
     assert [len(group) for group in groups] == [1, 1]
-    found = fuse.pointwise(net.operators[0], metas, "gpu")
+    found = fuse.pointwise(net.operators[0], specs, "gpu")
     source = codegen.gpu_source(fuse.build_loop([found], {"param0", "m0", "v0"}).loop)
     assert "const double h_x" in source.operation
     assert "float16 o" in source.out_params and "int64 a" in source.in_params
@@ -424,7 +424,7 @@ def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
     rng = np.random.default_rng(0)
     given = {n: rng.normal(size=s).astype("f4") for n, s in (("x", (6, 5)), ("w", (5, 7)))}
     given["b"] = rng.normal(size=7).astype("f4")
-    scope, context = Scope(), OpContext(keep=["y"])
+    scope, context = Scope(), OpContext(live_out=["y"])
     scope.feed(given)
     net.run(scope, context)
     steps = [[op.type for op in step.operators] for step in net.frame(scope, context).plan.steps]
@@ -434,5 +434,5 @@ def test_the_bias_of_a_layer_joins_the_loop_of_its_activation(monkeypatch):
     assert lookup("affine").split_epilogue is not None
     kept = Scope()
     kept.feed(given)
-    net.run(kept, OpContext(keep=["h", "y"]))  # the sum itself may be wanted too
+    net.run(kept, OpContext(live_out=["h", "y"]))  # the sum itself may be wanted too
     np.testing.assert_allclose(np.maximum(kept.numpy("h"), 0), kept.numpy("y"))

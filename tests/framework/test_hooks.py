@@ -253,7 +253,7 @@ def test_names_inside_a_fused_kernel(tmp_path):
         pytest.skip("no C compiler here: nothing is fused")
     with pytest.raises(VariableError, match="'b' lives inside a fused kernel; keep it"):
         run(net, Dump(["b"], tmp_path))
-    run(net, Dump(["b"], tmp_path), keep=["b"])
+    run(net, Dump(["b"], tmp_path), live_out=["b"])
     assert [path.name for path in tmp_path.rglob("*.npy")] == ["b.npy"]
 
 

@@ -78,13 +78,15 @@ def test_declared_rows() -> None:
     assert declared_row(open_, make_var("v", None, None)) is None
 
 
-def test_a_full_cache_forgets_what_was_added_first() -> None:
+def test_a_full_cache_drops_what_was_used_least_recently() -> None:
     cache: BoundedCache[int, str] = BoundedCache(2)
     assert cache.get(1) is None
     assert [cache.add(number, text) for number, text in ((1, "a"), (2, "b"), (3, "c"))] == [*"abc"]
     assert (cache.get(1), cache.get(2), cache.get(3), len(cache)) == (None, "b", "c", 2)
     cache.add(2, "d")
     assert cache.get(2) == "d"
+    cache.add(4, "e")
+    assert (cache.values(), cache.get(3)) == (["d", "e"], None)
 
 
 def test_copies_of_rows() -> None:

@@ -26,7 +26,7 @@ def doubler() -> PlainNet:
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
 @pytest.mark.parametrize("give", ["set", "share"])
 def test_every_run_sees_the_input_given_last(shape: tuple[int, int], give: str) -> None:
-    net, scope, context = doubler(), Scope(), OpContext(keep=["z"])
+    net, scope, context = doubler(), Scope(), OpContext(live_out=["z"])
     arrays = [np.full(shape, n, np.float32) for n in (1, 2, 3)]
     for _ in range(2):
         for array in arrays:
@@ -37,7 +37,7 @@ def test_every_run_sees_the_input_given_last(shape: tuple[int, int], give: str) 
 
 
 def test_a_large_array_that_is_handed_over_is_not_copied() -> None:
-    net, scope, context = doubler(), Scope(), OpContext(keep=["z"])
+    net, scope, context = doubler(), Scope(), OpContext(live_out=["z"])
     first, second = (np.ones(LARGE, np.float32) for _ in range(2))
     scope.var("x").share(first)
     net.run(scope, context)
@@ -49,7 +49,7 @@ def test_a_large_array_that_is_handed_over_is_not_copied() -> None:
 
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
 def test_shapes_may_alternate(shape: tuple[int, int]) -> None:
-    net, scope, context = doubler(), Scope(), OpContext(keep=["z"])
+    net, scope, context = doubler(), Scope(), OpContext(live_out=["z"])
     for rows in (shape[0], 1, shape[0], 1):
         x = np.full((rows, shape[1]), rows, np.float32)
         scope.var("x").set(x)
@@ -85,7 +85,7 @@ def test_frames_of_one_scope_share_the_memory_of_temporaries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPSCOPE_FUSE", "0")  # fused, there is no temporary
-    net, scope, context = doubler(), Scope(), OpContext(keep=["z"])
+    net, scope, context = doubler(), Scope(), OpContext(live_out=["z"])
     frames = []
     for rows in (64, 32, 48, 64):
         scope.var("x").set(np.full((rows, 8), rows, np.float32))

@@ -87,7 +87,7 @@ def test_some_gradients_only():
 def test_outputs_carry_the_sequences():
     scope, given = Scope(), values()
     fill(scope, given)
-    Net.create(simple()).run(scope, OpContext(keep=["ys"]))
+    Net.create(simple()).run(scope, OpContext(live_out=["ys"]))
     assert np.array_equal(scope.get("ys").offsets[0], given["xs"].levels[0])
     assert Sequences(scope.numpy("ys"), scope.get("ys").offsets).to_list()[1].shape == (4, 3)
 
@@ -97,7 +97,7 @@ def test_one_scope_runs_batches_of_other_lengths_and_values():
     for seed, lengths in enumerate([[2, 3], [3, 2], [2, 3], [1, 1, 4], [2, 3], [2, 3]]):
         given = values(lengths, seed)
         fill(scope, given)
-        net.run(scope, OpContext(keep=["ys"]))
+        net.run(scope, OpContext(live_out=["ys"]))
         np.testing.assert_allclose(scope.numpy("ys"), by_hand(given)[0], atol=1e-12)
 
 
@@ -114,7 +114,7 @@ def test_forward_and_backward_in_runs_of_their_own():
         fill(fresh, given)
         net.run(scope, end=middle)
         net.run(scope, begin=middle)
-        whole.run(fresh, OpContext(keep=list(names.values())))
+        whole.run(fresh, OpContext(live_out=list(names.values())))
         for name in names.values():
             np.testing.assert_allclose(scope.numpy(name), fresh.numpy(name), atol=1e-12)
 
@@ -198,7 +198,7 @@ def test_forward_runs_in_pieces(rows, reverse, lengths, monkeypatch):
         plain = OpList(ops=[recurrent_op(desc)])
         del plain.ops[0].outputs["steps"]  # no steps are kept
         plain.vars.extend(make_var(name, None, None, 1) for name in given)
-        Net.create(plain).run(scope, OpContext(keep=["ys", "last"]))
+        Net.create(plain).run(scope, OpContext(live_out=["ys", "last"]))
         boot, delay = memory.get("boot_value"), memory.get("delay", 1)
         ys, last = by_hand(given, reverse=reverse, boot=boot, delay=delay)
         np.testing.assert_allclose(scope.numpy("ys"), ys, atol=1e-12)
@@ -214,7 +214,7 @@ def test_memory_of_forward_runs_does_not_grow_with_steps(way, monkeypatch):
     for steps in (200, 1600):
         given, net, scope = values([steps, steps]), Net.create(simple()), Scope()
         fill(scope, given)
-        context = OpContext(keep=[])
+        context = OpContext(live_out=[])
         net.run(scope, context)
         net.run(scope, context)
         arena = next(value for key, value in scope.bound.items() if "recurrent" in key)

@@ -28,7 +28,7 @@ def run(steps: int, *, train: bool, trace: bool = False) -> tuple[int, int]:
     rows = np.random.default_rng(0).normal(size=(BATCH, steps, WIDTH)).astype(np.float32)
     b.feed(scope, {"x": Sequences.from_padded(rows, lengths=[steps] * BATCH)})
     net = b.bound_net(frozenset([fetch.name]), train)
-    context = OpContext(train=train, keep=[fetch.name])
+    context = OpContext(train=train, live_out=[fetch.name])
     if trace:
         tracemalloc.start()
     try:

@@ -99,7 +99,7 @@ def test_out_links_of_both_kinds(reverse):
     desc = over_sentences(ops, {"hs": "h", "ys": "y"}, statics={"v": "v"}, reverse=reverse)
     scope = Scope()
     fill(scope, given)
-    Net.create(desc).run(scope, OpContext(keep=["hs", "ys"]))
+    Net.create(desc).run(scope, OpContext(live_out=["hs", "ys"]))
     states, _ = by_hand(
         given, lambda x, h: np.tanh(x.mean(0) @ given["u"] + h @ given["w"]), reverse=reverse
     )

@@ -10,7 +10,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences
 from opscope.framework.ir.printer import net_text
 from opscope.framework.loops.recurrent import net as recurrent_net
-from opscope.framework.loops.recurrent.fast import RecurrentProgram
+from opscope.framework.loops.recurrent.stages import RecurrentProgram
 from rnn_nets import check_gradients, fill, gradients, packed, rnn, run, with_loss
 
 UNARY = ("tanh", "sigmoid", "sin", "square", "softmax", "relu")
@@ -171,7 +171,7 @@ def test_one_scope_for_many_batches(seed):
     made, rng, scope = Maker(seed), np.random.default_rng(seed), Scope()
     net = with_loss(made.desc, made.values, made.results)
     names = net.add_backward_ops("loss", list(made.values))
-    context = OpContext(keep=[*made.results, *names.values()], seed=1)
+    context = OpContext(live_out=[*made.results, *names.values()], seed=1)
     for lengths in ([2, 3], [3, 2, 1], [4, 4], [1], [5, 0, 2], [2, 3], [3, 3], [4, 4], [6, 1, 1]):
         for name, value in made.values.items():
             if isinstance(value, Sequences):

@@ -21,12 +21,12 @@ from opscope.framework.loops.recurrent.boundary import (
     saved_steps,
 )
 from opscope.framework.loops.recurrent.chunks import ChunkedProgram
-from opscope.framework.loops.recurrent.fast import bind_recurrent
 from opscope.framework.loops.recurrent.frame import LoopContext, loop_context
 from opscope.framework.loops.recurrent.links import RecurrentBinding
 from opscope.framework.loops.recurrent.loop import StepSums, bind_loop
 from opscope.framework.loops.recurrent.once import bind_once, bring_into_slots
 from opscope.framework.loops.recurrent.sharing import Sharing, shared_values
+from opscope.framework.loops.recurrent.stages import bind_recurrent
 from opscope.framework.loops.recurrent.store import (
     Arena,
     DoubleBuffer,
@@ -69,7 +69,7 @@ def bind(monkeypatch: pytest.MonkeyPatch) -> Bind:
         scope = Scope()
         fill(scope, given)
         net = desc if isinstance(desc, Net) else Net.create(desc)
-        net.run(scope, OpContext(keep=keep, seed=1))
+        net.run(scope, OpContext(live_out=keep, seed=1))
         return made[1 if gradient else 0]
 
     return bound
@@ -415,12 +415,12 @@ def test_the_gradient_of_weights_is_one_product_over_all_rows(bind: Bind) -> Non
 def test_variables_that_share_memory(bind: Bind) -> None:
     arena = context_of(bind(booted(), values())).arena
     slots = SlotRanges(make_schedule(offsets_of(LENGTHS)), arena.room)
-    meta = ((3, 4), np.dtype("float64"))
-    metas = dict.fromkeys("gsmn", meta)
-    base = StepValues(slots.slices(arena.slots("g", (4,), meta[1])))
+    spec = ((3, 4), np.dtype("float64"))
+    specs = dict.fromkeys("gsmn", spec)
+    base = StepValues(slots.slices(arena.slots("g", (4,), spec[1])))
     columns = {"left": ("s", 0, 1), "a": ("m", 0, 2), "b": ("m", 2, 4), "c": ("n", 1, 3)}
     sharing = Sharing([], {"s": "g"}, columns)
-    found = shared_values(sharing, {"g": base}, metas, {"b"}, arena, slots)
+    found = shared_values(sharing, {"g": base}, specs, {"b"}, arena, slots)
     assert found.keys() == {"s", "left", "m", "a", "b", "n", "c"}
     assert found["s"].slots is base.slots
     assert np.shares_memory(found["left"].at(1), base.at(1))
@@ -473,7 +473,7 @@ def test_saved_steps_hold_shapes_of_what_is_not_saved(bind: Bind) -> None:
     memories = bind_memories(context, {})
     saved = saved_steps(context, memories.values, [], [])
     assert saved.values.keys() == {"h", "p"} and not saved and not saved.ragged
-    assert saved.metas["s"][0][1:] == (3,) and "s" in saved.rows and "w" not in saved.rows
+    assert saved.specs["s"][0][1:] == (3,) and "s" in saved.rows and "w" not in saved.rows
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])

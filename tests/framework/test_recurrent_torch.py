@@ -91,7 +91,7 @@ def ours(desc, values, finals):
     net.ops.append(make_op("sum", {"x": parts}, {"out": "loss"}))
     runner = Net.create(net)
     grads = runner.add_backward_ops("loss", list(values))
-    runner.run(scope, OpContext(keep=["ys", *finals, *grads.values()]))
+    runner.run(scope, OpContext(live_out=["ys", *finals, *grads.values()]))
     found = {name: scope.numpy(name) for name in ("ys", *finals)}
     return found | {f"{name}'": scope.numpy(grad) for name, grad in grads.items()}
 
@@ -179,7 +179,7 @@ def test_truncated_back_propagation():
     outputs = []
     for half in halves:
         scope.var("xs").set(half, [[0, 3, 6]])
-        runner.run(scope, OpContext(keep=["ys", grads["wh"]]))
+        runner.run(scope, OpContext(live_out=["ys", grads["wh"]]))
         outputs.append(scope.numpy("ys").reshape(2, 3, HIDDEN))
     once = ours(gru(), {"xs": whole, **weights, "h0": start}, ["hT"])
     np.testing.assert_allclose(np.concatenate(outputs, 1).reshape(12, -1), once["ys"], atol=1e-12)

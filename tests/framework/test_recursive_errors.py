@@ -277,7 +277,7 @@ def test_trees_may_change_between_runs_of_one_shape():
     scope, net = Scope(), Net.create(sums())
     for parents in ([-1, 0, 0], [-1, 0, 1], [2, 2, -1], [-1, -1, -1]):
         set_all(scope, VALUES | {"parent": np.array(parents)}, {})
-        net.run(scope, OpContext(keep=["OUT"]))
+        net.run(scope, OpContext(live_out=["OUT"]))
         rows = np.arange(3)
         up = np.array(parents)
         wanted = [sum(1 for below in rows if row in _ancestry(below, up)) for row in rows]

@@ -58,7 +58,7 @@ def test_inside_a_plain_net_over_changing_forests():
     grads = net.add_backward_ops(["cost"], wrt)
     forward = plain_around(weighed_desc())
     rng = np.random.default_rng(8)
-    context = OpContext(keep=[*grads.values(), "cost"])
+    context = OpContext(live_out=[*grads.values(), "cost"])
     for sizes in ([4, 7, 2], [9, 9, 9], [4, 7, 2], [1, 1, 1], [30, 5, 11]):
         parents, offsets = random_trees(rng, sizes)
         given = plain_values(rng, parents)
@@ -69,7 +69,7 @@ def test_inside_a_plain_net_over_changing_forests():
 
         def cost(changed, other=other, given=given, offsets=offsets):
             set_all(other, {**given, **changed}, {"parent": offsets})
-            forward.run(other, OpContext(keep=["cost"], train=False))
+            forward.run(other, OpContext(live_out=["cost"], train=False))
             return float(other.numpy("cost"))
 
         for name in wrt:
@@ -121,7 +121,7 @@ def test_two_trees_with_one_net_do_not_mix():
     given = weighed_values(rng, parents, 2) | {"seed": rng.normal(size=(11, H))}
     scope = Scope()
     set_all(scope, given, {"parent": offsets})
-    net.run(scope, OpContext(keep=[*grads.values(), "OUT_2"]))
+    net.run(scope, OpContext(live_out=[*grads.values(), "OUT_2"]))
 
     def loss(changed):
         values = given | changed
@@ -151,7 +151,7 @@ def test_forward_runs_keep_one_scope_for_each_number_of_rows():
     given = weighed_values(np.random.default_rng(0), parents, 1)
     scope, net = Scope(), Net.create(weighed_desc())
     set_all(scope, given, {"parent": np.array([0, 500])})
-    net.run(scope, OpContext(keep=["OUT"]))
+    net.run(scope, OpContext(live_out=["OUT"]))
     (bank,) = (held for held in scope.bound.values() if isinstance(held, Bank))
     assert sum(map(len, bank.batches.values())) == 2  # one of the node net, one of the child net
 
@@ -232,7 +232,7 @@ def test_dropout_inside_uses_its_masks_in_the_gradient():
     set_all(scope, {"parent": parents, "X": np.ones((6, 1)), "seed": seed}, {})
     sums = []
     for number in range(8):
-        net.run(scope, OpContext(keep=[*grads.values(), "OUT"], seed=number))
+        net.run(scope, OpContext(live_out=[*grads.values(), "OUT"], seed=number))
         # linear in x, so the root is its gradient times x, if the masks are the same
         assert scope.numpy(grads["X"]).sum() == scope.numpy("OUT")[0, 0]
         sums.append(scope.numpy("OUT")[0, 0])
@@ -252,7 +252,7 @@ def test_one_net_runs_from_several_threads():
         scope = Scope()
         set_all(scope, given, {"parent": offsets})
         for _ in range(10):
-            net.run(scope, OpContext(keep=["OUT"]))
+            net.run(scope, OpContext(live_out=["OUT"]))
         return scope.numpy("OUT")
 
     with ThreadPoolExecutor(4) as pool:
@@ -315,7 +315,7 @@ def test_a_tree_at_each_step_of_a_sequence(way, monkeypatch):
     scope.var("UP").set(parents, (sequences, trees))
     scope.var("U").set(values["U"])
     scope.var("seed").set(seed, (sequences,))
-    net.run(scope, OpContext(keep=[*grads.values(), "OUT"]))
+    net.run(scope, OpContext(live_out=[*grads.values(), "OUT"]))
     np.testing.assert_allclose(scope.numpy("OUT"), reference(values["X"], values["U"]), rtol=1e-10)
     for name, grad in grads.items():
         direction = rng.normal(size=values[name].shape)

@@ -87,14 +87,14 @@ def test_feed_sets_where_the_variable_is():
 def test_a_change_of_identity_marks_the_whole_tree():
     root = Scope()
     kid = root.new_scope()
-    before = root.layout
+    before = root.version
     kid.var("x").set([1.0])
-    after = root.layout
+    after = root.version
     assert after != before
     kid.var("x").set([2.0])
-    assert root.layout == after, "copying into the same array is no change of layout"
+    assert root.version == after, "copying into the same array changes no version"
     kid.var("x").set([1.0, 2.0])
-    assert root.layout != after
+    assert root.version != after
 
 
 def test_offsets_are_kept_and_replaced():

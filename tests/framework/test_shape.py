@@ -10,7 +10,7 @@ import pytest
 from opscope.framework.base.errors import ShapeError, VariableError
 from opscope.framework.base.shape import ShapeArgs, count
 from opscope.framework.ir.desc import PARAMETER, make_op, make_var
-from opscope.framework.ir.infer import fits, infer_metas, view_shape, view_slices
+from opscope.framework.ir.infer import fits, infer_specs, view_shape, view_slices
 from opscope.framework.ir.op_list import View
 from opscope.framework.ir.operation import Operator
 
@@ -21,9 +21,9 @@ F64 = np.dtype("float64")
 def arguments(**shapes):
     """ShapeArgs of a toy_add that reads x and y of these shapes."""
     op = Operator(make_op("toy_add", {"x": "x", "y": "y"}, {"out": "out"}), 3)
-    metas = {"x": ((2, 3), F32), "y": ((2, 3), F32)}
-    metas.update({name: (shape, F32) for name, shape in shapes.items()})
-    return ShapeArgs(op, metas)
+    specs = {"x": ((2, 3), F32), "y": ((2, 3), F32)}
+    specs.update({name: (shape, F32) for name, shape in shapes.items()})
+    return ShapeArgs(op, specs)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def relu(x, out):
 
 def test_inference_runs_down_the_list_with_unknown_dimensions():
     ops = [relu("x", "a"), Operator(make_op("toy_add", {"x": "a", "y": "x"}, {"out": "b"}))]
-    metas = infer_metas(ops, {"x": ((-1, 3), F32)}, {})
-    assert metas["b"] == ((-1, 3), F32)
+    specs = infer_specs(ops, {"x": ((-1, 3), F32)}, {})
+    assert specs["b"] == ((-1, 3), F32)
 
 
 def test_inference_without_a_shape_and_in_parts():
     with pytest.raises(VariableError, match="the shape of 'x' is not known"):
-        infer_metas([relu("x", "a")], {}, {})
+        infer_specs([relu("x", "a")], {}, {})
     ops = [relu("x", "a"), relu("y", "b")]
-    assert infer_metas(ops, {"y": ((2,), F32)}, {}, partial=True) == {
+    assert infer_specs(ops, {"y": ((2,), F32)}, {}, partial=True) == {
         "y": ((2,), F32),
         "b": ((2,), F32),
     }
@@ -123,7 +123,7 @@ def test_inference_without_a_shape_and_in_parts():
 def test_a_parameter_keeps_its_declared_shape():
     declared = {"w": make_var("w", (4,), kind=PARAMETER)}
     with pytest.raises(ShapeError, match=r"writes \[2\] to 'w', which is \[4\]"):
-        infer_metas([relu("x", "w")], {"x": ((2,), F32)}, declared)
+        infer_specs([relu("x", "w")], {"x": ((2,), F32)}, declared)
 
 
 def view(rows, cols):
@@ -143,7 +143,7 @@ def view(rows, cols):
 def test_shapes_of_views(rows, cols, base, shape):
     var = view(rows, cols)
     assert view_shape("v", var.view, base) == shape
-    assert infer_metas([relu("v", "y")], {"m": (base, F32)}, {"v": var})["y"] == (shape, F32)
+    assert infer_specs([relu("v", "y")], {"m": (base, F32)}, {"v": var})["y"] == (shape, F32)
     if min(base) >= 0:
         assert np.empty(base)[view_slices("v", var.view, base)].shape == shape
 

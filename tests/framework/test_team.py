@@ -61,7 +61,7 @@ def chain(size: int) -> tuple[list, np.ndarray]:
     net.add_op("softmax", {"x": ["b"]}, {"out": ["c"]})
     net.add_op("sigmoid", {"x": ["c"]}, {"out": ["y"]})
     scope.feed({"x": np.random.default_rng(1).normal(size=(size, 5)).astype(np.float32)})
-    frame = net.frame(scope, OpContext(keep=["y"]))
+    frame = net.frame(scope, OpContext(live_out=["y"]))
     return frame.calls, frame.arrays["y"]
 
 

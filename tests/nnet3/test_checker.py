@@ -7,11 +7,11 @@ import pytest
 
 from nnet3_runs import random_net, request_for
 from opscope.framework.base.errors import OpscopeError, ShapeError
-from opscope.nnet3.compile.computation import Command
+from opscope.nnet3.compile.command import Command
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.optimize import OptimizeOptions, optimize
+from opscope.nnet3.optimize import OptimizeOptions, optimize, passes
 from opscope.nnet3.optimize.checker import check_computation
 
 NET = """\
@@ -180,14 +180,14 @@ def test_memory(computation):
     refused(computation, "is used without memory")
     computation.commands[at : at + 1] = [command, command]
     refused(computation, "was given memory before")
-    computation.commands[at] = Command("DeallocMatrix", command.target)
+    computation.commands[at] = Command.dealloc_matrix(command.target)
     refused(computation, "has no memory to give up")
 
 
 def test_use_after_release(computation):
     at = place(computation, "Backprop")
     value = computation.commands[at].deriv[1]
-    computation.commands.insert(at, Command("DeallocMatrix", value))
+    computation.commands.insert(at, Command.dealloc_matrix(value))
     refused(computation, "is used after its memory was given up")
 
 
@@ -207,7 +207,7 @@ def test_reading_what_nothing_wrote(computation):
 def test_writing_what_was_read(computation):
     add = computation.commands[place(computation, "MatrixAdd")]
     marker = place(computation, "NoOperationMarker")
-    computation.commands.insert(marker, Command("SetConst", add.source, alpha=2.0))
+    computation.commands.insert(marker, Command.set_const(add.source, 2.0))
     check_computation(computation)
     refused(computation, "is changed after it was read", rewrites=False)
 
@@ -235,10 +235,7 @@ def test_the_pass_is_named(computation, monkeypatch):
         change(result, "MatrixAdd", source=0)
         return result
 
-    from opscope.nnet3 import optimize as package
-
-    steps = (package.Pass("broken", broken),)
-    monkeypatch.setattr(package, "PASSES", steps)
+    monkeypatch.setattr(passes, "PASSES", (passes.Pass("broken", broken),))
     with pytest.raises(OpscopeError, match="behind the pass broken: command c"):
         optimize(computation, check=True)
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")

@@ -5,7 +5,7 @@ import pytest
 
 from opscope.framework.base.errors import CycleError, FormatError, ShapeError
 from opscope.nnet3.compile.compiler import Compiler
-from opscope.nnet3.compile.steps import Steps, hash_order
+from opscope.nnet3.compile.steps import NnetSteps, hash_order
 from opscope.nnet3.graph import graph as graph_module
 from opscope.nnet3.graph.graph import Graph, NotComputableError
 from opscope.nnet3.graph.node_order import compute_epochs, strongly_connected
@@ -142,13 +142,13 @@ def test_groups_of_equal_n():
     )
     graph = Graph(topology(TDNN), wanted)
     assert sorted(group.ns.tolist() for group in graph.groups) == [[0, 1], [5]]
-    last = Steps(graph).steps[-1]
+    last = NnetSteps(graph).steps[-1]
     assert last.indexes.tolist() == wanted.outputs[0].indexes.tolist()
 
 
 def test_recurrence_ends_at_the_first_input():
     graph = Graph(topology(RNN), request(range(5), range(5), ns=(0,)))
-    steps = Steps(graph)
+    steps = NnetSteps(graph)
     assert graph.topology.is_recurrent
     assert steps.num_phases == 12  # the input, two for each time, the output
     names = [graph.topology.nodes[step.node].name for step in steps.steps]
@@ -157,7 +157,7 @@ def test_recurrence_ends_at_the_first_input():
 
 def test_steps_do_not_depend_on_the_order_of_sequences():
     wanted = request(range(-4, 8), range(3), ns=(1, 0))
-    steps = Steps(Graph(topology(TDNN), wanted)).steps
+    steps = NnetSteps(Graph(topology(TDNN), wanted)).steps
     assert steps[1].indexes[:4].tolist() == [[0, -2, 0], [1, -2, 0], [0, -1, 0], [1, -1, 0]]
     assert steps[-1].indexes.tolist() == wanted.outputs[0].indexes.tolist()
 
@@ -267,7 +267,7 @@ def test_row_table(far):
 def test_segments_read_what_was_computed_before():
     segments = [request(range(0, 4), range(0, 3), ns=(0,)), request(range(4, 7), range(3, 6), (0,))]
     graph = Graph(topology(RNN), *segments)
-    steps = Steps(graph).steps
+    steps = NnetSteps(graph).steps
     of_a = [(step.segment, *step.indexes[0, 1:2].tolist()) for step in steps if step.node == 2]
     assert of_a == [(0, 0), (0, 1), (0, 2), (1, 3), (1, 4), (1, 5)]
     text = Compiler(topology(RNN), *segments).compile().to_kaldi()
@@ -283,7 +283,7 @@ component-node name=a component=a input=input
 output-node name=output input=a
 """
     first, second = request(range(-2, 4), range(4), (0,)), request(range(4, 8), range(4, 8), (0,))
-    steps = Steps(Graph(topology(text), first, second)).steps
+    steps = NnetSteps(Graph(topology(text), first, second)).steps
     times = {(step.segment, step.node): step.columns.t.tolist() for step in steps}
     assert times[1, 1] == list(range(2, 8))
     assert times[1, 2] == list(range(4, 8))

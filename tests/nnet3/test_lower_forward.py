@@ -11,7 +11,8 @@ from opscope.framework.base.errors import OpscopeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.passes.verify.verifier import verify
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.compile.computation import Command, SubMatrix
+from opscope.nnet3.compile.command import Command
+from opscope.nnet3.compile.computation import SubMatrix
 
 NET = """\
 input-node name=input dim=3
@@ -67,11 +68,11 @@ def test_rows_of_several_matrices(nnet):
     node = next(c.node for c in computation.commands if c.type == "ProvideOutput")
     pairs = np.array([[source, 2], [-1, -1], [source, 0]], np.int32)
     end = types.index("ProvideOutput")
-    first = Command("CopyRowsMulti", target, alpha=2.0, rows=pairs)
+    first = Command("CopyRowsMulti", target=target, alpha=2.0, rows=pairs)
     computation.commands[end : end + 1] = [
         first,
         replace(first, type="AddRowsMulti", alpha=1.0),
-        Command("ProvideOutput", target, node=node),
+        Command.provide_output(target, node),
     ]
     net, scope = PlainNet(lower_forward(computation)), Scope()
     nnet3.NnetComputer(net.desc, nnet, shared=scope)
@@ -89,7 +90,7 @@ def test_rows_of_several_matrices(nnet):
 def test_parts_of_rows_are_refused(nnet):
     computation = nnet3.compile_computation(nnet, nnet3.ComputationRequest.parse(REQUEST))
     computation.submatrices.append(SubMatrix(1, 0, 2, 0, 3))
-    some_rows = Command("SetConst", len(computation.submatrices) - 1)
+    some_rows = Command.set_const(len(computation.submatrices) - 1, 1.0)
     computation.commands.insert(0, some_rows)
     with pytest.raises(OpscopeError, match="an optimised computation"):
         lower_forward(computation)

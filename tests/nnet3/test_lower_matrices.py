@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.nnet3.compile.computation import Command, Computation, MatrixInfo, SubMatrix
+from opscope.nnet3.compile.command import Command
+from opscope.nnet3.compile.computation import Computation, MatrixInfo, SubMatrix
 from opscope.nnet3.lower.matrix_lifetimes import MatrixLifetimes
 
 ROWS, COLS = 3, 4
@@ -27,8 +28,8 @@ PARTS = st.one_of(parts(), st.sampled_from([SubMatrix(m, 0, ROWS, 0, COLS) for m
 def test_fills_and_changed_inputs(copies):
     whole = [SubMatrix(m, 0, ROWS, 0, COLS) for m in (1, 2)]
     submatrices = [SubMatrix(0, 0, 0, 0, 0), *whole, *(part for pair in copies for part in pair)]
-    commands = [Command("SetConst", 1, alpha=0.0), Command("AcceptInput", 2)]
-    commands += [Command("MatrixCopy", 3 + 2 * i, 4 + 2 * i) for i in range(len(copies))]
+    commands = [Command.set_const(1, 0.0), Command.accept_input(2, -1)]
+    commands += [Command.matrix_copy(3 + 2 * i, 4 + 2 * i) for i in range(len(copies))]
     matrices = [MatrixInfo(0, 0), MatrixInfo(ROWS, COLS), MatrixInfo(ROWS, COLS)]
     computation = Computation(SimpleNamespace(nodes=[]), matrices, submatrices, commands)
     lifetimes = MatrixLifetimes(computation, [s.matrix for s in submatrices], [0, 1], False)

@@ -4,9 +4,9 @@ they make of it is the plain gradient."""
 import numpy as np
 import pytest
 
-from opscope.nnet3.graph.request import simple_request
 from opscope.nnet3.inference.pipeline import compile_request
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.operators import natural_gradient
 from opscope.nnet3.run.computer import NnetComputer
 

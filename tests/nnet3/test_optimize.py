@@ -10,14 +10,15 @@ from nnet3_runs import assert_same, computed, random_net, request_for
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.framework.ir.desc import INPUT
 from opscope.framework.ir.messages import serialize_net
-from opscope.nnet3.graph.request import ComputationRequest, simple_request
+from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_computation
 from opscope.nnet3.lower.command_dialect import to_desc
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.network.simple_request import simple_request
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, optimize
 from opscope.nnet3.optimize.checker import check_computation
-from opscope.nnet3.optimize.sizing import gather_memory
+from opscope.nnet3.optimize.memory_placement import gather_memory
 from opscope.nnet3.run.computer import NnetComputer
 from opscope.nnet3.xconfig import xconfig_to_config
 
@@ -115,10 +116,20 @@ def test_passes_and_their_switches():
     assert names.index("convert_addition") < names.index("merge_variables")
     known = {field.name for field in fields(OptimizeOptions)}
     switches = {name for step in PASSES for name in step.switches}
-    others = {"optimize", "allow_left_merge", "allow_right_merge"}
+    others = {"optimize", "allow_left_merge", "allow_right_merge", "skip"}
     limits = {"min_deriv_time", "max_deriv_time", "max_deriv_time_relative"}
     memory = {"initialize_undefined", "move_sizing_commands", "allocate_from_other"}
     assert switches | others | limits | memory == known
+
+
+def test_passes_are_skipped_by_name():
+    _, plain = compiled(TDNN)
+    skipped = optimize(plain, OptimizeOptions(skip=("convert_addition",)), check=True)
+    assert lines(skipped) == lines(optimize(plain, OptimizeOptions(convert_addition=False)))
+    assert lines(skipped) != lines(optimize(plain))
+    for name in ("convert_additions", "renumber"):
+        with pytest.raises(AttributeTypeError, match=f"no pass to skip is called '{name}'"):
+            optimize(plain, OptimizeOptions(skip=(name,)))
 
 
 @pytest.mark.parametrize("text", [TDNN, RNN], ids=["tdnn", "rnn"])

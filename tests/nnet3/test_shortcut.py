@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from opscope.framework.base.bounded_cache import BoundedCache
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.ir.messages import serialize_net
-from opscope.nnet3.cache.computations import CachingCompiler, RecentCache
+from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.compile.compiler import Compiler
 from opscope.nnet3.compile.shortcut import decompose, expand
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.index.indexes import Columns, pack_tx
-from opscope.nnet3.index.sequences import Widened, n_stride
+from opscope.nnet3.index.sequences import ExpandedIndexes, n_stride
 from opscope.nnet3.inference.pipeline import compile_request
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions
@@ -75,7 +76,7 @@ def test_lists_of_two_sequences_for_more(stride):
         return rows.reshape(-1, 3)
 
     few, wanted = Columns.of(indexes(2)), Columns.of(indexes(5))
-    got = Widened(few, stride, 5)
+    got = ExpandedIndexes(few, stride, 5)
     assert got.size == wanted.size
     for name in ("indexes", "times", "images"):
         np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))
@@ -84,8 +85,8 @@ def test_lists_of_two_sequences_for_more(stride):
 def test_parts_of_lists_share_what_is_made():
     keys = pack_tx(np.arange(6), 0)
     parts = Columns.product(np.arange(2), [keys[:2], keys[2:]])
-    whole = Widened(parts[1].within[0], 1, 4)
-    got = Widened(parts[1], 1, 4, (whole, 8))
+    whole = ExpandedIndexes(parts[1].within[0], 1, 4)
+    got = ExpandedIndexes(parts[1], 1, 4, (whole, 8))
     assert got.sequences == 4 and np.shares_memory(got.indexes, whole.indexes)
     assert got.images is whole.images
     assert got.indexes.tolist() == [[n, t, 0] for t in range(2, 6) for n in range(4)]
@@ -149,12 +150,14 @@ def test_irregular_computations_are_not_expanded():
 
 
 def test_cache_keeps_what_was_used_last():
-    cache, made = RecentCache(2), []
+    cache, made = BoundedCache(2), []
     for key in "abacb":
-        cache.get(key, lambda key=key: made.append(key))
+        cache.get_or_make(key, lambda key=key: made.append(key))
     assert made == ["a", "b", "c", "b"] and len(cache) == 2
     with pytest.raises(OpscopeError, match="a cache of 0"):
-        RecentCache(0)
+        CachingCompiler(net(), capacity=0)
+    with pytest.raises(OpscopeError, match="a cache of 0"):
+        BoundedCache(0)
     compiler = CachingCompiler(net())
     assert compiler.compile(request(range(3))) is compiler.compile(request(range(3)))
     compiler.compile(request(range(4)))

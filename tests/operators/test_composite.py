@@ -24,8 +24,7 @@ from opscope.framework.ir.desc import (
 )
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, View
-from opscope.framework.ir.operation import Operator
-from opscope.framework.passes.pipeline import expand_op
+from opscope.framework.ir.operation import Operator, expand_op
 from opscope.framework.runtime.plain_net import PlainNet
 
 
@@ -78,8 +77,8 @@ class TestFc(OpTest):
     def test_infers_its_own_shape(self):
         op = Operator(make_op("fc", {"x": ["x", "y"], "w": ["w", "v"], "b": "b"}, {"out": "out"}))
         shapes = {"x": (-1, 5), "y": (-1, 2), "w": (5, 3), "v": (2, 3), "b": (3,)}
-        metas = {name: (shape, np.dtype("float32")) for name, shape in shapes.items()}
-        assert infer_one(op, metas, {})["out"] == ((-1, 3), np.float32)
+        specs = {name: (shape, np.dtype("float32")) for name, shape in shapes.items()}
+        assert infer_one(op, specs, {})["out"] == ((-1, 3), np.float32)
 
     def test_refuses(self):
         inputs = {"x": "x", "w": ["w", "v"]}
@@ -152,9 +151,9 @@ class TestNet:
         assert scope.numpy("count") == 2
 
     def test_infers_its_own_shape(self):
-        metas = {"a": ((-1, 3), np.dtype("f")), "w": ((3, 2), np.dtype("f"))}
-        metas["count"] = ((), np.dtype("int64"))
-        assert infer_one(Operator(net_op()), metas, {}) == {"b": ((-1, 2), np.dtype("f"))}
+        specs = {"a": ((-1, 3), np.dtype("f")), "w": ((3, 2), np.dtype("f"))}
+        specs["count"] = ((), np.dtype("int64"))
+        assert infer_one(Operator(net_op()), specs, {}) == {"b": ((-1, 2), np.dtype("f"))}
 
     @pytest.mark.parametrize(
         ("change", "error", "match"),

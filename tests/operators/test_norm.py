@@ -102,7 +102,7 @@ class TestBatchNorm(OpTest):
         variance = 0.81 + 0.19 * x.var(0, ddof=1)
         np.testing.assert_allclose(scope.numpy("variance"), variance, rtol=1e-5)
         before = scope.numpy("mean").copy()
-        net.run(scope, OpContext(train=False, keep=frozenset({"out"})))
+        net.run(scope, OpContext(train=False, live_out=frozenset({"out"})))
         np.testing.assert_array_equal(scope.numpy("mean"), before)
         wanted = (x - before) / np.sqrt(variance + 1e-5)
         np.testing.assert_allclose(scope.numpy("out"), wanted, rtol=1e-4, atol=1e-5)

@@ -197,7 +197,7 @@ def test_dropout_without_its_mask_runs_but_has_no_gradient():
     net.add_op("mean", {"x": ["y"]}, {"out": ["cost"]})
     scope = Scope()
     scope.feed({"x": np.ones((50, 4))})
-    net.run(scope, OpContext(train=True, seed=1, keep=["y"]))
+    net.run(scope, OpContext(train=True, seed=1, live_out=["y"]))
     assert set(np.unique(scope.numpy("y"))) == {0, 2}
     with pytest.raises(GradientError, match=r"op 0 \(dropout\).* no variable in its slot 'mask'"):
         net.add_backward_ops("cost", wrt=["x"])

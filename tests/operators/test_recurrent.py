@@ -160,7 +160,7 @@ def test_inside_a_plain_net_that_is_saved_with_its_gradient():
     grads = net.add_backward_ops("loss", ["w"])
     loaded = Net.create(parse_net(serialize_net(net.desc)))
     fill(scope, values())
-    loaded.run(scope, OpContext(keep=[grads["w"]]))
+    loaded.run(scope, OpContext(live_out=[grads["w"]]))
     assert np.abs(scope.numpy(grads["w"])).max() > 0
 
 

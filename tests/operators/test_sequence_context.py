@@ -7,7 +7,7 @@ from op_test import Case, OpTest
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_op, make_var
-from opscope.framework.ir.infer import infer_metas
+from opscope.framework.ir.infer import infer_specs
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.operation import Operator
 from opscope.framework.runtime.plain_net import PlainNet
@@ -97,10 +97,10 @@ class TestSequenceConv(OpTest):
 
     def refused(self, match, inputs, attrs, offsets=RAGGED):
         desc = make_op(self.type, {slot: slot for slot in inputs}, {"out": "out"}, attrs)
-        metas = {slot: (array.shape, array.dtype) for slot, array in inputs.items()}
+        specs = {slot: (array.shape, array.dtype) for slot, array in inputs.items()}
         levels = {} if offsets is None else {"x": tuple(map(np.asarray, offsets))}
         with pytest.raises(ShapeError, match=match):
-            infer_metas([Operator(desc)], metas, {}, levels)
+            infer_specs([Operator(desc)], specs, {}, levels)
 
 
 class TestSequenceShift(OpTest):

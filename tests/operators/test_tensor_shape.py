@@ -39,8 +39,8 @@ class TestReshape(OpTest):
         }
         for shape, out in wanted.items():
             op = Operator(make_op("reshape", {"x": "x"}, {"out": "out"}, {"shape": list(shape)}))
-            metas = infer_one(op, {"x": ((-1, 3, 4), np.dtype("float32"))}, {})
-            assert metas["out"][0] == out
+            specs = infer_one(op, {"x": ((-1, 3, 4), np.dtype("float32"))}, {})
+            assert specs["out"][0] == out
 
     def test_refuses(self):
         x = np.zeros((3, 4))

@@ -14,8 +14,9 @@ from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base import errors
 from opscope.framework.ir.desc import BACKWARD, FORWARD, OPTIMIZE, PARAMETER
 from opscope.framework.ir.registry import lookup
-from opscope.python_api.builder import Var, methods, stubs
+from opscope.python_api.builder import Var, methods
 from opscope.python_api.builder.operator_methods import method_types
+from opscope.python_api.to_python import stubs
 
 RNG = np.random.default_rng(0)
 
@@ -366,7 +367,7 @@ def test_every_operator_has_a_documented_typed_method() -> None:
 @pytest.mark.parametrize("path", stubs.stubs(), ids=lambda path: path.name)
 def test_the_stubs_are_up_to_date(path: pathlib.Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text == stubs.stubs()[path], "run: python -m opscope.python_api.builder.stubs"
+    assert text == stubs.stubs()[path], "run: python -m opscope.python_api.to_python.stubs"
     ast.parse(text)
 
 

@@ -188,7 +188,7 @@ def test_no_command(call):
 def expected(folder, name="scores"):
     net, scope = opscope.load(folder / "net")
     scope.feed({**data(5)})
-    net.run(scope, OpContext(train=False, keep=[name]), 0, net.last_forward_op + 1)
+    net.run(scope, OpContext(train=False, live_out=[name]), 0, net.last_forward_op + 1)
     return scope.numpy(name)
 
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from chain_graphs import random_hmm, random_supervision
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.fst import Fst
+from opscope.nnet3.chain.fst_io import write_fst
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.network.nnet import Nnet
@@ -35,7 +36,7 @@ def files(tmp_path):
     nnet = Nnet.from_config_text(CONFIG, 0)
     nnet.write(str(tmp_path / "0.raw"))
     writer = Writer(header=False)
-    random_hmm(rng).write(writer)
+    write_fst(random_hmm(rng), writer)
     writer.save(tmp_path / "den.fst")
     indexes = np.array([[0, t, 0] for t in range(4)], np.int32)
     with TableWriter(f"ark:{tmp_path}/egs.ark", "chain_example") as table:
@@ -113,7 +114,7 @@ def recipe(files, monkeypatch):
 
     writer = Writer(header=False)
     anything = [0, 0, 0], [1, 2, 3], [0.5, 1.0, 1.5], [0, 0, 0], [0.25]
-    Fst.of_arcs(*map(np.array, anything)).write(writer)
+    write_fst(Fst.of_arcs(*map(np.array, anything)), writer)
     writer.save("norm.fst")
 
     def call(*args, code=0):

@@ -42,7 +42,7 @@ def test_means_are_weighted_by_rows():
     history = run(scope, net, epochs=1, evaluate=None)
     arrays = data()
     scope.feed(arrays)
-    context = OpContext(train=False, keep=["loss"])
+    context = OpContext(train=False, live_out=["loss"])
     net.run(scope, context, 0, net.last_forward_op + 1)
     assert history["loss"][0] == pytest.approx(float(scope.numpy("loss")), rel=1e-5)
 

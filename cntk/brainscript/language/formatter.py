@@ -57,7 +57,7 @@ class _Bracket:
 def format_text(text: str, name: str = "BrainScript") -> str:
     """The text of a file, or of one expression in brackets, in the uniform layout.
 
-    What it means does not change, and formatting it again changes nothing.
+    The meaning does not change, and formatting the result changes nothing.
 
     Raises:
         FormatError: it is no BrainScript.
@@ -148,7 +148,7 @@ class _Layout:
 
 
 def _space(before: _Piece, piece: _Piece, record: bool) -> str:
-    """What stands between two tokens of one line; `record`: the innermost bracket holds members."""
+    """The blanks between two tokens of one line; `record`: the innermost bracket holds members."""
     if piece.is_symbol((",", ".")) or before.is_symbol((".",)):
         return ""
     if before.is_symbol(_OPENING) and piece.is_symbol(_CLOSING):

@@ -46,7 +46,7 @@ _CLOSING = {"(": ")", "{": "}", "[": "]"}
 
 
 def parse_members(source: Source, find: Finder | None = None) -> Record:
-    """The record whose members stand in a file, without brackets around them.
+    """The record of a file's members, which have no brackets around them.
 
     `find` looks up the files of `include`.
 

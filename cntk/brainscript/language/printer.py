@@ -1,6 +1,6 @@
-"""The parse tree as BrainScript text: what is printed parses to an equal tree.
+"""The parse tree as BrainScript text, which parses to an equal tree.
 
-Includes are printed as what they brought; comments are not part of the tree.
+Included members are printed in place of the include; comments are not part of the tree.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _record(record: Record, indent: str) -> str:
 
 
 def _text(expression: Expression, weakest: int, indent: str) -> str:
-    """The text of an expression where one that binds as tightly as `weakest` can stand."""
+    """The text of an expression, in parentheses if it binds less tightly than `weakest`."""
     text, binds = _with_strength(expression, indent)
     return f"({text})" if binds < weakest else text
 
@@ -159,7 +159,7 @@ def _head(expression: Expression, indent: str) -> str:
 
 
 def _operand(expression: Expression, indent: str) -> str:
-    """What follows `new C`; a postfix would belong to the whole, not to the operand."""
+    """The text behind `new C`; a postfix would belong to the whole, not to the operand."""
     text = _text(expression, POSTFIX, indent)
     return f"({text})" if isinstance(expression, (Access, Apply, Index, Number)) else text
 

@@ -1,7 +1,7 @@
 """How the nodes of each kind become operators, a module for each family.
 
 Modules of this folder are found by themselves: importing the package fills the table of lowering
-functions. May import `lower.emitter`, `lower.table` and network.
+functions. May import `lower.emitter`, `lower.table`, lattices and network.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""PastValue, FutureValue, Shift: what stands before the first row; delays outside of loops."""
+"""PastValue, FutureValue, Shift: states before the first row; delays outside of loops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _initial_state(e: Emitter, node: Node) -> tuple[str, bool] | None:
 
 
 def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
-    """Variables [sequences, ...] with what stands before the first row of each sequence.
+    """Variables [sequences, ...] with the states before the first row of each sequence.
 
     One for each step of the delay, the nearest row first, where sequences may go on from the last
     minibatch; else one for all steps where a node gives the initial state, or none: it is the
@@ -75,7 +75,7 @@ def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
 
 
 def widened(e: Emitter, node: Node) -> str:
-    """What a delay delays, broadcast to the shape of its initial state where that is larger."""
+    """The input of a delay, broadcast to the shape of its initial state where that is larger."""
     (child, *_), shape = node.inputs, dims(node)
     if dims(child) == shape:
         return e.value(child)
@@ -112,8 +112,8 @@ def lower_shift(e: Emitter, node: Node) -> str:
         return e.unflat(e.op("sequence_context", {"x": e.flat(data)}, window), node)
     axis, length = node.attributes["dim"], data.shape[node.attributes["dim"] - 1]
     count, x = min(abs(offset), length), e.value(data)
-    kept = (0, length - count) if offset < 0 else (count, length)
-    pieces = [e.cut(x, -axis, *kept)]
+    rest = (0, length - count) if offset < 0 else (count, length)
+    pieces = [e.cut(x, -axis, *rest)]
     if node.attributes["boundaryMode"] == 0:
         edge = e.cut(x, -axis, *((0, 1) if offset < 0 else (length - 1, length)))
     else:

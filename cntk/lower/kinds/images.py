@@ -18,7 +18,7 @@ from ..table import lowers
 
 
 def _full(values: Sequence[Any], rank: int) -> tuple[Any, ...]:
-    """An attribute of one value for each axis, fastest first; one value stands for all."""
+    """An attribute with a value for each axis, fastest first; a single value counts for all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 
@@ -112,8 +112,8 @@ class Legacy:
         width, height = node.attributes["kernelShape"][:2]
         elements = channels * width * height
         shape = (channels, width, height, size(node.inputs[0]) // elements)
-        held = self.e.shaped(node.inputs[0], shape)
-        return self.e.op("transpose", {"x": held}, {"perm": (3, 0, 1, 2)})
+        weights = self.e.shaped(node.inputs[0], shape)
+        return self.e.op("transpose", {"x": weights}, {"perm": (3, 0, 1, 2)})
 
     def back(self, name: str, node: Node) -> str:
         """[rows, channels, width, height] as a node's value."""

@@ -19,8 +19,8 @@ def lower_times(e: Emitter, node: Node) -> str:
     shape = left.shape
     if transposed:
         shape = (1, shape[0]) if len(shape) == 1 else shape[::-1]
-    kept = node.attributes["outputRank"]
-    width, depth = math.prod(shape[:kept]), math.prod(shape[kept:])
+    output_rank = node.attributes["outputRank"]
+    width, depth = math.prod(shape[:output_rank]), math.prod(shape[output_rank:])
     rest = size(right) // depth
     rows = e.sparse(right)
     if rows is not None and left.axis is None:

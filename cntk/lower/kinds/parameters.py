@@ -1,4 +1,4 @@
-"""Inputs, parameters, and what the program itself tells."""
+"""Inputs, parameters, and nodes that depend on the run."""
 
 from __future__ import annotations
 

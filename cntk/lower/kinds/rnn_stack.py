@@ -43,8 +43,8 @@ class _Buffer:
 
     def matrix(self, rows: int, columns: int) -> str:
         """Of [rows, columns] in the buffer, turned."""
-        held = self.e.reshape(self.vector(rows * columns), (rows, columns))
-        return self.e.op("transpose", {"x": held}, {"perm": (1, 0)})
+        matrix = self.e.reshape(self.vector(rows * columns), (rows, columns))
+        return self.e.op("transpose", {"x": matrix}, {"perm": (1, 0)})
 
 
 def _layers(e: Emitter, node: Node, width: int) -> Iterator[list[_Layer]]:
@@ -73,14 +73,14 @@ class _Cell:
     def __init__(self, e: Emitter, operation: str, hidden: int, layer: _Layer, name: str) -> None:
         self.step = Emitter(e.dtype, name=name)
         self.operation, self.hidden, self.layer = operation, hidden, layer
-        self.held = StepDecl(self.step.lowered.op_list)
-        self.op_list = OpList(name, RECURRENT, steps=[self.held])
+        self.step_decl = StepDecl(self.step.lowered.op_list)
+        self.op_list = OpList(name, RECURRENT, steps=[self.step_decl])
 
     def before(self) -> str:
         return self.step.var(self.step.temporary(), (-1, self.hidden), INPUT)
 
-    def remember(self, state: str, previous: str) -> None:
-        self.held.memories.append(MemoryDecl(state, previous))
+    def add_memory(self, state: str, previous: str) -> None:
+        self.step_decl.memories.append(MemoryDecl(state, previous))
 
     def gate(self, name: str, number: int) -> str:
         return self.step.cut(name, 1, number * self.hidden, (number + 1) * self.hidden)
@@ -94,8 +94,8 @@ class _Cell:
         i, f, g, o = (self.gate(sums, number) for number in range(4))
         cell = lstm_memory(self.op, i, f, g, c)
         state = lstm_output(self.op, o, cell)
-        self.remember(cell, c)
-        self.remember(state, h)
+        self.add_memory(cell, c)
+        self.add_memory(state, h)
         return state
 
     def gru(self, row: str) -> str:
@@ -108,14 +108,14 @@ class _Cell:
         past = self.op("mul", reset, self.gate(own, 2))
         proposed = self.op("tanh", self.op("add", self.gate(row, 2), past))
         state = gru_state(self.op, update, proposed, h)
-        self.remember(state, h)
+        self.add_memory(state, h)
         return state
 
     def plain(self, row: str) -> str:
         h = self.before()
         sums = self.op("add", row, self.op("matmul", h, self.layer.recurrent))
         state = self.op("tanh" if self.operation == "rnnTanh" else "relu", sums)
-        self.remember(state, h)
+        self.add_memory(state, h)
         return state
 
 
@@ -131,9 +131,9 @@ def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> 
     cell = _Cell(e, operation, hidden, layer, out)
     step = {"lstm": cell.lstm, "gru": cell.gru}.get(operation, cell.plain)
     state = step(rows)
-    cell.held.reverse = reverse
-    cell.held.in_links.append(Link(rows, rows))
-    cell.held.out_links.append(Link(out, state))
+    cell.step_decl.reverse = reverse
+    cell.step_decl.in_links.append(Link(rows, rows))
+    cell.step_decl.out_links.append(Link(out, state))
     e.append(recurrent_op(cell.op_list))
     return out
 

@@ -1,4 +1,4 @@
-"""Criteria of language models, of sequences and of rankings, and those that users compute."""
+"""Criteria of language models, sequences and rankings, and criteria with a given gradient."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def lower_gmm_log_likelihood(e: Emitter, node: Node) -> str:
 
 
 def _read_path(e: Emitter, node: Node) -> dict[str, str]:
-    """What operators over paths of labels read: labels, their scores, and the scores of pairs."""
+    """Inputs of operators over paths of labels: labels, their scores, and the scores of pairs."""
     label, scores, pairs = node.inputs
     e.sequences(label.axis)
     reads = {"label": e.flat(label), "x": e.flat(scores)}

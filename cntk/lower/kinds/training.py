@@ -1,4 +1,4 @@
-"""Kinds that behave differently while training, and what is kept from minibatch to minibatch."""
+"""Kinds that behave differently while training, with states from minibatch to minibatch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lower_dropout(e: Emitter, node: Node) -> str:
 
 
 def _mask(e: Emitter, node: Node, reverse: bool) -> str:
-    """What a dropout node multiplies with, for the rows of all steps."""
+    """The factors of a dropout node, for the rows of all steps."""
     rate = e.state(node, "RATE", (1,), node.attributes["dropoutRate"], "float64")
     reads, drawn = _random(e, node)
     reads["rate"] = rate
@@ -31,7 +31,7 @@ def _mask(e: Emitter, node: Node, reverse: bool) -> str:
 
 
 def _random(e: Emitter, node: Node) -> tuple[dict[str, str], str]:
-    """The variables of a node's generator: what operators read, and the one that they write."""
+    """The variables of a node's generator: those that operators read, and the one they write."""
     seed, drawn = (
         e.state(node, part, (1,), node.attributes[name] % _LARGEST, "int64")
         for part, name in (("SEED", "rngSeed"), ("DRAWN", "rngOffset"))

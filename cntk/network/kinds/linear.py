@@ -47,22 +47,28 @@ def product(node: Node, final: bool) -> None:
     if not final and not (left and right):
         return
     transpose = node.operation == "TransposeTimes"
-    kept = node.attributes["outputRank"]
+    output_rank = node.attributes["outputRank"]
     if transpose:
-        if kept != 1:
-            raise node.error(f"outputRank must be 1 with a transposed operand, not {kept}")
+        if output_rank != 1:
+            raise node.error(f"outputRank must be 1 with a transposed operand, not {output_rank}")
         left = _transposed(node, left)
     shown = f"left [{rules.text(a.shape)}] and right [{rules.text(b.shape)}] operands"
-    if kept > len(left):
-        raise node.error(f"outputRank {kept} is more than the rank of the left operand: {shown}")
-    reduced = len(left) - kept
+    if output_rank > len(left):
+        raise node.error(
+            f"outputRank {output_rank} is more than the rank of the left operand: {shown}"
+        )
+    reduced = len(left) - output_rank
     if reduced > len(right):
-        raise node.error(f"the right operand has too few dimensions for outputRank {kept}: {shown}")
-    if len(left) == 2 and not transpose and kept == 1 and right[0] not in (0, left[1]):
+        raise node.error(
+            f"the right operand has too few dimensions for outputRank {output_rank}: {shown}"
+        )
+    if len(left) == 2 and not transpose and output_rank == 1 and right[0] not in (0, left[1]):
         left = _match_legacy(node, left, right)
         reduced = len(left) - 1
-    if 0 in left[:kept]:
-        raise node.error(f"the first {kept} dimensions of the left operand must be known: {shown}")
+    if 0 in left[:output_rank]:
+        raise node.error(
+            f"the first {output_rank} dimensions of the left operand must be known: {shown}"
+        )
     mapped = node.attributes.get("inferInputRankToMap", -1)
     if mapped >= 0 and left[-1] == 0:
         if mapped >= len(right) and final:
@@ -73,14 +79,14 @@ def product(node: Node, final: bool) -> None:
         while reduced + mapped < len(right):
             left.append(0)
             reduced += 1
-    for k, dim in enumerate(right[:reduced], start=kept):
+    for k, dim in enumerate(right[:reduced], start=output_rank):
         if final and dim == 0:
             raise node.error(f"the right operand has a dimension of 0: {shown}")
         if left[k] == 0:
             left[k] = dim
         elif final and left[k] != dim:
             raise node.error(f"shapes of {shown} are not compatible")
-    node.shape = tuple(left[:kept] + right[reduced:])
+    node.shape = tuple(left[:output_rank] + right[reduced:])
     rules.infer(a, left[::-1] if transpose else left)
 
 

@@ -1,4 +1,4 @@
-"""Nodes of a network and what their kinds are made of: rules, geometry, given values, loops.
+"""A node and its kind: attributes, NDL functions, shape rules, geometry, initial values, loops.
 
 Gives `Node`, `Kind` and shape rules to kinds and networks. May import base.
 """

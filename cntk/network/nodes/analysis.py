@@ -28,7 +28,7 @@ class Loop:
 
 
 def roots(nodes: Sequence[Node], groups: Iterable[Sequence[Node]]) -> list[Node]:
-    """Nodes that nobody reads, those of the `groups` and those to precompute, sorted by name."""
+    """Nodes that no node reads, nodes of the `groups` and nodes to precompute, sorted by name."""
     read = {id(child) for node in nodes for child in node.inputs}
     wanted = {id(node) for group in groups for node in group}
     result = [
@@ -142,7 +142,7 @@ def _need_steps(part: Sequence[Node]) -> None:
 
 
 def _step_order(part: Sequence[Node]) -> list[Node]:
-    """The nodes of a loop, each behind what it reads in the same time step.
+    """The nodes of a loop, each after the nodes that it reads in the same time step.
 
     Raises:
         CycleError: some read each other in the same time step.
@@ -182,8 +182,8 @@ def _step_order(part: Sequence[Node]) -> list[Node]:
 def find_loops(
     starts: Iterable[Node],
 ) -> tuple[list[Loop], list[tuple[list[Node], CycleError]]]:
-    """All recurrent loops below `starts`, and those that cannot be computed, with the reason: they
-    have no delay, or delays in both directions, or a node that looks at all time steps."""
+    """All recurrent loops below `starts`, and the loops that cannot be computed, with the reason:
+    no delay, delays in both directions, or a node that looks at all time steps."""
     loops, wrong = [], []
     for part in _components(starts):
         try:

@@ -1,4 +1,4 @@
-"""Values of parameters that stand in a text file or a literal, and what kind of values there are.
+"""Initial values of parameters: their kinds, and values from a text file or a literal.
 
 Source: InputAndParamNodes.cpp (InitFromArray), File.cpp (LoadMatrixFromTextFile).
 """

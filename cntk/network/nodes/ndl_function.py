@@ -11,14 +11,22 @@ from .attributes import AttributeSpec
 
 @dataclass(frozen=True, eq=False)
 class NdlFunction:
-    """How NDL calls a kind.
+    """A function of NDL that makes nodes of a kind.
 
     A call has positional parameters, some of which are nodes and the others values, then options
-    `name=value`. `counts` holds the allowed numbers of positional parameters (empty: any);
-    `nodes(positional)` gives the range of those that are nodes, told for each positional parameter
-    whether it is a number. `attributes(values, options)` makes the kind's attributes from
-    the other positional parameters (numbers, strings, or lists of them where the text has an array)
-    and the options. `options` holds each option's type and default; a call may always have `tag`.
+    `name=value`.
+
+    Attributes:
+        names: of the function, in any case; errors show the first.
+        operation: of the node.
+        counts: allowed numbers of positional parameters; empty: any.
+        at_least: the least number of positional parameters.
+        nodes: from a list that says of each positional parameter whether it is a number, to the
+            range of the parameters that are nodes.
+        options: type and default of each option; a call may have `tag` as well.
+        attributes: makes the node's attributes from the positional parameters that are values
+            (numbers, strings, or lists of them where the text has an array) and the options.
+        usage: for errors.
     """
 
     names: tuple[str, ...]

@@ -35,15 +35,23 @@ class DynamicAxis:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of node: CNTK's operation name, numbers of inputs, attributes, and the shape rule.
+    """A kind of node.
 
-    `rule(node, final)` sets the node's `shape` and `axis` from its inputs, and infers unknown
-    dimensions of parameters among them; in the last pass (`final`) it raises what is wrong.
-    `delay` is the direction in time in which a loop through this node is broken: 1 for the past,
-    -1 for the future; `direction` tells it from the attributes where they decide. `whole` marks
-    nodes that look at all time steps at once, which no loop may contain. `precompute`: the value is
-    computed from the whole data before training. `file_fields` are the attributes in model files,
-    in file order.
+    Attributes:
+        operation: CNTK's name of the operation.
+        inputs: the least and the largest number of inputs; None: any number.
+        rule: `rule(node, final)` sets the node's shape and axis from its inputs, and infers unknown
+            dimensions of parameters among them; in the last pass (`final`) it raises errors.
+        attributes: by name.
+        aliases: older names of the operation.
+        ndl: functions of NDL that make such nodes.
+        finish: changes the attributes after all are set.
+        delay: the direction in time in which a loop through such a node is broken: 1 for the past,
+            -1 for the future, 0: none.
+        direction: gives `delay` from a node's attributes, where they decide.
+        whole: whether nodes look at all time steps at once; no loop may contain them.
+        precompute: whether the value is computed from the whole data before training.
+        file_fields: attributes in binary model files, in file order.
     """
 
     operation: str
@@ -102,7 +110,7 @@ class Node:
 
     Attributes:
         name: unique in the network, without regard to case.
-        kind: what the catalogue says of its operation.
+        kind: of its operation, from the catalogue.
         inputs: the nodes it reads, in order; None where one is not connected yet.
         attributes: by the names of the `ComputationNode` record.
         shape: dimensions of one sample, the fastest first; 0: not known yet; None: not validated.
@@ -111,8 +119,7 @@ class Node:
         learning_rate: multiplies the learning rate of a parameter; 0 = constant, as all other nodes
             are.
         value: a parameter's (or statistic's) value with `shape` as its shape, or None.
-        needs_gradient: whether a parameter that learns is among what it is computed from, set by
-            validation.
+        needs_gradient: whether it depends on a parameter that learns; set by validation.
         location: where it was written.
     """
 

@@ -1,8 +1,8 @@
-"""Shape rules that many kinds share, and what rules are made of.
+"""Shape rules that many kinds share, and the parts of rules.
 
 A rule is called in passes. Before the last one shapes of inputs may be unknown: `()` for nothing
-known, 0 for an unknown dimension; a rule then sets what it can. It may also give dimensions to
-parameters among the inputs (`infer`). In the last pass it raises what does not fit.
+known, 0 for an unknown dimension; a rule then sets the dimensions that follow. It may also give
+dimensions to parameters among the inputs (`infer`). In the last pass it raises errors.
 Source of the rules: the Validate functions of ComputationNode.cpp and of the nodes' own files.
 """
 
@@ -39,7 +39,7 @@ def matrix(node: Node) -> tuple[int, int]:
 
 
 def check_inputs(node: Node, final: bool) -> None:
-    """What holds for every kind: all inputs are connected, and hold something in the end.
+    """Check what every kind needs: all inputs are connected, and hold elements in the end.
 
     Raises:
         ShapeError: an input is missing or has no elements.

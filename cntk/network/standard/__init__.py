@@ -1,4 +1,4 @@
 """CNTK's SimpleNetworkBuilder: standard networks from a few sizes.
 
-Gives whole networks to `run.build`. May import network.
+Gives whole networks to `run.build`. May import network and config.
 """

@@ -93,7 +93,7 @@ class NodeMaker:
         return node
 
     def features(self, sparse: bool = True) -> Node:
-        """The input, normalised if that is asked for."""
+        """The input, normalised if the settings say so."""
         node = self.input("features", self.settings.layer_sizes[0], "feature", sparse)
         if not self.settings.apply_mean_var_norm:
             return node

@@ -1,4 +1,5 @@
-"""What readers share: streams, orders, packing, layouts, tables, and readers by name.
+"""The parts of readers: streams, orders, packing, minibatch layouts, tables.
 
-Gives `create_reader` and `Minibatch`. May import config and lattices.
+Gives `DataReader`, `DataWriter`, `Deserializer` and `Minibatch`. May import base, config and
+lattices.
 """

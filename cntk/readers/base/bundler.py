@@ -1,4 +1,4 @@
-"""Several sources read side by side: their sequences are matched by name.
+"""The bundler: sources read side by side, whose sequences are matched by name.
 
 Source: CNTK's `ReaderLib/Bundler.cpp`.
 """
@@ -28,7 +28,7 @@ class _Index:
         self.source = source
         counts = [len(chunk.lengths) for chunk in source.chunks]
         self._begin = np.cumsum([0, *counts])
-        # The last number, which -1 stands for, is that of a sequence that is not there.
+        # The last number, which -1 selects, means a sequence that is missing.
         self.lengths = np.concatenate([*(chunk.lengths for chunk in source.chunks), [0]])
         self._numbers: dict[str, int] = {}
         for first, chunk in zip(self._begin, source.chunks, strict=False):
@@ -130,10 +130,12 @@ class Bundler(Deserializer):
             missing += [names[place] for place in np.flatnonzero(~there).tolist()]
             if not there.any():
                 continue
-            kept = np.flatnonzero(there)
+            matched = np.flatnonzero(there)
             keys = names if chunk.keys is None else chunk.keys
-            self.chunks.append(ChunkInfo(lengths[kept], [keys[place] for place in kept.tolist()]))
-            self._parts.append((number, kept, [numbers[kept] for numbers in found]))
+            self.chunks.append(
+                ChunkInfo(lengths[matched], [keys[place] for place in matched.tolist()])
+            )
+            self._parts.append((number, matched, [numbers[matched] for numbers in found]))
         if missing or not self.chunks:
             shown = ", ".join(missing[:_SHOWN])
             text = f"{len(missing)} of {begin} sequences have no match in all inputs: {shown}"
@@ -153,10 +155,10 @@ class Bundler(Deserializer):
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""
-        original, kept, others = self._parts[number]
+        original, matched, others = self._parts[number]
         found = self._first.read_chunk(original)
-        if not _is_whole(self._first.chunks[original], kept):
-            found = [samples.take(kept) for samples in found]
+        if not _is_whole(self._first.chunks[original], matched):
+            found = [samples.take(matched) for samples in found]
         lengths, begin = found[0].lengths, found[0].begin
         for index, numbers, single in zip(self._others, others, self._expanded, strict=True):
             theirs = index.read(numbers)

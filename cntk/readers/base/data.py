@@ -1,4 +1,4 @@
-"""What passes between deserializers, enumerators and packers.
+"""Streams, samples and chunks, which deserializers, enumerators and packers exchange.
 
 Samples are rows. A chunk holds the samples of many sequences one after the other: no object is made
 for a sequence or a sample.
@@ -128,7 +128,7 @@ def gather(chunks: Mapping[int, Sequence[Samples]], sequences: np.ndarray) -> li
 
 @dataclass(eq=False)
 class ChunkInfo:
-    """What is known of a chunk before it is read.
+    """The sequences of a chunk, known before it is read.
 
     Attributes:
         lengths: samples of each sequence, int64, [sequences].
@@ -148,7 +148,7 @@ class Deserializer(ABC):
     """A file, or a set of files, of sequences.
 
     Attributes:
-        streams: what it gives.
+        streams: in the order of `read_chunk`.
         chunks: the parts in which it is read.
     """
 
@@ -160,7 +160,7 @@ class Deserializer(ABC):
         """The samples of a chunk, a `Samples` for each stream.
 
         Raises:
-            FormatError: the file does not hold what it should.
+            FormatError: the file is wrong.
         """
 
     def read_chunks(self, numbers: Sequence[int]) -> list[list[Samples]]:
@@ -168,7 +168,7 @@ class Deserializer(ABC):
         return [self.read_chunk(number) for number in numbers]
 
     def start_epoch(self, epoch: int) -> None:  # noqa: B027  few sources change
-        """Told at the beginning of an epoch to sources that give other samples in each."""
+        """Called at the beginning of an epoch; some sources give other samples in each."""
 
     def close(self) -> None:  # noqa: B027  most sources open files as they read
         """Let go of files and threads."""

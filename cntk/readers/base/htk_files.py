@@ -23,8 +23,8 @@ from ....framework.base.errors import FormatError
 
 KINDS = {6: "MFCC", 7: "FBANK", 9: "USER", 11: "PLP", 12: "USER"}
 USER = 9
-_STREAM = 12  # without qualifiers: an identifier of 16 bytes stands behind the header
-_QUALIFIERS = {  # those that the name of a kind shows, in this order
+_STREAM = 12  # without qualifiers: an identifier of 16 bytes follows the header
+_QUALIFIERS = {  # as the name of a kind shows them, in this order
     0o100: "E",
     0o400: "D",
     0o200: "N",
@@ -95,7 +95,7 @@ def read_script(path: PathLike, prefix: str = "") -> list[HtkPath]:
     """The entries of a list.
 
     Args:
-        path: of the list. The first `...` of an entry stands for its folder.
+        path: of the list. The first `...` of an entry is replaced by its folder.
         prefix: is put before the paths of files. Entries without a name of their own have it in
             their name, too.
 
@@ -126,7 +126,7 @@ def _read_text(path: PathLike) -> str:
 
 
 def _without_extension(name: str) -> str:
-    """Without what follows the last dot of the last part of a path."""
+    """A path without the extension of its last part."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + (last.rpartition(".")[0] or last)
 
@@ -151,7 +151,7 @@ class HtkFile:
     _dtype: np.dtype
     _scale: np.ndarray | None = None
     _offset: np.ndarray | None = None
-    _sum: int | None = None  # what the checksum is before the frames; None: there is none
+    _sum: int | None = None  # the checksum before the frames; None: there is none
 
     @classmethod
     def open(cls, path: PathLike) -> HtkFile:
@@ -299,7 +299,7 @@ def write_htk(path: PathLike, values: np.ndarray, period: int = 100000, kind: in
 
     Raises:
         FormatError: a frame is too long for the format, or the kind tells of compression.
-        SaveError: the file cannot be written; what was there before is untouched.
+        SaveError: the file cannot be written; an older file is untouched.
     """
     frames, dim = values.shape
     if 4 * dim >= 1 << 16:

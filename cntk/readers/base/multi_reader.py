@@ -39,7 +39,7 @@ class MultiReader(DataReader):
         return self._same("parallel_sequences")
 
     def _same(self, name: str) -> int:
-        """What all readers say.
+        """The value that all readers give.
 
         Raises:
             RunError: they do not say the same.

@@ -95,15 +95,15 @@ class Enumerator(ABC):
         return Batch(sequences, self._load(sequences), self.position >= self._epoch_end)
 
     def _wanted(self, size: int) -> int:
-        """Samples of the next minibatch, at most, where one of `size` was asked for."""
+        """Samples of the next minibatch, at most; `size`: of a minibatch."""
         left_in_sweep = self.sweep_size - self.position % self.sweep_size
         return min(size, self._epoch_end - self.position, left_in_sweep)
 
     def _load(self, sequences: np.ndarray) -> list[Samples]:
-        kept = set(np.unique(sequences[:, 0]).tolist())
-        needed = kept | self._needed()
+        used = set(np.unique(sequences[:, 0]).tolist())
+        needed = used | self._needed()
         self._loaded = {n: chunk for n, chunk in self._loaded.items() if n in needed}
-        missing = sorted(kept - self._loaded.keys())
+        missing = sorted(used - self._loaded.keys())
         self._loaded |= zip(missing, self.source.read_chunks(missing), strict=True)
         return gather(self._loaded, sequences)
 
@@ -162,7 +162,7 @@ class BlockShuffle(Enumerator):
         source: the data.
         window: how many samples a sequence may move, about; None: anywhere.
         generator: makes the source of random numbers from a seed.
-        seeds: what is added to the number of the sweep as the seed for chunks and for sequences.
+        seeds: added to the number of the sweep, for the seeds of chunks and of sequences.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class BlockShuffle(Enumerator):
         return self._order[begin : self._cursor]
 
     def _needed(self) -> set[int]:
-        """The chunks in the window of the chunk at which the cursor stands."""
+        """The chunks in the window of the chunk at the cursor."""
         place = bisect_right(self._positions, self._cursor) - 1
         low, high = self._windows[min(place, len(self._windows) - 1)]
         return set(self._chunks[low:high].tolist())
@@ -221,8 +221,8 @@ class BlockShuffle(Enumerator):
     def _exchanged(self, home: np.ndarray, random: Random) -> np.ndarray:
         """A new order of the sequences, which are numbered chunk after chunk.
 
-        Every sequence in turn changes places with a random one that may stand where it stands, and
-        the other way round; places are tried until one is found.
+        Each sequence in turn is exchanged with a random one. Both must be allowed in the other's
+        place; places are tried until one is found.
 
         Args:
             home: the place, in the order of chunks, of each sequence's chunk.
@@ -230,7 +230,7 @@ class BlockShuffle(Enumerator):
         count, windows = len(home), self._windows
         order = list(range(count))
         if all(window == (0, len(windows)) for window in windows):
-            # Everything may stand anywhere: one draw for each sequence.
+            # Each sequence may go anywhere: one draw for each.
             targets = (random.draw(count) % np.uint64(max(count, 1))).tolist()
             for t, j in enumerate(targets):
                 order[t], order[j] = order[j], order[t]
@@ -252,7 +252,7 @@ class BlockShuffle(Enumerator):
 
 
 def _windows(sizes: list[int], half: int) -> list[tuple[int, int]]:
-    """For each chunk the chunks, from and to, whose sequences may stand in its place."""
+    """For each chunk the range of chunks whose sequences may take its place."""
     starts = np.cumsum([0, *sizes]).tolist()
     windows: list[tuple[int, int]] = []
     low, high = 0, 1

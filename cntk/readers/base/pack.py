@@ -30,7 +30,7 @@ class Minibatch:
         layouts: where the samples of each stream lie.
         sequences: (chunk, number) of each sequence, int64, [sequences, 2].
         end_of_epoch: whether it is the last one of its epoch.
-        lattices: what was recognised in each sequence, where the reader has such files.
+        lattices: the recognised words of each sequence, where the reader has such files.
     """
 
     streams: Mapping[str, Samples] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Packer(ABC):
     """Gives minibatches, epoch after epoch.
 
     Attributes:
-        streams: what a minibatch consists of.
+        streams: of each minibatch.
         parallel: slots, where their number is given and not found from the sequences; else 1.
     """
 
@@ -95,7 +95,7 @@ class SequencePacker(Packer):
 
     Args:
         order: gives the sequences.
-        streams: what they consist of.
+        streams: of each minibatch.
     """
 
     def __init__(self, order: Enumerator, streams: Sequence[Stream]) -> None:
@@ -183,7 +183,7 @@ class TruncatedPacker(SequencePacker):
 
     Args:
         order: gives the sequences.
-        streams: what they consist of.
+        streams: of each minibatch.
         length: steps of a minibatch. The size of a minibatch divided by it is the number of slots.
             0: the size is the number of steps.
         slots: how many there are, epoch by epoch (the last number holds for all that follow), where
@@ -205,7 +205,7 @@ class TruncatedPacker(SequencePacker):
         self._slots: list[deque[_Waiting]] = []
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
-        """See `Packer.start_epoch`. What an earlier epoch left in the slots is dropped."""
+        """See `Packer.start_epoch`. Samples of an earlier epoch in the slots are dropped."""
         super().start_epoch(epoch, size, epoch_size)
         self._length = self._given or size
         count = max(1, size // self._length)

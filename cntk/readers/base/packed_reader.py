@@ -123,7 +123,7 @@ class PackedReader(DataReader):
             self._coming = self._thread.submit(self._packer.read)
 
     def _wait(self) -> None:
-        """What was read ahead is dropped, and so are its errors."""
+        """Drop the minibatch that was read ahead, and its errors."""
         if self._coming is not None:
             self._coming.exception()
             self._coming = None

@@ -1,4 +1,4 @@
-"""What every reader can do. Source: CNTK's `IDataReader` (`Common/Include/DataReader.h`)."""
+"""The interface of readers. Source: CNTK's `IDataReader` (`Common/Include/DataReader.h`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DataReader(ABC):
     """A source of minibatches.
 
     Attributes:
-        streams: what a minibatch consists of.
+        streams: of each minibatch.
     """
 
     streams: list[Stream]
@@ -55,7 +55,7 @@ class DataReader(ABC):
         return 1
 
     def sentence_ends(self) -> np.ndarray:
-        """Whether what each slot held ended within the last minibatch, bool, [slots]."""
+        """Whether the sequence of each slot ended within the last minibatch, bool, [slots]."""
         return np.ones(self.parallel_sequences, bool)
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:

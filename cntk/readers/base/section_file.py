@@ -50,7 +50,7 @@ class Section:
     """A section.
 
     Attributes:
-        name: what precedes the colon of its description.
+        name: the part of its description before the colon.
         type: one of the types above.
         values: [records, elements of a record]; of a mapping: the names, a list.
         kind, dim: of labels: which, and how many there are.
@@ -140,7 +140,7 @@ def write_sections(path: PathLike, sections: Sequence[Section], records: int) ->
 
     Raises:
         FormatError: there are too many sections.
-        SaveError: the file cannot be written; what was there before is untouched.
+        SaveError: the file cannot be written; an older file is untouched.
     """
     blocks: list[tuple[int, bytes]] = []
     head = np.zeros((), _HEADER)

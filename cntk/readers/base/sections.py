@@ -1,4 +1,4 @@
-"""What several readers look for in their section of a config."""
+"""Parameters that several readers take from their section of a config."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ Named = list[tuple[str, ConfigParameters]]
 def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
     """The sections of features and those of labels, each sorted by name.
 
-    What tells of a mapping, a dimension or a type of labels describes labels; what else has a
-    `dim`, features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
+    A section with a mapping, a dimension or a type of labels describes labels; any other section
+    with a `dim` describes features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).
     """
     features, labels = [], []
     for name, part in sections_with(config, *_LABEL_KEYS, "sectionType", "dim"):
@@ -83,7 +83,7 @@ def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
 
 
 def tagged_text_sections(config: ConfigParameters) -> tuple[Named, Named]:
-    """The sections of features, and the two of labels: of words read and of words told.
+    """The sections of features, and the two of labels: of input words and of output words.
 
     Raises:
         FormatError: there are not two.
@@ -97,7 +97,7 @@ def tagged_text_sections(config: ConfigParameters) -> tuple[Named, Named]:
 def named_files(config: ConfigParameters) -> dict[Path, str]:
     """The files that a section names, whole paths, each with the parameter that does.
 
-    Files that are named in a list (scpFile) count, too; names of what is no file do not.
+    Files that are named in a list (scpFile) count, too; other values do not.
     """
     found: dict[Path, str] = {}
     for name in config.names():
@@ -127,7 +127,7 @@ def check_not_read(reader: ConfigParameters, written: Iterable[str]) -> None:
         written: the paths of files that will be written.
 
     Raises:
-        SaveError: one is; it and the parameter that names it are told.
+        SaveError: one is; the message names it and its parameter.
     """
     read = named_files(reader)
     for path in written:

@@ -16,10 +16,10 @@ from .pack import Minibatch, Packer
 
 
 class TableMinibatches(Packer):
-    """Minibatches of the records of a table, which stand in memory.
+    """Minibatches of the records of a table, which lie in memory.
 
     Args:
-        streams: what a record consists of.
+        streams: of a record.
         data: the samples of each stream, one for each record.
         window: records are exchanged within ranges of so many; 0: not at all; None: of an epoch.
         partial: whether a minibatch may be short: the last one of the epoch and of the data. If

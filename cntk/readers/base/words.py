@@ -59,7 +59,7 @@ class Vocabulary:
     Args:
         path: of the list, for messages.
         numbers: of each word.
-        unknown: the word that stands for those that are not in the list.
+        unknown: the word for all words that are not in the list.
         size: one above the largest number; None: as `numbers` tells.
     """
 
@@ -160,7 +160,7 @@ def read_words_with_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, C
     """Words, each with its class.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     records = _records(path, 2)
     classes = [_number(path, line, words[1]) for line, words in records]
@@ -175,7 +175,7 @@ def read_word_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, Classes
         The words, their classes, and the count of each, float64, [words].
 
     Raises:
-        FormatError: file and line of what is not as it should be; a number that is missing.
+        FormatError: a line is wrong, or a number is missing; with file and line.
     """
     records = _records(path, 4)
     numbers, classes, counts = {}, [-1] * len(records), np.zeros(len(records))
@@ -192,9 +192,9 @@ def read_word_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, Classes
 
 
 def read_word_map(path: PathLike) -> dict[str, str]:
-    """Lines of a word and that which stands for it.
+    """Lines of a word and its replacement.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     return {words[0]: words[1] for _, words in _records(path, 2)}

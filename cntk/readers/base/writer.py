@@ -1,4 +1,4 @@
-"""What every writer can do. Source: CNTK's `IDataWriter` (`Common/Include/DataWriter.h`)."""
+"""The interface of writers. Source: CNTK's `IDataWriter` (`Common/Include/DataWriter.h`)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class DataWriter(ABC):
         """
 
     def close(self) -> None:  # noqa: B027  many writers have nothing to finish
-        """Finish what was begun."""
+        """Finish the files."""
 
     def discard(self) -> None:
-        """Give up what was begun; called in place of `close` where something went wrong."""
+        """Give up the files; called in place of `close` after an error."""
         self.close()
 
     def __enter__(self) -> DataWriter:

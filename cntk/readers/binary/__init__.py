@@ -1,4 +1,4 @@
 """CNTK's binary formats: chunks, and files of sections.
 
-Gives their readers and a writer. May import readers.base.
+Gives their readers and a writer. May import config and readers.base.
 """

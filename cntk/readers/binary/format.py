@@ -69,10 +69,10 @@ class BinaryFile(Deserializer):
 
     Args:
         path: of the file.
-        names: other names for streams, by those that they have in the file.
+        names: other names for streams, by their names in the file.
 
     Raises:
-        FormatError: byte offset of what is not as it should be.
+        FormatError: the file is wrong; the message has the byte offset.
     """
 
     def __init__(self, path: PathLike, names: Mapping[str, str] | None = None) -> None:
@@ -131,7 +131,7 @@ class BinaryFile(Deserializer):
         """See `Deserializer.read_chunk`.
 
         Raises:
-            FormatError: byte offset of what is not as it should be.
+            FormatError: the file is wrong; the message has the byte offset.
         """
         begin, end = int(self._begin[number]), int(self._end[number])
         at = _Cursor(self._file, begin, end)
@@ -173,7 +173,7 @@ def write_binary(path: PathLike, source: Deserializer) -> None:
 
     Raises:
         ShapeError: a dense stream has sequences of more than one sample, which the format lacks.
-        SaveError: the file cannot be written; what was there before is untouched.
+        SaveError: the file cannot be written; an older file is untouched.
     """
     head = struct.pack("<qqi", _VERSION, len(source.chunks), len(source.streams))
     for stream in source.streams:

@@ -102,7 +102,7 @@ def write_cache(
         names: of labels, where they are categories.
 
     Raises:
-        SaveError: the file cannot be written; what was there before is untouched.
+        SaveError: the file cannot be written; an older file is untouched.
     """
     features, *rest = zip(streams, data, strict=True)
     sections = [Section(features[0].name, DATA, features[1].values)]

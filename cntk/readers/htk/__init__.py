@@ -1,4 +1,4 @@
 """HTK features, label files and lattices.
 
-Gives HTKMLFReader, its deserializers and its writer. May import readers.base and lattices.
+Gives HTKMLFReader, its deserializers and its writer. May import config, lattices and readers.base.
 """

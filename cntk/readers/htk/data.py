@@ -60,7 +60,7 @@ class Features:
         entries: the frames of each utterance.
         left, right: neighbours of a frame; where both are 0, `dim` tells how many there are, the
             same on both sides.
-        expand: whether a file holds one frame, which stands for every frame of the utterance.
+        expand: whether a file holds one frame, which is repeated for the whole utterance.
     """
 
     stream: Stream
@@ -97,7 +97,7 @@ class Labels:
     Attributes:
         stream: of one-hot vectors, or of targets.
         states: the state of each frame of an utterance, by its name.
-        targets: the vector that stands for each state, [states, dim]; None: one-hot.
+        targets: the vector of each state, [states, dim]; None: one-hot.
     """
 
     stream: Stream
@@ -106,7 +106,7 @@ class Labels:
 
 
 class Utterances(Deserializer):
-    """Utterances with features and labels. What does not fit together is left out and named.
+    """Utterances with features and labels. Those that do not fit together are named and left out.
 
     Args:
         features: streams of frames; their lists name the same utterances in the same order. The
@@ -114,7 +114,7 @@ class Utterances(Deserializer):
         labels: streams of labels.
         frame_mode: whether every frame is a sequence by itself.
         longest: utterances with more frames are left out.
-        lattices: names of those that have one; others are left out. None: none is needed.
+        lattices: names of utterances with one; others are left out. None: none is needed.
 
     Attributes:
         names: of the utterances that are used.

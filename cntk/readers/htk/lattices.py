@@ -75,7 +75,7 @@ def _labels(config: ConfigParameters) -> ConfigParameters | None:
 def phones_of(
     config: ConfigParameters, hmms: Hmms, wanted: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """What was said in each utterance, where the first label files tell phones of `hmms`."""
+    """The spoken phones of each utterance, where the first label files have phones of `hmms`."""
     section = _labels(config)
     found: dict[str, np.ndarray] = {}
     for path in mlf_files(section) if section is not None else ():
@@ -91,7 +91,7 @@ class LatticePacker(Packer):
     Args:
         packer: gives the minibatches; each sequence is one utterance.
         archive: the lattices.
-        phones: what was said, see `phones_of`.
+        phones: spoken ones, see `phones_of`.
 
     Attributes:
         unfit: names of the utterances whose lattices were left out.
@@ -122,8 +122,8 @@ class LatticePacker(Packer):
         frames = (lengths.end - lengths.begin).tolist()
         chunks = self._packer.order.source.chunks
         names = [chunks[chunk].keys[number] for chunk, number in batch.sequences.tolist()]
-        held = [self._lattice(name, count) for name, count in zip(names, frames, strict=True)]
-        batch.lattices = Lattices(self._archive.hmms, held)
+        lattices = [self._lattice(name, count) for name, count in zip(names, frames, strict=True)]
+        batch.lattices = Lattices(self._archive.hmms, lattices)
         return batch
 
     def _lattice(self, name: str, frames: int) -> Lattice | None:

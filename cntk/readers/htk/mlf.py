@@ -60,12 +60,12 @@ def read_states(path: PathLike) -> list[str]:
 
 
 def read_targets(path: PathLike, states: Sequence[str]) -> np.ndarray:
-    """The vector of ones and zeros that stands for each state, float32, [states, dim].
+    """The vector of ones and zeros for each state, float32, [states, dim].
 
     A line is a state, in the order of the list of states, a space, and digits 0 and 1.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     lines = [line.rstrip() for line in _read(path).splitlines() if line.strip()]
     rows: list[list[int]] = []
@@ -99,12 +99,12 @@ def read_mlf(
 
     Args:
         path: of the file.
-        states: number of each state; None: the numbers stand in the file.
+        states: number of each state; None: the file has numbers.
         wanted: utterances that are needed; None: all.
         frame: units of time of a frame.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     found: dict[str, np.ndarray] = {}
     for block in _blocks(path, wanted):
@@ -160,7 +160,7 @@ def read_phones(
 
 
 _BLOCK = 1 << 16  # labels that are taken together
-_LATEST = 1 << 24  # frames; nobody speaks for two days
+_LATEST = 1 << 24  # frames; more than two days of speech are a mistake
 
 
 @dataclass(eq=False)
@@ -261,7 +261,7 @@ class _Block:
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     """The labels of the utterances that are wanted, some thousands at a time."""
     block = _Block(path)
-    title, named, name, keep = "", 0, "", False
+    title, named, name, taken = "", 0, "", False
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             if file.readline().strip() != HEADER:
@@ -276,18 +276,18 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                         title = ""
                         continue
                     found = _name(path, title, number)
-                    keep = found is not None and (wanted is None or found in wanted)
+                    taken = found is not None and (wanted is None or found in wanted)
                     name = found or ""
                 elif words == ["."]:
                     title = ""
-                    if keep:
+                    if taken:
                         block.names.append(name)
                         block.titles.append(named)
                         block.first.append(len(block.lines))
                     if len(block.lines) >= _BLOCK:
                         yield block
                         block = _Block(path)
-                elif keep:
+                elif taken:
                     block.add(number, words)
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror}") from error

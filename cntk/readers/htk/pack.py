@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Slot:
-    """What a slot holds: the streams of its sequence, and how many of its samples are used."""
+    """A slot: the streams of its sequence, and how many of its samples are used."""
 
     streams: list[Samples] = field(default_factory=list)
     key: np.ndarray = field(default_factory=lambda: np.zeros(2, np.int64))
@@ -55,9 +55,9 @@ class _Placed:
             return Minibatch(end_of_epoch=True)
         layout = Layout(slots, steps, *np.array(self._places, np.int64).T)
         names = [stream.name for stream in streams]
-        joined = [join(list(parts)) for parts in zip(*self._streams, strict=True)]
+        samples = [join(list(parts)) for parts in zip(*self._streams, strict=True)]
         return Minibatch(
-            dict(zip(names, joined, strict=True)),
+            dict(zip(names, samples, strict=True)),
             dict.fromkeys(names, layout),
             np.array(self._keys, np.int64),
             end_of_epoch,
@@ -71,7 +71,7 @@ def whole_minibatches(total: int, size: int, epoch_size: int | None) -> int:
     Args:
         total: samples of the data.
         size: of a minibatch.
-        epoch_size: that was asked for; None: a sweep.
+        epoch_size: in samples; None: a sweep.
     """
     short = total % size
     usable = total - short if total > size else total
@@ -110,7 +110,7 @@ class ParallelUtterances(SequencePacker):
 
     Args:
         order: gives the utterances.
-        streams: what they consist of.
+        streams: of each minibatch.
         slots: how many there are, epoch by epoch; the last number holds for all that follow.
         partial: False: the epoch ends before the samples that fill no whole minibatch.
         single: whether each utterance is a sequence, whatever the size of a minibatch.

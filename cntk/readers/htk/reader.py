@@ -73,7 +73,7 @@ def _files(features: list[Features]) -> SequencePacker:
 
 
 class _OneByOne(FileOrder):
-    """A single sequence at a time, whatever size was asked for, and none twice."""
+    """A single sequence at a time, for every minibatch size, and none twice."""
 
     def start_epoch(self, epoch: int, size: int | None = WHOLE_SWEEP) -> None:
         """See `Enumerator.start_epoch`. Every epoch is the whole list."""

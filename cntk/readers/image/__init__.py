@@ -1,4 +1,4 @@
 """Images and their classes.
 
-Gives ImageReader and its deserializers. May import readers.base.
+Gives ImageReader and its deserializers. May import config and readers.base.
 """

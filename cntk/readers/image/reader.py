@@ -66,10 +66,10 @@ def read_map(path: str, classes: int, *, embedded: bool = False) -> list[Entry]:
     Args:
         path: of the map.
         classes: how many there are.
-        embedded: whether images stand in the map, in Base64.
+        embedded: whether the map holds the images, in Base64.
 
     Raises:
-        FormatError: file and line of what is not as it should be.
+        FormatError: the file is wrong; the message names file and line.
     """
     found = []
     for number, line in enumerate(read_lines(path), 1):
@@ -159,10 +159,10 @@ class Images(Deserializer):
     Args:
         names: of the streams of images and of classes.
         entries: the lines of the map.
-        transforms: what is done to each image.
+        transforms: applied to each image in order.
         classes: how many there are.
         folder: of the map.
-        embedded: whether the images stand in the map.
+        embedded: whether the map holds the images.
         grayscale: whether colours are dropped.
         views: how often each image is given.
         threads: that decode; 0: as many as there are processors.
@@ -281,7 +281,7 @@ def image_source(config: ConfigParameters) -> Deserializer:
 
 
 def base64_image_source(config: ConfigParameters) -> Deserializer:
-    """Base64ImageDeserializer: images that stand in the map."""
+    """Base64ImageDeserializer: images within the map."""
     return _source(config, embedded=True)
 
 

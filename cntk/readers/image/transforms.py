@@ -1,4 +1,4 @@
-"""What is done to an image before it becomes a sample: crop, scale, colour, mean, order of axes.
+"""Transforms from an image to a sample: crop, scale, colour, mean, order of axes.
 
 An image is an array [height, width, channels], channels blue, green, red as OpenCV has them: uint8,
 or float32 once a transform needs it. Source: CNTK's `ImageReader/ImageTransformers.cpp`. Random

@@ -1,4 +1,4 @@
 """Sentences for language models and language understanding.
 
-Gives LMSequenceReader, LUSequenceReader and their writers. May import readers.base.
+Gives LMSequenceReader, LUSequenceReader and their writers. May import config and readers.base.
 """

@@ -40,7 +40,7 @@ _EPSILON = 1e-6
 
 @dataclass(eq=False)
 class Targets:
-    """What stands for the word that is to be told.
+    """The form of the word to predict.
 
     Attributes:
         classes: word, class, and the ends of the class: 4 numbers; None: no classes.
@@ -156,7 +156,7 @@ class Sentences:
 
     Args:
         path: of the text.
-        ins, outs: the words as they are given, and as they are to be told.
+        ins, outs: the input words, and the words to predict.
 
     Attributes:
         ins, outs: the number of each word, int32, [words]; one array where both are the same.
@@ -190,8 +190,8 @@ class SentencesOfOneLength(Packer):
 
     Args:
         text: the sentences.
-        streams: of words, and of what is to be told (unless `targets` is None).
-        targets: what stands for the next word.
+        streams: of words, and of the words to predict (unless `targets` is None).
+        targets: the form of the next word.
         slots: how many sentences at most; 0: as many whole ones as stay below the minibatch size.
         cache: sentences are shuffled within about so many words.
     """
@@ -214,7 +214,7 @@ class SentencesOfOneLength(Packer):
             first = self._blocks[-1]
             last = int(np.searchsorted(begin, begin[first] + max(cache, 1), side="left"))
             self._blocks.append(min(max(last, first + 1), len(text.lines)))
-        # The last word of a sentence is told only.
+        # The last word of a sentence is only predicted.
         self._lengths = np.diff(begin) - (targets is not None)
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:

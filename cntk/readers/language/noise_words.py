@@ -75,7 +75,7 @@ def alias_table(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         share[low], other[low] = values[low], high
         values[high] -= 1 - values[low]
         if values[high] < 1:
-            below[i] = high  # what is left of it is small, and is filled up next
+            below[i] = high  # the rest of it is small, and is filled up next
             j += 1
         else:
             i += 1

@@ -1,4 +1,4 @@
 """CNTK's text format.
 
-Gives the reader and the deserializer of it. May import readers.base.
+Gives the reader and the deserializer of it. May import config and readers.base.
 """

@@ -15,7 +15,7 @@ _IN_NUMBER = np.zeros(256, bool)
 _IN_NUMBER[list(b"0123456789+-.eE")] = True
 _DIGIT = np.zeros(256, bool)
 _DIGIT[list(b"0123456789")] = True
-_ODD = np.zeros(256, bool)  # they end a sample, but stand in no ordinary file
+_ODD = np.zeros(256, bool)  # they end a sample, but no ordinary file has them
 _ODD[:32] = True
 _ODD[list(b"\t\n\r")] = False
 _SIGN = np.zeros(256, bool)
@@ -62,7 +62,7 @@ def parse_arrays(
     if len(ends) != lines.sum():
         return None
     tokens = _Tokens(data)
-    # The line of each bar; what stands in a line before its first bar must be a number.
+    # The line of each bar; only a number may precede the first bar of a line.
     bar_line = np.searchsorted(ends, tokens.bars)
     token_line = np.searchsorted(ends, tokens.begin)
     first_bar = np.full(len(ends), len(tokens.bars))
@@ -102,7 +102,7 @@ def _warn_of_others(
     first_line: int,
     problems: Problems,
 ) -> None:
-    """Name the streams that nobody asked for, each with its first place."""
+    """Name the streams that the config does not list, each with its first place."""
     begin, end = tokens.begin[tokens.is_name], tokens.end[tokens.is_name]
     others = np.flatnonzero((kind < 0) & (data[begin] != _HASH))
     while len(others):
@@ -120,7 +120,7 @@ def _warn_of_others(
 def _plain_ids(
     data: np.ndarray, tokens: _Tokens, is_id: np.ndarray, line: np.ndarray, ends: np.ndarray
 ) -> bool:
-    """Whether what stands before the first bar of a line is one number at its beginning."""
+    """Whether only a number, at the beginning, precedes the first bar of a line."""
     begin, end = tokens.begin[is_id], tokens.end[is_id]
     starts = np.concatenate([[0], ends[:-1] + 1])[line[is_id]]
     if np.any(begin != starts):
@@ -130,7 +130,7 @@ def _plain_ids(
 
 
 def _kinds(data: np.ndarray, tokens: _Tokens, aliases: list[bytes]) -> np.ndarray | None:
-    """The stream of each field; -1: a comment or a name that nobody asked for; None: unusual."""
+    """The stream of each field; -1: a comment or a name that is not wanted; None: unusual."""
     begin, end = tokens.begin[tokens.is_name], tokens.end[tokens.is_name]
     field = tokens.field[tokens.is_name]
     if len(field) != len(tokens.bars):  # a bar without a name
@@ -149,7 +149,7 @@ def _kinds(data: np.ndarray, tokens: _Tokens, aliases: list[bytes]) -> np.ndarra
 def _samples(
     data: np.ndarray, stream: Stream, tokens: _Tokens, mine: np.ndarray, fields: np.ndarray
 ) -> Samples | None:
-    """The samples that stand in `fields` (begin is left to the caller); None: unusual."""
+    """The samples of `fields` (begin is left to the caller); None: unusual."""
     begin, end = tokens.begin[mine], tokens.end[mine]
     place = np.searchsorted(fields, tokens.field[mine])
     counts = np.bincount(place, minlength=len(fields))

@@ -2,18 +2,18 @@
 
 Lines of one sequence follow each other and begin with its number; without numbers each line is a
 sequence. A dense sample that is too short ends in zeros. `|#` begins a comment, which ends at the
-next `|`. Names that nobody asked for are passed over. Source: CNTK's
+next `|`. Names that the config does not list are skipped. Source: CNTK's
 `CNTKTextFormatReader/TextParser.cpp` and `ReaderLib/Indexer.cpp`.
 
-A chunk is parsed as a whole by `text_arrays`. If anything in it is unusual, `text_lines` goes
-through it again line by line, which finds out what and where.
+`arrays` parses a chunk as a whole. If anything in it is unusual, `lines` parses it again line by
+line, and finds the places of errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 
@@ -39,7 +39,7 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class TextStream:
-    """A stream and what the file calls it."""
+    """A stream and its name in the file."""
 
     stream: Stream
     alias: str
@@ -140,13 +140,13 @@ class TextFormat(Deserializer):
             if numbered:
                 here = begins[-1] if first else np.concatenate(begins)
                 numbers.append(_leading_numbers(data, here - first))
-        joined = np.concatenate(begins)
-        whole = joined < size  # a newline at the end begins no line
+        starts = np.concatenate(begins)
+        whole = starts < size  # a newline at the end begins no line
         if not numbered:
-            return joined[whole], np.zeros(0, np.int64)
+            return starts[whole], np.zeros(0, np.int64)
         found = np.concatenate(numbers)[whole]
         place = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
-        return joined[whole], found[place]
+        return starts[whole], found[place]
 
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`.
@@ -213,7 +213,7 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 
 class _Numbers(Sequence[str]):
-    """Numbers as names of sequences; texts are made when they are asked for."""
+    """Numbers as names of sequences; texts are made on demand."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self._numbers = numbers
@@ -221,7 +221,13 @@ class _Numbers(Sequence[str]):
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __getitem__(self, place: Any) -> Any:
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> _Numbers: ...
+
+    def __getitem__(self, place: int | slice) -> str | _Numbers:
         found = self._numbers[place]
         return _Numbers(found) if isinstance(place, slice) else str(found)
 

@@ -56,7 +56,7 @@ class Problems:
         _log.warning("%s: %s; passed over (%d of %d)", place, message, self.errors, self.allowed)
 
     def pass_over(self, name: bytes, known: Sequence[str], line: int, column: int) -> None:
-        """A stream that nobody asked for."""
+        """A stream that the config does not list."""
         shown = name.decode("utf-8", "backslashreplace")
         listed = ", ".join(known)
         message = f"the stream {shown!r} is none of those configured ({listed}); passed over"

@@ -1,4 +1,4 @@
 """Tables of numbers and labels in text.
 
-Gives UCIFastReader. May import readers.base, readers.binary and readers.htk.
+Gives UCIFastReader. May import config, readers.base, readers.binary and readers.htk.
 """

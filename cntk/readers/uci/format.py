@@ -119,7 +119,7 @@ def _block(
 
 
 def _numbers(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
-    """The numbers that stand from `begin` to `end`; None where one is none."""
+    """The numbers from `begin` to `end`; None where one is no number."""
     steps = np.zeros(len(data) + 1, np.int8)
     steps[begin], steps[end] = 1, -1
     chosen = np.flatnonzero(np.cumsum(steps, dtype=np.int8))
@@ -129,7 +129,7 @@ def _numbers(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray
 
 
 def _words(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The words that stand from `begin` to `end`, bytes, [words]."""
+    """The words from `begin` to `end`, bytes, [words]."""
     lengths = end - begin
     longest = int(lengths.max(initial=1))
     letters = np.zeros((len(begin), longest), np.uint8)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import OpscopeError
-from ...base.shape import Levels, Meta
-from ...ir.infer import infer_metas
+from ...base.shape import ArraySpec, Levels
+from ...ir.infer import infer_specs
 from ...ir.op_list import OpList
 from ...ir.operation import Operator
 from .description import StepNet
@@ -25,7 +25,7 @@ from .store import PerStepArrays, SavedSteps
 _SIZES = (7919, 6007)
 """Numbers of rows that no other dimension is likely to have."""
 
-Given = tuple[dict[str, Meta], dict[str, Levels]]
+Given = tuple[dict[str, ArraySpec], dict[str, Levels]]
 """Shapes and offsets of the given variables at a step."""
 
 
@@ -34,7 +34,7 @@ class Analysis:
     """The operators of a step net by phase, and what binding must know of its variables.
 
     Attributes:
-        metas: shapes for some number of rows.
+        specs: shapes for some number of rows.
         rows: variables that have one row for each sequence of a step.
         odd: other variables whose shape depends on the number of rows.
         saved: variables to save for the gradient: those that it reads, and those whose shape it
@@ -48,7 +48,7 @@ class Analysis:
     """
 
     phases: Phases
-    metas: dict[str, Meta]
+    specs: dict[str, ArraySpec]
     rows: frozenset[str]
     odd: frozenset[str]
     saved: frozenset[str]
@@ -66,9 +66,9 @@ class Analysis:
         attrs = (op.attrs for op in self.phases.loop)
         return any(isinstance(value, OpList) for one in attrs for value in one.values())
 
-    def metas_at(self, size: int, names: Iterable[str]) -> dict[str, Meta]:
+    def specs_at(self, size: int, names: Iterable[str]) -> dict[str, ArraySpec]:
         """Shapes and dtypes of some variables, where those with rows have `size` of them."""
-        return _sized({name: self.metas[name] for name in names}, self.rows, size)
+        return _sized({name: self.specs[name] for name in names}, self.rows, size)
 
 
 def given_at(binding: RecurrentBinding, forward: SavedSteps, step: int) -> Given:
@@ -78,7 +78,7 @@ def given_at(binding: RecurrentBinding, forward: SavedSteps, step: int) -> Given
         forward: in a gradient, what the forward run saved; else empty.
     """
     size = int(binding.schedule.sizes[step])
-    known: dict[str, Meta] = {}
+    known: dict[str, ArraySpec] = {}
     offsets: dict[str, Levels] = {}
     inputs = binding.step.inputs
     for name, array, track in zip(inputs, binding.arrays, binding.tracks, strict=False):
@@ -96,14 +96,14 @@ def given_at(binding: RecurrentBinding, forward: SavedSteps, step: int) -> Given
         known[name] = (rows, array.dtype)
         offsets[name] = levels if track is None else track.inner[step]
     for name in binding.saved_names:
-        shape, dtype = forward.metas[name]
+        shape, dtype = forward.specs[name]
         known[name] = ((size, *shape[1:]) if name in forward.rows else shape, dtype)
         value = forward.values.get(name)
         if isinstance(value, PerStepArrays) or (forward.ragged and value is not None):
             known[name] = (value.at(step).shape, dtype)
     if forward.offsets:
         offsets.update((n, own) for n, own in forward.offsets[step].items() if n in known)
-    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_metas, strict=True):
+    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_specs, strict=True):
         known[memory.previous] = ((size, *row), dtype)
     return known, {name: own for name, own in offsets.items() if own}
 
@@ -140,7 +140,7 @@ def analysis_of(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
 
 def _signature(
     binding: RecurrentBinding, forward: SavedSteps
-) -> tuple[dict[str, Meta], frozenset[str], frozenset[str]]:
+) -> tuple[dict[str, ArraySpec], frozenset[str], frozenset[str]]:
     """Shapes of the given variables, those that have rows, and those that are the same always."""
     step, (known, _) = binding.step, given_at(binding, forward, 0)
     names, in_rows, values = binding.saved_names, forward.rows, forward.values
@@ -152,58 +152,58 @@ def _signature(
         for name in names
         if name not in in_rows and not isinstance(values.get(name), PerStepArrays)
     )
-    metas = {n: ((0, *shape[1:]) if n in rows else shape, t) for n, (shape, t) in known.items()}
-    return metas, frozenset(rows), frozenset(fixed)
+    specs = {n: ((0, *shape[1:]) if n in rows else shape, t) for n, (shape, t) in known.items()}
+    return specs, frozenset(rows), frozenset(fixed)
 
 
-def _sized(known: dict[str, Meta], rows: frozenset[str], size: int) -> dict[str, Meta]:
+def _sized(known: dict[str, ArraySpec], rows: frozenset[str], size: int) -> dict[str, ArraySpec]:
     return {n: ((size, *shape[1:]) if n in rows else shape, t) for n, (shape, t) in known.items()}
 
 
 def _of_sequences(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
     """Steps see sequences: nothing is taken out of the loop, everything is saved."""
     step, (known, offsets) = binding.step, given_at(binding, forward, 0)
-    metas = infer_metas(step.operators, known, step.vars, dict(offsets))
+    specs = infer_specs(step.operators, known, step.vars, dict(offsets))
     all_names = frozenset({*step.given, *step.writes})
     saved = all_names if binding.steps is not None else frozenset[str]()
     phases = Phases(loop=live_operators(step, saved))
     size = int(binding.schedule.sizes[0])
-    rows = frozenset(name for name, (shape, _) in metas.items() if shape[:1] == (size,))
+    rows = frozenset(name for name, (shape, _) in specs.items() if shape[:1] == (size,))
     sharing = Sharing(phases.loop)
-    return _finish(step, phases, metas, rows, frozenset(), saved, True, sharing, None)
+    return _finish(step, phases, specs, rows, frozenset(), saved, True, sharing, None)
 
 
 def _analyse(
     binding: RecurrentBinding,
-    known: Sequence[Mapping[str, Meta]],
+    known: Sequence[Mapping[str, ArraySpec]],
     sizes: tuple[int, ...],
     fixed: frozenset[str],
     key: Any = None,
 ) -> Analysis:
     """The analysis for two numbers of rows, `sizes`, with what is `known` for each."""
     step = binding.step
-    metas, others = (infer_metas(step.operators, one, step.vars, {}) for one in known)
+    specs, others = (infer_specs(step.operators, one, step.vars, {}) for one in known)
     rows = frozenset(
         name
-        for name, (shape, _) in metas.items()
+        for name, (shape, _) in specs.items()
         if name not in fixed and shape[:1] + others[name][0][:1] == sizes
     )
-    odd = frozenset(n for n in step.writes if n not in rows and metas[n] != others[n])
+    odd = frozenset(n for n in step.writes if n not in rows and specs[n] != others[n])
     saved = frozenset[str]()
     if binding.steps is not None:
         saved = frozenset({*step.given, *step.writes})
         if binding.to_save is not None:
             saved &= binding.to_save | odd
-    live = without_copies(step, live_operators(step, saved), metas, saved)
-    phases = split(step, live, metas, rows, fixed)
-    sharing = share(step, phases, metas, rows, saved)
-    return _finish(step, phases, metas, rows, odd, saved, False, sharing, key)
+    live = without_copies(step, live_operators(step, saved), specs, saved)
+    phases = split(step, live, specs, rows, fixed)
+    sharing = share(step, phases, specs, rows, saved)
+    return _finish(step, phases, specs, rows, odd, saved, False, sharing, key)
 
 
 def _finish(
     step: StepNet,
     phases: Phases,
-    metas: dict[str, Meta],
+    specs: dict[str, ArraySpec],
     rows: frozenset[str],
     odd: frozenset[str],
     saved: frozenset[str],
@@ -214,7 +214,7 @@ def _finish(
     late_reads = _reads(phases.post)
     return Analysis(
         phases=phases,
-        metas=metas,
+        specs=specs,
         rows=rows,
         odd=odd,
         saved=saved,

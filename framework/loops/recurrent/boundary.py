@@ -138,11 +138,11 @@ def _gathered(
     """
     if track.in_order:
         return array[: len(track.rows)]
-    meta = ((len(track.rows), *array.shape[1:]), array.dtype)
+    spec = ((len(track.rows), *array.shape[1:]), array.dtype)
     if key is None:
-        target = context.xp.empty(*meta)
+        target = context.xp.empty(*spec)
     else:
-        target = context.arena.slots(key, *row_of(meta))[: len(track.rows)]
+        target = context.arena.slots(key, *row_of(spec))[: len(track.rows)]
     calls.append(take_call(context.xp, array, track.rows, target))
     return target
 
@@ -170,14 +170,14 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
     found = dict(values)
     copies: list[tuple[Memory, StepValues]] = []
     for number, memory in enumerate(step.memories):
-        row, dtype = context.binding.memory_metas[number]
+        row, dtype = context.binding.memory_specs[number]
         if memory.state in live_out or memory.previous in live_out:
             buffer = arena.slots(("memory", number), row, dtype, extra=1)
             here, further = slots.slices(buffer), slots.slices(buffer[arena.room :])
             previous, state = (further, here) if reverse else (here, further)
         else:
-            meta = ((arena.room, *row), dtype)
-            pair = arena.array(("turn", number, 0), meta), arena.array(("turn", number, 1), meta)
+            spec = ((arena.room, *row), dtype)
+            pair = arena.array(("turn", number, 0), spec), arena.array(("turn", number, 1), spec)
             previous = DoubleBuffer(pair, slots.sizes, 0)
             state = DoubleBuffer(pair, slots.sizes, -1 if reverse else 1)
         found[memory.previous] = StepValues(previous)
@@ -237,4 +237,4 @@ def saved_steps(
     """
     about = context.analysis
     saved = {name: values[name] for name in about.saved if name in values}
-    return SavedSteps(scopes, saved, about.metas, about.rows, about.ragged, offsets, context.arena)
+    return SavedSteps(scopes, saved, about.specs, about.rows, about.ragged, offsets, context.arena)

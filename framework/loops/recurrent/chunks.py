@@ -1,6 +1,6 @@
 """Long sequences in chunks: forward-only runs need memory for a few steps, however many there are.
 
-Each chunk is a run over whole sequences of its own (fast.py); states are carried from one
+Each chunk is a run over whole sequences of its own (stages.py); states are carried from one
 to the next as initial states. The chunks share their memory, so what a run needs does not grow with
 its steps.
 """
@@ -19,8 +19,8 @@ from ...fusion.row_copies import Call, fill_call, take_call
 from ...fusion.team import merge
 from ...runtime.plan import PlanOptions
 from .description import StepNet
-from .fast import RecurrentProgram
 from .links import RecurrentBinding, Track
+from .stages import RecurrentProgram
 
 ROWS = 512
 """Rows of a chunk, about: enough for products of full speed, few enough to stay in the caches."""
@@ -69,7 +69,7 @@ class ChunkedProgram:
 def _carried_states(binding: RecurrentBinding) -> tuple[list[Any], list[Call]]:
     """States between chunks in the schedule's order, and calls that set them to initial states."""
     xp, arrays, calls = binding.frame.xp, [], []
-    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_metas, strict=True):
+    for memory, (row, dtype) in zip(binding.step.memories, binding.memory_specs, strict=True):
         array = xp.empty((binding.sequences, *row), dtype)
         if memory.boot < 0:
             calls.append(fill_call(array, memory.boot_value))

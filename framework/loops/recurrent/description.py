@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.bounded_cache import BoundedCache
 from ...base.errors import OpscopeError, ShapeError, VariableError, format_shape, nearest
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...ir.desc import (
     INPUT,
     RECURRENT,
@@ -25,11 +25,11 @@ from ...ir.desc import (
     the_step,
 )
 from ...ir.equal_nets import shared_by_equal_nets
-from ...ir.infer import infer_metas
+from ...ir.infer import infer_specs
 from ...ir.names import COPY_OP, EMPTY, delayed_name
 from ...ir.op_list import MemoryDecl, OpList
 from ...ir.operation import Operator
-from ...passes.pipeline import lower
+from ...passes.lowering import lower
 from ..inner_links import (
     Memory,
     check_given,
@@ -145,16 +145,16 @@ class StepNet:
 
     # -- shapes --------------------------------------------------------------------------------
 
-    def declared_row(self, memory: Memory) -> Meta | None:
+    def declared_row(self, memory: Memory) -> ArraySpec | None:
         """Shape (without rows) and dtype that the step net declares for a memory; None: nothing."""
         return declared_row(self.vars.get(memory.previous), self.vars.get(memory.state))
 
     def infer(
         self,
-        known: Mapping[str, Meta],
+        known: Mapping[str, ArraySpec],
         rows: int,
         offsets: dict[str, Levels] | None,
-    ) -> dict[str, Meta]:
+    ) -> dict[str, ArraySpec]:
         """Shapes and dtypes of everything in one step.
 
         Args:
@@ -166,14 +166,14 @@ class StepNet:
         """
         building = rows < 0
         try:
-            metas = infer_metas(self.operators, known, self.vars, offsets, partial=building)
+            specs = infer_specs(self.operators, known, self.vars, offsets, partial=building)
         except OpscopeError as error:
             raise type(error)(f"{self.title}, in its step net: {error}") from None
         for memory in self.memories:
-            self._check_memory(memory, metas)
+            self._check_memory(memory, specs)
         for name in self.outputs:
             own = (offsets or {}).get(name, ())
-            shape = metas[name][0] if name in metas else None
+            shape = specs[name][0] if name in specs else None
             if building or shape is None or (own and len(own[0]) - 1 == rows):
                 continue
             if not shape or shape[0] != rows:
@@ -181,10 +181,10 @@ class StepNet:
                     f"{self.title}: its out link takes {name!r} {format_shape(shape)}, which"
                     f" has no row for each of the {rows} sequences of a step"
                 )
-        return metas
+        return specs
 
-    def _check_memory(self, memory: Memory, metas: Mapping[str, Meta]) -> None:
-        state, previous = metas.get(memory.state), metas.get(memory.previous)
+    def _check_memory(self, memory: Memory, specs: Mapping[str, ArraySpec]) -> None:
+        state, previous = specs.get(memory.state), specs.get(memory.previous)
         if state is None or previous is None:
             return
         same = len(state[0]) == len(previous[0]) and all(

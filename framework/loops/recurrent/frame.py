@@ -8,7 +8,7 @@ from typing import Any
 
 from ...base.backend import Place
 from ...base.scope import Scope
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
 from ...runtime.executor import Frame, as_view
 from ...runtime.plain_net import bind_chain, grouping
@@ -24,7 +24,7 @@ class StepFrame(Frame):
     """A plan bound to arrays; `calls` does the work.
 
     Args:
-        arrays: of all externals and survivors of the plan; temporaries are added.
+        arrays: of all externals of the plan and all that outlives it; temporaries are added.
         outer: the frame of the recurrent operator, whose place and phase hold here too.
         arena: holds temporaries; frames of one `tag` share the memory of their temporaries.
         scope: where operators that hold nets find their variables.
@@ -50,14 +50,14 @@ class StepFrame(Frame):
         self.prepared = arena.prepared
         for name, number in plan.placement.items():
             block = arena.block((tag, number), plan.blocks[number])
-            arrays[name] = as_view(block, plan.metas[name])
+            arrays[name] = as_view(block, plan.specs[name])
         self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
 
 
 def step_plan(
     step: StepNet,
     operators: Sequence[Operator],
-    known: Mapping[str, Meta],
+    known: Mapping[str, ArraySpec],
     live_out: Collection[str],
     options: PlanOptions,
     place: Place,
@@ -76,12 +76,12 @@ def step_plan(
         externals.update((name, None) for name in op.input_vars() if name not in written)
         written.update(op.output_vars())
     known = {name: known[name] for name in externals}
-    survivors = written.intersection(live_out)
+    outlive = written.intersection(live_out)
     levels = {name: own for name, own in (offsets or {}).items() if own}
-    span = Range(list(operators), list(externals), survivors, {})
+    span = Range(list(operators), list(externals), outlive, {})
     if levels:
         return make_plan(span, known, step.vars, options, grouping(place), levels)
-    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(survivors), options, place)
+    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(outlive), options, place)
     found: Plan | None = step.plans.get(key)
     if found is None:
         found = make_plan(span, known, step.vars, options, grouping(place))
@@ -119,7 +119,7 @@ class LoopContext:
     def plan(
         self,
         operators: Sequence[Operator],
-        known: Mapping[str, Meta],
+        known: Mapping[str, ArraySpec],
         live_out: Collection[str],
         offsets: Mapping[str, Levels] | None = None,
     ) -> Plan:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.desc import BACKWARD, FORWARD, RECURRENT, make_op, output_names
+from ...ir.gradient_args import GradientArgs
 from ...ir.names import (
     COPY_OP,
     EMPTY,
@@ -24,7 +25,7 @@ from ...ir.names import (
     rows_name,
 )
 from ...ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
-from ...passes.backward import BackwardResult, GradientArgs, build_backward
+from ...passes.backward import BackwardResult, build_backward
 from ..inner_gradient import dense_gradient, require_steps
 from ..inner_links import Memory
 from .description import StepNet, free_names, step_net
@@ -34,7 +35,8 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
     """The gradient maker of `recurrent`.
 
     Raises:
-        GradientError: the operator keeps no `steps`, or its step net has no gradient.
+        GradientError: the operator has no variable in the slot `steps`, or its step net has no
+            gradient.
     """
     return _Maker(g).ops()
 
@@ -181,14 +183,14 @@ class _Maker:
                 grads.append(part)
                 entry.final = part
         sums = []
-        for boot, held in parts.items():
+        for boot, found in parts.items():
             wanted = self.wanted["boot"][boot]
-            if len(held) == 1:
-                grads[grads.index(held[0])] = wanted
+            if len(found) == 1:
+                grads[grads.index(found[0])] = wanted
                 for entry in step.memories:
-                    entry.final = wanted if entry.final == held[0] else entry.final
+                    entry.final = wanted if entry.final == found[0] else entry.final
             else:
-                sums.append(make_op(SUM_OP, {"x": held}, {"out": wanted}, role=BACKWARD))
+                sums.append(make_op(SUM_OP, {"x": found}, {"out": wanted}, role=BACKWARD))
         return boots, grads, sums
 
     def _links(self, step: StepDecl, result: BackwardResult) -> None:
@@ -205,10 +207,10 @@ class _Maker:
             step.static_links.append(Link(arriving.outer, arriving.inner))
             given.append(arriving.inner)
         (steps,) = self.g.outputs("steps")
-        kept = free_names(step.net, given)
-        for name in kept:
+        free = free_names(step.net, given)
+        for name in free:
             step.in_links.append(Link(steps, name))
-        forward = {*kept, *self.step.statics}
+        forward = {*free, *self.step.statics}
         step.net.vars.extend(var for var in self.step.net.vars if var.name in forward)
         step.net.vars.extend(var for var in result.vars if var.name in given)
 

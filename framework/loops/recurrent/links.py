@@ -11,7 +11,7 @@ import numpy as np
 from ...base.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...runtime.executor import Frame
 from .description import StepNet
 
@@ -91,7 +91,7 @@ class RecurrentBinding:
         tracks, arrays: of the in-links.
         statics, static_levels: arrays and offsets of the static links. static_tracks: None for
             those that are the same at every step.
-        memory_metas: shape without rows, and dtype, of each memory.
+        memory_specs: shape without rows, and dtype, of each memory.
         initial_states: boot variables by position in the slot, one row for each sequence.
         out_tracks, outputs: of the out-links; None for outputs that nobody needs.
         final_states: last states by position in the slot, one row for each sequence; None for
@@ -113,7 +113,7 @@ class RecurrentBinding:
     statics: Sequence[Any]
     static_levels: Sequence[Levels]
     static_tracks: Sequence[Track | None]
-    memory_metas: Sequence[Meta]
+    memory_specs: Sequence[ArraySpec]
     initial_states: Sequence[Any]
     outputs: Sequence[Any]
     out_tracks: Sequence[Track]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.scope import Scope
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...fusion.row_copies import Call, copy_call, fill_call, take_call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
@@ -60,7 +60,7 @@ def bind_loop(
     opening = bring_into_slots(context, values)
     found = dict(opening.values)
     found |= shared_values(
-        context.sharing, found, about.metas, about.live_out, context.arena, context.slots
+        context.sharing, found, about.specs, about.live_out, context.arena, context.slots
     )
     sums = StepSums(binding, about.phases.sums)
     live_out = _step_live_out(context)
@@ -114,10 +114,10 @@ def _reserved(
         return found
     for name in sorted(set(live_out) - values.keys()):
         if name in about.rows:
-            array = arena.slots(("slots", name), *row_of(about.metas[name]))
+            array = arena.slots(("slots", name), *row_of(about.specs[name]))
             found[name] = StepValues(context.slots.slices(array))
         elif name not in about.live_out and name not in about.odd:
-            found[name] = WholeArray(arena.array(("step", name), about.metas[name]))
+            found[name] = WholeArray(arena.array(("step", name), about.specs[name]))
     return found
 
 
@@ -162,37 +162,37 @@ class _StepBinder:
             plan = context.plan(operators, known, self._live_out, offsets)
             self.offsets.append(dict(plan.offsets))
         else:
-            plan = context.plan(operators, self._metas_at(step), self._live_out)
-        for name in sorted(plan.survivors):
-            self._make_room(name, plan.metas[name])
-        names = (*plan.externals, *plan.survivors)
+            plan = context.plan(operators, self._specs_at(step), self._live_out)
+        for name in sorted(plan.live_out):
+            self._make_room(name, plan.specs[name])
+        names = (*plan.externals, *plan.live_out)
         arrays = {name: self.values[name].at(step) for name in names if self._at_hand(name)}
         return context.bind(plan, arrays, "loop", self._scopes[step])
 
-    def _metas_at(self, step: int) -> dict[str, Meta]:
+    def _specs_at(self, step: int) -> dict[str, ArraySpec]:
         size = self._context.slots.sizes[step]
-        metas = self._context.analysis.metas_at(size, self._context.sharing.given)
+        specs = self._context.analysis.specs_at(size, self._context.sharing.given)
         for name, value in self.values.items():
             if isinstance(value, PerStepArrays) and len(value.arrays) > step:
-                metas[name] = (value.arrays[step].shape, value.arrays[step].dtype)
-        return metas
+                specs[name] = (value.arrays[step].shape, value.arrays[step].dtype)
+        return specs
 
     def _at_hand(self, name: str) -> bool:
         value = self.values.get(name)
         return value is not None and not (isinstance(value, StepValues) and value.slots is None)
 
-    def _make_room(self, name: str, meta: Meta) -> None:
+    def _make_room(self, name: str, spec: ArraySpec) -> None:
         """Memory for a variable that outlives this step and has none yet."""
         value, binding = self.values.get(name), self._context.binding
         if value is None and name in binding.step.outputs:
             track = binding.out_tracks[binding.step.outputs.index(name)]
-            array = self._context.xp.empty((len(track.rows), *meta[0][1:]), meta[1])
+            array = self._context.xp.empty((len(track.rows), *spec[0][1:]), spec[1])
             bounds = track.starts.tolist()
             self.values[name] = StepValues(StepSlices(array, bounds[:-1], bounds[1:]))
         elif value is None or isinstance(value, PerStepArrays):
             if value is None:
                 value = self.values[name] = PerStepArrays([])
-            value.arrays.append(self._context.xp.empty(*meta))
+            value.arrays.append(self._context.xp.empty(*spec))
 
 
 def _initial_calls(

@@ -8,7 +8,7 @@ Where in-links hold sequences of sequences, steps run along the outer level and 
 
 A net runs in one of two ways, by the switch OPSCOPE_RECURRENT, with the same results:
 `steps`: a scope for each step (scopes.py), the reference; `fast`: over whole sequences
-wherever the step net allows it (fast.py).
+wherever the step net allows it (stages.py).
 
 Sources: Paddle's `recurrent_op.cc` and design of RNN operators (step scopes, memories, links);
 CNTK's PastValue and FutureValue (delays, both directions).
@@ -24,20 +24,20 @@ from ....proto import net_pb2 as pb
 from ...base import settings
 from ...base.errors import VariableError
 from ...base.scope import Scope, Variable
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.desc import RECURRENT, make_op
 from ...ir.kernel_args import KernelArgs
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
 from ...ir.op_list import Link, OpList, OpNode
-from ...runtime.executor import CannotFuseError
+from ...runtime.executor import CannotFuseError, frame_of
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .chunks import ChunkedProgram, chunk_steps
 from .description import free_names, step_net
-from .fast import RecurrentProgram
 from .links import RecurrentBinding, make_static_track, make_track, plain_schedule
 from .scopes import StepScopeProgram
+from .stages import RecurrentProgram
 from .store import SavedSteps
 
 
@@ -71,9 +71,8 @@ class RecurrentGradientProgram:
         self._k = k
         self._saved: list[Scope] | None = None
         self._program: Callable[[], None] | None = None
-        self._steps: Variable = k.frame.scope.find(k.op.inputs["steps"][0]) or k.frame.scope.var(
-            k.op.inputs["steps"][0]
-        )
+        (steps,) = k.op.inputs["steps"]
+        self._steps: Variable = k.scope.find(steps) or k.scope.var(steps)
 
     def __call__(self) -> None:
         saved = self._steps.step_scopes
@@ -88,7 +87,7 @@ class RecurrentGradientProgram:
 
     def _bind(self, saved: list[Scope]) -> RecurrentBinding:
         k = self._k
-        step, frame = step_net(k.attrs["net"]), k.frame
+        step, frame = step_net(k.attrs["net"]), frame_of(k)
         x_names = k.op.inputs["x"]
         outer = frame.offsets(x_names[0])[0]
         schedule = plain_schedule(outer)
@@ -122,7 +121,7 @@ class RecurrentGradientProgram:
             statics=k.list("static") + k.list("sum_grad"),
             static_levels=static_levels,
             static_tracks=static_tracks,
-            memory_metas=[_saved_row(saved, name) for name in likes],
+            memory_specs=[_saved_row(saved, name) for name in likes],
             initial_states=k.list("final_grad"),
             outputs=[array for _, array, _ in x_grads],
             out_tracks=[make_track(own, schedule) for _, _, own in x_grads],
@@ -134,10 +133,10 @@ class RecurrentGradientProgram:
         )
 
 
-def _saved_row(saved: list[Scope], name: str) -> Meta:
+def _saved_row(saved: list[Scope], name: str) -> ArraySpec:
     """Shape without rows, and dtype, of a variable that the forward run has saved."""
     if isinstance(saved, SavedSteps):
-        shape, dtype = saved.metas[name]
+        shape, dtype = saved.specs[name]
         return shape[1:], dtype
     array = saved[0].get(name).array
     return array.shape[1:], array.dtype
@@ -159,9 +158,9 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         linked += [memory.previous for memory in step.memories]
         for name in free_names(step.net, linked):
             step.static_links.append(Link(name, name))
-    held = OpList(net.name, net.type, steps=net.steps)
-    step_net(held)  # refuses what is wrong with it
-    step = held.steps[0]
+    inner = OpList(net.name, net.type, steps=net.steps)
+    step_net(inner)  # refuses what is wrong with it
+    step = inner.steps[0]
     inputs = {
         "x": [link.outer for link in step.in_links],
         "static": [link.outer for link in step.static_links],
@@ -173,7 +172,7 @@ def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         "sum": [link.outer for link in step.sum_links],
         "steps": steps or steps_name(net.name or "recurrent"),
     }
-    return make_op("recurrent", inputs, outputs, {"net": held})
+    return make_op("recurrent", inputs, outputs, {"net": inner})
 
 
 @register_net(RECURRENT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...fusion.row_copies import Call, take_call
 from ...ir.operation import Operator
 from .frame import LoopContext
@@ -35,11 +35,11 @@ def bind_once(context: LoopContext, operators: Sequence[Operator], values: Value
     written = {name for op in operators for name in op.output_vars()}
     inputs = {name for op in operators for name in op.input_vars()} - written
     reads = {name for op in operators for name in op.value_reads()} - written
-    known = context.analysis.metas_at(context.slots.total, inputs)
+    known = context.analysis.specs_at(context.slots.total, inputs)
     arrays = {name: _compact(context, found, calls, name) for name in sorted(reads)}
     plan = context.plan(operators, known, _read_elsewhere(context, operators, written))
-    for name in sorted(plan.survivors):
-        arrays[name], found[name] = _result(context, name, plan.metas[name])
+    for name in sorted(plan.live_out):
+        arrays[name], found[name] = _result(context, name, plan.specs[name])
     calls += context.bind(plan, arrays, "once", context.binding.frame.scope)
     return Stage(found, calls)
 
@@ -52,7 +52,7 @@ def bring_into_slots(context: LoopContext, values: Values) -> Stage:
         value = found.get(name)
         if not isinstance(value, StepValues) or value.slots is not None:
             continue
-        target = context.arena.slots(("slots", name), *row_of(value.meta))
+        target = context.arena.slots(("slots", name), *row_of(value.spec))
         rows = slots.filling
         calls.append(take_call(context.xp, value.compact, rows, target[: len(rows)]))
         found[name] = StepValues(slots.slices(target), value.compact)
@@ -89,7 +89,7 @@ def _read_elsewhere(
     return names & (reads | about.saved | {*step.outputs, *step.sums})
 
 
-def _result(context: LoopContext, name: str, meta: Meta) -> tuple[Any, Storage]:
+def _result(context: LoopContext, name: str, spec: ArraySpec) -> tuple[Any, Storage]:
     """The array that an operator writes its result to, and the variable's values."""
     about, binding, arena = context.analysis, context.binding, context.arena
     if name in about.phases.sums:
@@ -97,12 +97,12 @@ def _result(context: LoopContext, name: str, meta: Meta) -> tuple[Any, Storage]:
             if inner == name and total is not None:
                 return total, WholeArray(total)
     if name not in about.rows:
-        array = arena.array(("whole", name), meta)
+        array = arena.array(("whole", name), spec)
         return array, WholeArray(array)
     # Without gaps the loop works on the same memory; else this is another form of it.
     if context.slots.gapless:
-        array = arena.slots(("slots", name), *row_of(meta))
-        compact = array[: meta[0][0]]
+        array = arena.slots(("slots", name), *row_of(spec))
+        compact = array[: spec[0][0]]
         return compact, StepValues(context.slots.slices(array), compact)
-    compact = arena.slots(("compact", name), *row_of(meta))[: meta[0][0]]
+    compact = arena.slots(("compact", name), *row_of(spec))[: spec[0][0]]
     return compact, StepValues(None, compact)

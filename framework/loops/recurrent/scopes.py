@@ -26,7 +26,7 @@ class StepScopeProgram:
     def __call__(self) -> None:
         b = self._binding
         outer = b.frame.state.context
-        context = outer.derive(train=outer.train, keep=self._names)
+        context = outer.derive(train=outer.train, live_out=self._names)
         context.device = b.frame.place
         self._start_results()
         scopes = list(b.saved or [Scope(parent=b.frame.scope) for _ in b.order])
@@ -74,7 +74,7 @@ class StepScopeProgram:
                 rows = self._index(track.rows[: int(track.starts[step])])
                 scope.var(name).bind(array[rows], track.inner[step])
         size = int(b.schedule.sizes[step])
-        for memory, (row, dtype) in zip(b.step.memories, b.memory_metas, strict=True):
+        for memory, (row, dtype) in zip(b.step.memories, b.memory_specs, strict=True):
             value = self._xp.empty((size, *row), dtype)
             begins = b.begins(step)
             value[begins] = self._initial_rows(memory, self._index(b.schedule.order[begins]))

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.names import EMPTY
 from ...ir.operation import Operator
 from .description import StepNet
@@ -62,23 +62,23 @@ class Sharing:
 def share(
     step: StepNet,
     phases: Phases,
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     rows: Collection[str],
     saved: Collection[str],
 ) -> Sharing:
     """What the loop of a step net may share.
 
     Args:
-        metas: shapes in some step. rows: variables with one row for each sequence of a step.
+        specs: shapes in some step. rows: variables with one row for each sequence of a step.
         saved: what is read after the run.
     """
-    return _Sharer(step, phases, metas, rows, saved).run()
+    return _Sharer(step, phases, specs, rows, saved).run()
 
 
 def shared_values(
     sharing: Sharing,
     values: Values,
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     live_out: Collection[str],
     arena: Arena,
     slots: SlotRanges,
@@ -104,7 +104,7 @@ def shared_values(
     }
     for view, (base, begin, end) in columns.items():
         if base not in found and base not in values:
-            row, dtype = row_of(metas[base])
+            row, dtype = row_of(specs[base])
             if base in live_bases:
                 array = arena.slots(("slots", base), row, dtype)
                 found[base] = StepValues(slots.slices(array))
@@ -120,11 +120,11 @@ class _Sharer:
         self,
         step: StepNet,
         phases: Phases,
-        metas: Mapping[str, Meta],
+        specs: Mapping[str, ArraySpec],
         rows: Collection[str],
         saved: Collection[str],
     ) -> None:
-        self.metas, self.rows, self.loop = metas, rows, phases.loop
+        self.specs, self.rows, self.loop = specs, rows, phases.loop
         everything = (*phases.static, *phases.pre, *phases.loop, *phases.post)
         self.readers = Counter(name for op in everything for name in op.input_vars())
         self.early = {name for op in phases.pre for name in op.output_vars()}
@@ -154,7 +154,7 @@ class _Sharer:
                 base in self.early
                 and product is not None
                 and product.entry.accumulates
-                and all(len(self.metas[name][0]) == 2 for name in product.input_vars())
+                and all(len(self.specs[name][0]) == 2 for name in product.input_vars())
                 and not any(
                     self.readers[name] > 1 or name in self.read_outside for name in (base, term)
                 )
@@ -168,7 +168,7 @@ class _Sharer:
         return {}
 
     def _alike(self, *names: str) -> bool:
-        return all(n in self.rows and self.metas[n] == self.metas[names[0]] for n in names)
+        return all(n in self.rows and self.specs[n] == self.specs[names[0]] for n in names)
 
     def _as_column_views(self, op: Operator) -> dict[int, Operator | None]:
         """No operator in place of one that only moves columns."""
@@ -182,7 +182,7 @@ class _Sharer:
         if (
             EMPTY in (whole, *views)
             or len(set(views)) < len(views)
-            or len(self.metas[whole][0]) != 2
+            or len(self.specs[whole][0]) != 2
             or op.attrs["axis"] % 2 != 1
             or whole in columns
             or not all(name in self.rows and name in self.writer for name in (whole, *views))
@@ -192,7 +192,7 @@ class _Sharer:
             return {}
         if joins and not all(self.writer[name].entry.scalar for name in views):
             return {}
-        widths = [self.metas[name][0][1] for name in views]
+        widths = [self.specs[name][0][1] for name in views]
         spans = pairwise(accumulate(widths, initial=0))
         columns.update((name, (whole, *span)) for name, span in zip(views, spans, strict=True))
         return {id(op): None}

@@ -15,10 +15,10 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.names import COPY_OP, EMPTY, SUM_OP
 from ...ir.operation import Operator
-from ...ir.rows import EACH, SUM, row_kinds
+from ...ir.row_kinds import EACH, SUM, row_kinds
 from .description import StepNet
 
 _LINEAR = (SUM_OP, COPY_OP)
@@ -54,7 +54,7 @@ def live_operators(step: StepNet, wanted: Collection[str]) -> list[Operator]:
 def without_copies(
     step: StepNet,
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     wanted: Collection[str],
 ) -> list[Operator]:
     """The operators without copies: whoever reads a copy reads what it was made of.
@@ -71,7 +71,7 @@ def without_copies(
         for slot, expression in op.entry.scalar.items():
             for name in op.outputs.get(slot, ()):
                 (source, *_) = op.inputs.get(expression, (EMPTY,))
-                if name not in live_out and source in metas and metas[source] == metas[name]:
+                if name not in live_out and source in specs and specs[source] == specs[name]:
                     names[name] = names.get(source, source)
         left_outputs = [name for name in made if name not in names]
         if not left_outputs and made:
@@ -85,28 +85,28 @@ def without_copies(
 def split(
     step: StepNet,
     operators: Sequence[Operator],
-    metas: Mapping[str, Meta],
+    specs: Mapping[str, ArraySpec],
     rows: Collection[str],
     fixed: Collection[str],
 ) -> Phases:
     """Sort operators of a step net into phases.
 
     Args:
-        metas: shapes in some step. rows: variables with one row for each sequence of a step.
+        specs: shapes in some step. rows: variables with one row for each sequence of a step.
         fixed: given variables that are the same at each step.
     """
-    return _Splitter(step, metas, rows, fixed).run(operators)
+    return _Splitter(step, specs, rows, fixed).run(operators)
 
 
 class _Splitter:
     def __init__(
         self,
         step: StepNet,
-        metas: Mapping[str, Meta],
+        specs: Mapping[str, ArraySpec],
         rows: Collection[str],
         fixed: Collection[str],
     ) -> None:
-        self.step, self.metas, self.rows = step, metas, rows
+        self.step, self.specs, self.rows = step, specs, rows
         self.fixed = set(fixed)
         self.states = {memory.state for memory in step.memories}
         self.linked = self.states | set(step.outputs) | set(step.sums)
@@ -123,7 +123,7 @@ class _Splitter:
                 static.append(op)
                 self.fixed.update(op.output_vars())
                 continue
-            kinds = row_kinds(op, self.metas, self.rows, self.fixed) or self._sum_kinds(op)
+            kinds = row_kinds(op, self.specs, self.rows, self.fixed) or self._sum_kinds(op)
             self.kinds.update(kinds or {})
             if kinds is not None and self._is_early(op, kinds):
                 pre.append(op)

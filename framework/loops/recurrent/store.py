@@ -17,7 +17,7 @@ import numpy as np
 from ...base.backend import Place
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...fusion.team import Prepared
 from ...ir.kernel_args import RunState
 from ...runtime.executor import ScratchPool
@@ -119,7 +119,7 @@ class StepValues:
         return self.slots.at(step)
 
     @property
-    def meta(self) -> Meta:
+    def spec(self) -> ArraySpec:
         """Shape and dtype of an array that holds the values."""
         if self.compact is not None:
             array = self.compact
@@ -128,9 +128,9 @@ class StepValues:
         return array.shape, array.dtype
 
 
-def row_of(meta: Meta) -> tuple[tuple[int, ...], Any]:
+def row_of(spec: ArraySpec) -> tuple[tuple[int, ...], Any]:
     """Shape and dtype of one row."""
-    return meta[0][1:], meta[1]
+    return spec[0][1:], spec[1]
 
 
 Storage = WholeArray | RowPrefixes | PerStepArrays | StepValues
@@ -207,11 +207,11 @@ class Arena:
             and all(new is old for new, old in zip(fixed, self.fixed, strict=True))
         )
 
-    def array(self, key: Any, meta: Meta) -> Any:
+    def array(self, key: Any, spec: ArraySpec) -> Any:
         """The array of a key; its values last until the key is asked for again."""
         array = self._arrays.get(key)
-        if array is None or array.shape != meta[0] or array.dtype != meta[1]:
-            array = self._arrays[key] = self._xp.empty(*meta)
+        if array is None or array.shape != spec[0] or array.dtype != spec[1]:
+            array = self._arrays[key] = self._xp.empty(*spec)
         return array
 
     def arrays(self) -> list[Any]:
@@ -237,7 +237,7 @@ class SavedSteps(list[Scope]):
 
     Attributes:
         values: those of the variables that are saved.
-        metas: shapes in some step, also of variables that are not saved.
+        specs: shapes in some step, also of variables that are not saved.
         rows: which of them have one row for each sequence of a step.
         ragged: whether steps see sequences.
         offsets: offsets of these sequences, for each step.
@@ -248,7 +248,7 @@ class SavedSteps(list[Scope]):
         self,
         scopes: Iterable[Scope] = (),
         values: Values | None = None,
-        metas: Mapping[str, Meta] | None = None,
+        specs: Mapping[str, ArraySpec] | None = None,
         rows: Iterable[str] = (),
         ragged: bool = False,
         offsets: Sequence[Mapping[str, Levels]] = (),
@@ -256,7 +256,7 @@ class SavedSteps(list[Scope]):
     ) -> None:
         super().__init__(scopes)
         self.values: Values = values or {}
-        self.metas: Mapping[str, Meta] = metas or {}
+        self.specs: Mapping[str, ArraySpec] = specs or {}
         self.rows = frozenset(rows)
         self.ragged = ragged
         self.offsets = list(offsets)

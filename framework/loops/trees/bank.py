@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.context import OpContext
 from ...base.scope import Scope
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...ir.desc import BACKWARD
 from ...ir.names import carry_name
 from ...runtime.executor import Frame
@@ -39,7 +39,7 @@ class BoundBatch:
         self,
         net: PlainNet,
         rows: int,
-        given: Mapping[str, Meta],
+        given: Mapping[str, ArraySpec],
         statics: Mapping[str, tuple[Any, Levels]],
         parent: Scope,
         context: OpContext,

@@ -13,7 +13,7 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.desc import (
     FORWARD,
     INPUT,
@@ -23,7 +23,7 @@ from ...ir.desc import (
     the_step,
 )
 from ...ir.equal_nets import shared_by_equal_nets
-from ...ir.infer import fits, infer_metas
+from ...ir.infer import fits, infer_specs
 from ...ir.op_list import MemoryDecl, OpList, StepDecl, VarDecl
 from ...runtime.plain_net import PlainNet
 from ..inner_links import (
@@ -50,7 +50,7 @@ class TreeMemory(Memory):
 
 
 @dataclass(frozen=True)
-class Metas:
+class TreeSpecs:
     """Shapes and dtypes in one use of a recursive net.
 
     Attributes:
@@ -59,9 +59,9 @@ class Metas:
         shared_boot: for each memory, whether its boot value is one row for all trees.
     """
 
-    node: dict[str, Meta]
-    pair: dict[str, Meta]
-    rows: list[Meta]
+    node: dict[str, ArraySpec]
+    pair: dict[str, ArraySpec]
+    rows: list[ArraySpec]
     shared_boot: list[bool]
 
 
@@ -185,8 +185,8 @@ class TreeNet:
     # -- shapes --------------------------------------------------------------------------------
 
     def infer(
-        self, inputs: Sequence[Meta], statics: Sequence[Meta], boots: Sequence[Meta]
-    ) -> Metas:
+        self, inputs: Sequence[ArraySpec], statics: Sequence[ArraySpec], boots: Sequence[ArraySpec]
+    ) -> TreeSpecs:
         """Shapes and dtypes of everything inside, from those of the links.
 
         Raises:
@@ -207,15 +207,15 @@ class TreeNet:
         given = zip(self.memories, rows, strict=True)
         known = {memory.previous: ((-1, *row), dtype) for memory, (row, dtype) in given}
         node = self._infer(self.node, links | known, "node net")
-        pair: dict[str, Meta] = {}
+        pair: dict[str, ArraySpec] = {}
         if self.pair is not None:
             children = {inner: node[state] for state, inner in self.child_links}
             pair = self._infer(self.pair, links | children, "child net")
         for memory, (row, dtype) in zip(self.memories, rows, strict=True):
-            shape, held = (pair if memory.by_pair else node)[memory.state]
-            if not fits(shape, (-1, *row)) or held != dtype:
+            shape, own_dtype = (pair if memory.by_pair else node)[memory.state]
+            if not fits(shape, (-1, *row)) or own_dtype != dtype:
                 raise ShapeError(
-                    f"{self.title}: the memory {memory.state!r} is {held}{format_shape(shape)}"
+                    f"{self.title}: the memory {memory.state!r} is {own_dtype}{format_shape(shape)}"
                     f" and {memory.previous!r} is {dtype}{format_shape((-1, *row))}"
                 )
         for name in self.states:
@@ -224,15 +224,17 @@ class TreeNet:
                 raise ShapeError(
                     f"{self.title}: {name!r} {format_shape(shape)} has no row for each node"
                 )
-        return Metas(node, pair, rows, shared)
+        return TreeSpecs(node, pair, rows, shared)
 
-    def _infer(self, net: PlainNet, known: Mapping[str, Meta], what: str) -> dict[str, Meta]:
+    def _infer(
+        self, net: PlainNet, known: Mapping[str, ArraySpec], what: str
+    ) -> dict[str, ArraySpec]:
         try:
-            return infer_metas(net.operators, known, net.vars, {})
+            return infer_specs(net.operators, known, net.vars, {})
         except OpscopeError as error:
             raise self.inside(error, what) from None
 
-    def _row_of(self, memory: TreeMemory, boot: Meta | None) -> tuple[Meta, bool]:
+    def _row_of(self, memory: TreeMemory, boot: ArraySpec | None) -> tuple[ArraySpec, bool]:
         """Shape (without rows) and dtype of a memory, and whether its boot value is one row."""
         declared = self._declared_row(memory)
         if boot is None:
@@ -254,7 +256,7 @@ class TreeNet:
             )
         return declared, shared
 
-    def _declared_row(self, memory: TreeMemory) -> Meta | None:
+    def _declared_row(self, memory: TreeMemory) -> ArraySpec | None:
         writer = self.pair if memory.by_pair and self.pair is not None else self.node
         return declared_row(self.node.vars.get(memory.previous), writer.vars.get(memory.state))
 

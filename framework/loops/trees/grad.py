@@ -2,7 +2,7 @@
 
 The gradient operators come from the same backward pass as any gradient, with respect to links and
 to what each node got from its children. They run in the step scopes of the forward run; what a node
-hands down to its children is kept by place and taken up when these run.
+hands down to its children is stored by place and taken up when these run.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 from ...base.errors import RunError
 from ...fusion.row_copies import take_rows
 from ...ir.desc import INPUT, input_names, make_var, output_names
+from ...ir.gradient_args import GradientArgs
 from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
 from ...ir.op_list import OpList, OpNode
-from ...passes.backward import GradientArgs, build_backward
+from ...passes.backward import build_backward
 from ...runtime.plain_net import PlainNet
 from ..inner_gradient import dense_gradient, require_steps
 from .bank import Bank, BatchRange, ForwardRun, gradient_begin
@@ -30,7 +31,8 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
     """The gradient maker of `recursive`: one `recursive_grad` over the nets with their gradients.
 
     Raises:
-        GradientError: the operator keeps no `steps`, or an operator inside has no gradient.
+        GradientError: the operator has no variable in the slot `steps`, or an operator inside has
+            no gradient.
     """
     tree = tree_net(g.attrs["net"])
     net = g.attrs["net"].copy()
@@ -102,7 +104,7 @@ class _Flow:
                 if made in written:
                     self.gradients[name] = made
                     break
-        self.keep = frozenset(self.gradients.values())
+        self.live_out = frozenset(self.gradients.values())
 
 
 class TreeGradientProgram(TreeProgram):
@@ -117,22 +119,22 @@ class TreeGradientProgram(TreeProgram):
         parts = [memory.state for memory in self.memories if memory.by_pair]
         self.node = _Flow(tree.node_grad, tree.states, links + previous)
         self.pair = _Flow(tree.pair_grad, parts, links + children)
-        self.node_context = self.context(self.node.keep if self.node.net else frozenset())
-        self.pair_context = self.context(self.pair.keep if self.pair.net else frozenset())
+        self.node_context = self.context(self.node.live_out if self.node.net else frozenset())
+        self.pair_context = self.context(self.pair.live_out if self.pair.net else frozenset())
         self.x_grads = self._wanted("x_grad", tree.inputs)
         self.static_grads = self._wanted("static_grad", tree.statics)
         self.boot_grads = k.list("boot_grad")
         self.totals = {name: self.scratch(nodes, self.links[name]) for name in self.x_grads}
-        metas = self.metas
-        self.arriving = {name: self.scratch(nodes, metas.node[name]) for name in self.node.seeds}
+        specs = self.specs
+        self.arriving = {name: self.scratch(nodes, specs.node[name]) for name in self.node.seeds}
         # One row more, of zeros: it is what roots take.
         self.down = {
-            number: self.scratch(nodes + 1, metas.node[memory.previous])
+            number: self.scratch(nodes + 1, specs.node[memory.previous])
             for number, memory in enumerate(self.memories)
             if memory.previous in self.node.gradients
         }
         self.across = {
-            inner: self.scratch(nodes + 1, metas.node[state])
+            inner: self.scratch(nodes + 1, specs.node[state])
             for state, inner in tree.child_links
             if inner in self.pair.gradients
         }
@@ -300,7 +302,7 @@ class TreeGradientProgram(TreeProgram):
             if self.tree.arity:
                 places = np.flatnonzero(schedule.child(memory.child) == schedule.nodes)
             rows = array[self.xp.asarray(places)]
-            if self.metas.shared_boot[number]:
+            if self.specs.shared_boot[number]:
                 out += rows.sum(axis=0)
             else:
                 self.xp.add.at(out, self.xp.asarray(schedule.tree[places]), rows)

@@ -13,8 +13,8 @@ its children, the `previous` of a memory, is
 
 Nets must treat rows by themselves (no batch normalisation, say): nodes of one height run as a few
 batches of rows. The gradient is the same nets with gradient operators behind, run from the roots
-down (grad.py). A forward run keeps what its gradient reads and nothing where there is
-none; step scopes are bound once for a number of rows and used again by the trees that follow.
+down (grad.py). A forward run saves the variables that its gradient reads, and nothing where there
+is none. Step scopes are bound once for a number of rows and used again by the trees that follow.
 
 Sources: C. Goller and A. Kuechler, Learning task-dependent distributed representations by
 backpropagation through structure; K. S. Tai, R. Socher and C. D. Manning, Improved semantic
@@ -50,9 +50,9 @@ def recursive_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
     net = as_op_list(desc).copy()
     if net.type == RECURSIVE and len(net.steps) == 1:
         _link_free_names(net.steps[0])
-    held = OpList(net.name, net.type, steps=net.steps)
-    tree_net(held)  # refuses what is wrong with it
-    step = held.steps[0]
+    inner = OpList(net.name, net.type, steps=net.steps)
+    tree_net(inner)  # refuses what is wrong with it
+    step = inner.steps[0]
     inputs = {
         "parent": step.parents,
         "position": [step.positions] if step.positions else [],
@@ -65,7 +65,7 @@ def recursive_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
         "final": [memory.final for memory in step.memories if memory.final],
         "steps": steps or steps_name(net.name or "recursive"),
     }
-    return make_op(RECURSIVE_OP, inputs, outputs, {"net": held})
+    return make_op(RECURSIVE_OP, inputs, outputs, {"net": inner})
 
 
 def _link_free_names(step: StepDecl) -> None:

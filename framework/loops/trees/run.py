@@ -12,10 +12,10 @@ from ...base.backend import to_host
 from ...base.bounded_cache import BoundedCache
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
-from ...base.shape import Levels, Meta
+from ...base.shape import ArraySpec, Levels
 from ...fusion.row_copies import take_rows
 from ...ir.kernel_args import KernelArgs
-from ...runtime.executor import as_view
+from ...runtime.executor import as_view, frame_of
 from ...runtime.plain_net import PlainNet, current_options
 from ..inner_gradient import saving_of
 from .bank import (
@@ -26,7 +26,7 @@ from .bank import (
     StaticInput,
     gradient_reads,
 )
-from .description import Metas, TreeMemory, TreeNet, tree_net
+from .description import TreeMemory, TreeNet, TreeSpecs, tree_net
 from .forest import ForestSchedule, batches, make_forest_schedule
 
 _SCHEDULES: BoundedCache[tuple, ForestSchedule] = BoundedCache(16)
@@ -39,7 +39,7 @@ class TreeProgram:
         self.k = k
         self.tree: TreeNet = tree_net(k.attrs["net"])
         self.memories: list[TreeMemory] = self.tree.memories
-        self.frame = k.frame
+        self.frame = frame_of(k)
         self.xp = k.xp
         shared = (k.op.type, "scratch", str(self.frame.place))
         self._blocks: list[Any] = self.frame.scope.bound.setdefault(shared, [])
@@ -48,23 +48,23 @@ class TreeProgram:
         self.nodes: int = k.shape("parent")[0]
         self.offsets: Levels = self.frame.offsets(names["parent"][0])
         self.trees = len(self.offsets[0]) - 1 if self.offsets else 0
-        metas = [
-            [self.frame.plan.metas[name] for name in names.get(slot, ())]
+        specs = [
+            [self.frame.plan.specs[name] for name in names.get(slot, ())]
             for slot in ("x", "static", "boot")
         ]
-        self.metas: Metas = self.tree.infer(*metas)
-        self.links: dict[str, Meta] = {
+        self.specs: TreeSpecs = self.tree.infer(*specs)
+        self.links: dict[str, ArraySpec] = {
             name: ((-1, *shape[1:]), dtype)
-            for name, (shape, dtype) in zip(self.tree.inputs, metas[0], strict=True)
+            for name, (shape, dtype) in zip(self.tree.inputs, specs[0], strict=True)
         }
 
-    def scratch(self, rows: int, meta: Meta) -> Any:
-        """Memory for `rows` rows like those of `meta`.
+    def scratch(self, rows: int, spec: ArraySpec) -> Any:
+        """Memory for `rows` rows like those of `spec`.
 
         Its contents last for one call. All operators of this type in the scope share it, from frame
         to frame: trees are new in every minibatch, and fresh memory costs more than what fills it.
         """
-        shape, dtype = (rows, *meta[0][1:]), meta[1]
+        shape, dtype = (rows, *spec[0][1:]), spec[1]
         size = math.prod(shape) * dtype.itemsize
         if self._used == len(self._blocks):
             self._blocks.append(self.xp.empty(0, np.uint8))
@@ -74,13 +74,13 @@ class TreeProgram:
         self._used += 1
         return as_view(block, (shape, dtype))
 
-    def context(self, keep: frozenset[str]) -> OpContext:
-        """The context that step nets are bound in; `keep`: what is read after their runs."""
-        return OpContext(self.frame.place, train=self.k.train, keep=keep)
+    def context(self, live_out: frozenset[str]) -> OpContext:
+        """The context that step nets are bound in; `live_out`: variables read after their runs."""
+        return OpContext(self.frame.place, train=self.k.train, live_out=live_out)
 
     def initial_rows(self, number: int) -> int:
         """Rows that the initial state of memory `number` takes."""
-        return 1 if self.metas.shared_boot[number] else self.trees
+        return 1 if self.specs.shared_boot[number] else self.trees
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +119,10 @@ class TreeForwardProgram(TreeProgram):
                 self.initial_at.append(nodes + extra[memory.state])
                 extra[memory.state] += self.initial_rows(number)
         for name, rows in extra.items():
-            self.buffers[name] = self.scratch(nodes + rows, self.metas.node[name])
+            self.buffers[name] = self.scratch(nodes + rows, self.specs.node[name])
         self.sums: list[Any] = []
         self.summands: list[Any] = []
-        for row, dtype in self.metas.rows:
+        for row, dtype in self.specs.rows:
             if not tree.arity:
                 self.sums.append(self.scratch(nodes, ((-1, *row), dtype)))
                 self.summands.append(self.scratch(nodes, ((-1, *row), dtype)))
@@ -165,7 +165,7 @@ class TreeForwardProgram(TreeProgram):
             if not is_fixed:
                 self.copied.append((inner, array))
         own = (self.tree, self.saved, self.k.train, frame.place, current_options())
-        signature = (*own, tuple(self.links.items()), tuple(self.metas.rows))
+        signature = (*own, tuple(self.links.items()), tuple(self.specs.rows))
         bank: Bank | None = frame.scope.bound.get(self.key)
         if bank is None or not bank.serves(signature, statics):
             bank = Bank(signature, statics)
@@ -180,8 +180,8 @@ class TreeForwardProgram(TreeProgram):
         """The node net, bound for a number of nodes."""
 
         def make() -> BoundBatch:
-            metas = self.metas.node
-            given = self.links | {m.previous: metas[m.previous] for m in self.memories}
+            specs = self.specs.node
+            given = self.links | {m.previous: specs[m.previous] for m in self.memories}
             return self._make_batch(self.tree.node, rows, given, self.tree.states)
 
         return self._take_batch((False, rows), make)
@@ -191,14 +191,14 @@ class TreeForwardProgram(TreeProgram):
 
         def make() -> BoundBatch:
             links = self.tree.child_links
-            given = self.links | {inner: self.metas.node[state] for state, inner in links}
+            given = self.links | {inner: self.specs.node[state] for state, inner in links}
             states = [memory.state for memory in self.memories if memory.by_pair]
             return self._make_batch(net, rows, given, states)
 
         return self._take_batch((True, rows), make)
 
     def _make_batch(
-        self, net: PlainNet, rows: int, given: dict[str, Meta], states: list[str]
+        self, net: PlainNet, rows: int, given: dict[str, ArraySpec], states: list[str]
     ) -> BoundBatch:
         context = self.context(frozenset({*states, *(self.saved or ())}))
         return BoundBatch(net, rows, given, self.statics, self.frame.scope, context)
@@ -285,7 +285,7 @@ class TreeForwardProgram(TreeProgram):
         for number, memory in enumerate(self.memories if self.tree.arity else ()):
             child = schedule.child(memory.child)
             initial: Any = self.initial_at[number]
-            if not self.metas.shared_boot[number]:
+            if not self.specs.shared_boot[number]:
                 initial = initial + schedule.tree
             children.append(xp.asarray(np.where(child < self.nodes, child, initial)))
         self._index = ForwardIndex(
@@ -306,7 +306,7 @@ class TreeForwardProgram(TreeProgram):
                 begin = self.initial_at[number]
                 end = begin + self.initial_rows(number)
                 self.buffers[memory.state][begin:end] = initial
-            elif self.metas.shared_boot[number]:
+            elif self.specs.shared_boot[number]:
                 self.sums[number][:leaves] = initial
             else:
                 tree = self.xp.asarray(schedule.tree[:leaves])

@@ -85,7 +85,7 @@ def _chain(net: NetCheck, start: int, goal: int) -> list[int] | None:
 
 
 def double_writes(net: NetCheck) -> None:
-    """A variable is written once, but where it is read, too, or kept."""
+    """A variable is written once, but where it is read, too, or outlives the run."""
     first: dict[str, int] = {}
     for index, op in enumerate(net.ops):
         names = [name for name in output_names(op) if name != EMPTY]

@@ -1,4 +1,4 @@
-"""The verifier: everything that can be wrong with a NetDesc and that needs no data to see.
+"""The verifier: everything that can be wrong with a net and that needs no data to see.
 
 `problems` lists all of it; `verify` raises the first error as the package's own exception type. The
 rules run over one description at a time and go down into nested nets and step nets.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ....proto import net_pb2 as pb
 from ...base.backend import parse_place
-from ...base.dtypes import name_of
+from ...base.dtypes import NAMES
 from ...base.errors import (
     AttributeTypeError,
     DeviceError,
@@ -21,14 +21,13 @@ from ...base.errors import (
     format_shape,
     nearest,
 )
-from ...base.shape import Meta
+from ...base.shape import ArraySpec
 from ...ir.desc import BACKWARD, FORWARD, OPTIMIZE, ROLE_NAMES, enum_name, format_location
-from ...ir.infer import declared_meta, fits, infer_metas, view_shape
+from ...ir.infer import declared_spec, fits, infer_specs, view_shape
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
-from ...ir.operation import Operator
-from ..pipeline import expand_op
+from ...ir.operation import Operator, expand_op
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
@@ -116,7 +115,7 @@ def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     target = net.vars[base]
     own, other = var.dtype, target.dtype
     if own is not None and other is not None and own != other:
-        return f"{title}: it is {name_of(own)} and its base {base!r} {name_of(other)}"
+        return f"{title}: it is {NAMES[own]} and its base {base!r} {NAMES[other]}"
     if target.shape is None or var.view is None:
         return ""
     try:
@@ -124,8 +123,8 @@ def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     except ShapeError as error:
         return str(error)
     if var.shape is not None and not fits(var.shape, extents):
-        held, cut = format_shape(var.shape), format_shape(extents)
-        return f"view {var.name!r}: it is declared {held} and its ranges make {cut}"
+        declared, cut = format_shape(var.shape), format_shape(extents)
+        return f"view {var.name!r}: it is declared {declared} and its ranges make {cut}"
     return ""
 
 
@@ -175,11 +174,11 @@ def _roles(net: NetCheck) -> None:
 
 def _shapes(net: NetCheck) -> None:
     """The first contradiction only: what follows from it would not be news."""
-    known: dict[str, Meta] = {}
+    known: dict[str, ArraySpec] = {}
     for name, var in net.vars.items():
-        meta = declared_meta(var)
-        if meta is not None and name not in net.root and net.has_value(name):
-            known[name] = meta
+        spec = declared_spec(var)
+        if spec is not None and name not in net.root and net.has_value(name):
+            known[name] = spec
     at = -1
 
     def in_turn() -> Iterator[Operator]:
@@ -192,19 +191,19 @@ def _shapes(net: NetCheck) -> None:
 
     sound = {name: var for name, var in net.vars.items() if name not in net.unsound}
     try:
-        metas = infer_metas(in_turn(), known, sound, partial=True)
+        specs = infer_specs(in_turn(), known, sound, partial=True)
     except OpscopeError as error:
         net.add(_KIND_OF.get(type(error), "shape"), str(error), at)
         return
     for name, var in net.vars.items():
-        shape, dtype = metas.get(name, (None, None))
+        shape, dtype = specs.get(name, (None, None))
         writer = net.writers.get(name, [-1])[-1]
         if shape is None or writer < 0:
             continue
         at_fault = var.shape is not None and not fits(shape, var.shape)
-        declared = declared_meta(var)
+        declared = declared_spec(var)
         if at_fault or (declared is not None and declared[1] != dtype):
-            known_dtype = "dtype_unknown" if var.dtype is None else name_of(var.dtype)
+            known_dtype = "dtype_unknown" if var.dtype is None else NAMES[var.dtype]
             wanted = f"{known_dtype}{format_shape(var.shape)}"
             net.add(
                 "shape",

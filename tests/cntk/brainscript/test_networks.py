@@ -46,6 +46,19 @@ def test_a_network_can_be_loaded(model):
     assert network.find("z").shape == (2,)
 
 
+def test_numbers_among_inputs_become_constants(model):
+    network = built(
+        """{
+        x = Input {3}
+        z = new ComputationNode [ operation = 'Plus' ; inputs = (1 : x) ]
+        }""",
+        model,
+    )
+    one = network.find("z").inputs[0]
+    assert one.attributes["initValue"] == 1 and one.learning_rate == 0
+    assert str(one.location).endswith(":3:68")  # of the array
+
+
 def test_a_clone_has_its_own_parameters(model):
     network = built(
         """{

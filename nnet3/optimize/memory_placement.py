@@ -1,4 +1,4 @@
-"""When memory is taken, set to zero and given up, and from whom it is taken."""
+"""Memory placement: where each matrix takes its memory, sets it to zero and gives it back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-import numpy as np
-
 from ..compile.analyze import SIZING, Analysis, Fill, analysed
-from ..compile.computation import OF_MANY, Command, Computation
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation
 from .options import OptimizeOptions
 
 _TYPE = attrgetter("type")
@@ -26,16 +25,19 @@ def gather_memory(computation: Computation, options: OptimizeOptions) -> Computa
     for command in computation.commands:
         kind, target = command.type, command.target
         if kind == "DeallocMatrix":
-            single.append(Command("DeallocMatrices", rows=np.array([target])))
+            single.append(Command.dealloc_matrices([target]))
         elif (kind, command.alpha) == ("SetConst", 0) and _takes(single[-1:], target):
-            single[-1] = Command("AllocMatrices", rows=np.array([target]))
+            single[-1] = Command.alloc_matrices([target])
         else:
             single.append(command)
     commands: list[Command] = []
     for kind, group in groupby(single, _TYPE):
         if kind in OF_MANY:
             listed = [s for command in group for s in command.of_many()]
-            commands.append(Command(kind, rows=np.array(listed)))
+            of_many = (
+                Command.alloc_matrices if kind == "AllocMatrices" else Command.dealloc_matrices
+            )
+            commands.append(of_many(listed))
         else:
             commands += group
     return replace(computation, commands=commands)
@@ -57,7 +59,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
     of_many = [number for number, c in enumerate(analysis.commands) if c.type in OF_MANY]
     always_zero = not options.has("initialize_undefined")
     events = _events(analysis, of_many, options.has("move_sizing_commands"), always_zero)
-    source = _handed_on(computation, events) if options.has("allocate_from_other") else {}
+    source = _memory_givers(computation, events) if options.has("allocate_from_other") else {}
     givers = set(source.values())
     for number in (*of_many, *analysis.dropped):
         commands[number] = None
@@ -70,18 +72,20 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
             begin = end
         if takes:
             giver = source.get(s)
-            taking = Command("AllocMatrix", s) if giver is None else Command("SwapMatrix", s, giver)
-            placed.append(taking)
+            if giver is None:
+                placed.append(Command.alloc_matrix(s))
+            else:
+                placed.append(Command.swap_matrix(s, giver))
             if always_zero or _zeros_are_read(analysis, s):
-                placed.append(Command("SetConst", s, 0, 0.0))
+                placed.append(Command.set_const(s, 0.0))
         elif s not in givers:
-            placed.append(Command("DeallocMatrix", s))
+            placed.append(Command.dealloc_matrix(s))
     placed += commands[begin:]
     return replace(computation, commands=[c for c in placed if c is not None])
 
 
 def _zeros_are_read(analysis: Analysis, s: int) -> bool:
-    """Whether something reads a part of a matrix that nothing has set.
+    """Whether a command reads a part of a matrix that no command has set.
 
     Args:
         s: the whole of it.
@@ -96,7 +100,7 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
 
 
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
-    """When each matrix takes and gives up its memory, in order.
+    """The places where matrices take and give back memory, in order.
 
     The place 2 i is just before command i, 2 i + 1 just behind it.
 
@@ -121,10 +125,10 @@ def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -
     return sorted(events, key=itemgetter(0))
 
 
-def _handed_on(computation: Computation, events: list[Event]) -> dict[int, int]:
-    """Whose memory each matrix takes over: of the same size, free x ... take y.
+def _memory_givers(computation: Computation, events: list[Event]) -> dict[int, int]:
+    """For each matrix that takes over memory the matrix that gives it, of the same size.
 
-    The matrix that is freed last is served first, by the next that is taken.
+    The matrix that is given back last is handed on first, to the next one that is taken.
     """
     matrices, submatrices = computation.matrices, computation.submatrices
     freed: dict[tuple[int, int, bool], list[int]] = {}

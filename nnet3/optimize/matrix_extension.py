@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..compile.analyze import BOUNDS, SIZING
-from ..compile.computation import OF_MANY, Command, Computation, MatrixInfo, SubMatrix
+from ..compile.command import OF_MANY, Command
+from ..compile.computation import Computation, MatrixInfo, SubMatrix
 from ..index.indexes import NO_TIME, LazyIndexes
 from .options import OptimizeOptions
 
@@ -20,7 +21,9 @@ LEAST_SHARE = 0.8
 
 
 def extend_matrices(computation: Computation, options: OptimizeOptions) -> Computation:
-    """See above; only copies to the end of their matrix can be extended."""
+    """Extend copies of most rows of a matrix to copies of all; they must end with their target's
+    matrix.
+    """
     result = computation.copy()
     submatrices, matrices = result.submatrices, result.matrices
     bound = None  # not asked for yet
@@ -45,7 +48,7 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
             before[matrix] = end
             matrices[matrix] = _grown(matrices[matrix], row + whole.rows)
         last = len(submatrices)
-        result.commands[number] = Command("MatrixCopy", last, last + 1)
+        result.commands[number] = Command.matrix_copy(last, last + 1)
         submatrices.append(SubMatrix(matrix, row, whole.rows, col, width))
         submatrices.append(SubMatrix(home, 0, whole.rows, 0, cols))
     if before:
@@ -54,14 +57,14 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
 
 
 def _bound(computation: Computation) -> set[int]:
-    """The matrices that the caller gives or takes, and those with commands for their memory."""
+    """The matrices of inputs and outputs, and those with memory commands of their own."""
     submatrices, bound = computation.submatrices, BOUNDS | SIZING
     listed = [c for c in computation.commands if c.type in bound]
     return {submatrices[s].matrix for c in listed for s in (c.target, c.source)}
 
 
 def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
-    """A matrix with more rows. They say of themselves what those before them say, but no time."""
+    """A matrix with more rows: their indexes are those of the last rows, without a time."""
     listed, extra = matrix.listed, rows - matrix.rows
     if listed is None:
         return matrix._replace(rows=rows)
@@ -78,7 +81,7 @@ def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
 
 
 def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
-    """What takes and gives up the memory of a matrix that has grown does so with the new whole."""
+    """Let the commands that take and give back memory name the new wholes of grown matrices."""
     submatrices, wholes = computation.submatrices, {}
     for matrix in grown:
         info = computation.matrices[matrix]
@@ -87,4 +90,4 @@ def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
     for number, command in enumerate(computation.commands):
         if command.type in OF_MANY:
             rows = [wholes.get(submatrices[s][0], s) for s in command.of_many()]
-            computation.commands[number] = Command(command.type, rows=np.array(rows))
+            computation.commands[number] = command.changed(rows=np.array(rows))

@@ -7,7 +7,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, STATE, make_op, make_var
 from opscope.framework.ir.messages import attr_type, serialize_net
 from opscope.framework.ir.op_list import OpList
-from opscope.framework.passes.to_float64 import WidenFloats
+from opscope.framework.passes.to_float64 import ToFloat64
 from opscope.framework.runtime.plain_net import PlainNet
 
 
@@ -21,7 +21,7 @@ def test_a_net_computes_in_double_precision():
     net.ops.append(make_op("add", {"x": "x", "y": "c"}, {"out": "sum"}))
     net.ops.append(make_op("mul", {"x": "sum", "y": "s"}, {"out": "out"}))
     before = serialize_net(net)
-    wide = WidenFloats().apply(net)
+    wide = ToFloat64().apply(net)
     assert serialize_net(net) == before
     assert [var.dtype.name for var in wide.vars] == ["float64", "float64", "int64"]
     scope = Scope()
@@ -40,7 +40,7 @@ def test_attributes_and_nested_nets():
     attrs = {"step": inner, "table": np.ones(3, np.float32), "ids": np.ones(3, np.int32)}
     attrs |= {"single": np.dtype("float32"), "whole": np.dtype("int16")}
     net.ops.append(make_op("fill_constant", {}, {"out": "c"}, attrs))
-    found = WidenFloats().apply(net).ops[0].attrs
+    found = ToFloat64().apply(net).ops[0].attrs
     assert found["step"].vars[0].dtype == np.float64
     assert found["table"].dtype == found["single"] == found["dtype"] == np.float64
     assert found["ids"].dtype == np.int32

@@ -9,11 +9,12 @@ from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ...framework.base.backend import GPUPlace, Place, gpu_present
-from ...framework.base.errors import FormatError, OpscopeError
-from ..chain.fst import Fst
-from ..optimize import OptimizeOptions
-from ..tables.streams import open_reader
+from ....framework.base.backend import GPUPlace, Place, gpu_present
+from ....framework.base.errors import FormatError, OpscopeError
+from ...chain.fst import Fst
+from ...chain.fst_io import read_fst
+from ...optimize import OptimizeOptions
+from ...tables.streams import open_reader
 from .program import Option
 
 Entry = TypeVar("Entry")
@@ -61,7 +62,7 @@ _PASSES = {field.name for field in fields(OptimizeOptions)}
 
 
 def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; those of passes that opscope lacks have no effect."""
+    """Kaldi's switches of passes; switches of passes that opscope lacks have no effect."""
     for name, default in _OPTIMIZATION.items():
         known = name == "optimize" or name.replace("-", "_") in _PASSES
         about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
@@ -101,7 +102,7 @@ def errors_tell(place: str) -> Iterator[None]:
         raise type(error)(f"{place}: {error}") from error
 
 
-def read_fst(name: str) -> Fst:
+def open_fst(name: str) -> Fst:
     """The FST in a file, binary or text.
 
     Raises:
@@ -109,7 +110,7 @@ def read_fst(name: str) -> Fst:
     """
     reader = open_reader(name)
     reader.offset, reader.binary = 0, False
-    return Fst.read(reader)
+    return read_fst(reader)
 
 
 def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:

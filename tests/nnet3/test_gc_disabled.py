@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from opscope.framework.base.garbage import uncollected
+from opscope.framework.base.gc_disabled import gc_disabled
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -12,11 +12,11 @@ def test_collection_goes_on_as_before(on):
     before = gc.isenabled()
     try:
         (gc.enable if on else gc.disable)()
-        with uncollected(), uncollected():
+        with gc_disabled(), gc_disabled():
             assert not gc.isenabled()
         assert gc.isenabled() == on
         with pytest.raises(KeyError):
-            uncollected()(dict().__getitem__)("missing")
+            gc_disabled()(dict().__getitem__)("missing")
         assert gc.isenabled() == on
     finally:
         (gc.enable if before else gc.disable)()

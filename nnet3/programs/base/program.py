@@ -8,7 +8,6 @@ Source: Kaldi's `util/parse-options.cc` and `base/kaldi-error.cc`.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -17,20 +16,14 @@ from typing import Any
 import click
 import numpy as np
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ....framework.base.errors import FormatError, OpscopeError, nearest
+from .log_origins import origin_of
 
 _WORDS = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z")
 _FLOAT = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
 )
-# Where Kaldi says that a message comes from, by our file and function: its scripts look for these.
-_PLACES = {
-    ("compute_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-diagnostics.cc"),
-    ("chain_prob.py", "print_total_stats"): ("PrintTotalStats", "nnet-chain-diagnostics.cc"),
-    ("trainer.py", "print_total_stats"): ("PrintTotalStats", "nnet-training.cc"),
-    ("progress.py", "update"): ("PrintStatsForThisPhase", "nnet-training.cc"),
-}
 _PLAIN = re.compile(r"[A-Za-z0-9\[\]~#^_\-+=:.,/]+\Z")  # needs no quotes in a shell
 # how usage messages name a type and print a default
 _SHOWN: dict[type, tuple[str, Callable[[Any], str]]] = {
@@ -60,7 +53,7 @@ class Option:
         return f"  --{self.name:<25} : {self.doc} ({kind}, default = {form(self.default)})"
 
     def parse(self, text: str | None) -> Any:
-        """The value that `text` means; None: the option came without `=` and a value.
+        """The value of `text`; None means that nothing followed the name, not even `=`.
 
         Raises:
             FormatError: it is none.
@@ -98,7 +91,7 @@ class KaldiCommand(click.Command):
 
     Args:
         name: of the program.
-        about: a sentence or two on what it does.
+        about: a sentence or two for the usage message.
         files: the names of its positional arguments; `[NAME]` is one that may be missing, `NAME...`
             one that may be repeated.
         options: its own options.
@@ -225,28 +218,25 @@ class KaldiCommand(click.Command):
     # Messages
 
     def log(self, message: str) -> None:
-        """A line about what was done, on stderr."""
-        self._print("LOG", message, sys._getframe(1))
+        """Print a line of the kind LOG to stderr."""
+        self._print("LOG", message)
 
     def warn(self, message: str) -> None:
-        """A line about what looks wrong, on stderr."""
-        self._print("WARNING", message, sys._getframe(1))
+        """Print a line of the kind WARNING to stderr."""
+        self._print("WARNING", message)
 
     def vlog(self, level: int, message: str) -> None:
-        """A line for those who gave `--verbose` with this level or a higher one."""
+        """Print a line if `--verbose` is at least this level."""
         if level <= self.level:
-            self._print(f"VLOG[{level}]", message, sys._getframe(1))
+            self._print(f"VLOG[{level}]", message)
 
-    def _print(self, kind: str, message: str, frame: Any = None) -> None:
-        from ... import __version__
+    def _print(self, kind: str, message: str) -> None:
+        """Print a line in Kaldi's form; an error has no origin."""
+        from .... import __version__
 
-        place = ""
-        if frame is not None:
-            code = frame.f_code
-            file = code.co_filename.replace("\\", "/").rpartition("/")[2]
-            name, file = _PLACES.get((file, code.co_name), (code.co_name, file))
-            place = f":{name}():{file}:{frame.f_lineno}"
-        click.echo(f"{kind} ({self.name}[{__version__}]{place}) {message}", err=True)
+        name = self.name or ""
+        place = "" if kind == "ERROR" else f":{origin_of(name, message)}"
+        click.echo(f"{kind} ({name}[{__version__}]{place}) {message}", err=True)
 
 
 def program(

@@ -1,8 +1,8 @@
 """Writes stubs for type checkers and editors, of names that exist at run time only.
 
-They are the methods of NetBuilder (methods.pyi beside this module) and the public names of the
+They are the methods of NetBuilder (methods.pyi of the builder) and the public names of the
 package, which are looked up on first use (__init__.pyi of the root).
-`python -m opscope.python_api.builder.stubs` writes both; a test compares them with the registry.
+`python -m opscope.python_api.to_python.stubs` writes both; a test compares them with the registry.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import ModuleType
 from typing import Any
 
 from ...framework.ir.registry import OperatorDef, lookup
-from . import NetBuilder, Var, methods
-from .methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
-from .operator_methods import method_parameters, method_types
+from ..builder import NetBuilder, Var, methods
+from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
+from ..builder.operator_methods import method_parameters, method_types
 
-_HEAD = '"""Written by `python -m opscope.python_api.builder.stubs`; do not edit."""'
+_HEAD = '"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""'
 _ROOT = sys.modules[methods.__name__.partition(".")[0]]
 
 _OPERATORS = f"{_ROOT.__name__}.operators."

@@ -1,0 +1,35 @@
+"""The pipeline of every net before it is sealed: composite operators are expanded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.op_list import OpList
+from ..ir.operation import expand_op
+from ..ir.registry import lookup
+from .pipeline import Pass, run_passes
+
+
+@dataclass(frozen=True)
+class ExpandComposites:
+    """Composite operators (`fc`, nested plain nets) become the operators they stand for."""
+
+    name: str = "expand-composites"
+
+    def apply(self, net: OpList) -> OpList:
+        if all(lookup(op.type).expand is None for op in net.ops):
+            return net
+        out = net.copy()
+        out.ops = [made for op in net.ops for made in expand_op(op)]
+        return out
+
+
+LOWERING: tuple[Pass, ...] = (
+    ExpandComposites(),  # first and only: later passes, backward among them, see a flat list
+)
+"""What every net goes through before it is sealed."""
+
+
+def lower(net: OpList) -> OpList:
+    """The net in plain operators only."""
+    return run_passes(net, LOWERING)

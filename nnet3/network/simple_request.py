@@ -1,0 +1,63 @@
+"""Requests for some frames of each of several sequences of a simple network."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ..graph.request import ComputationRequest, IoSpecification
+from .nnet import Nnet
+
+
+def simple_request(
+    nnet: Nnet,
+    frames: int,
+    sequences: int = 1,
+    *,
+    subsampling: int = 1,
+    left_context: int = 0,
+    right_context: int = 0,
+    derivatives: bool = False,
+) -> ComputationRequest:
+    """A request for `frames` output frames, from t = 0 on, of each of several sequences.
+
+    Rows are ordered by n, then t. An iVector is given at t = 0.
+
+    Args:
+        nnet: a simple network, see `Nnet.is_simple`.
+        frames: output frames of a sequence, counted after subsampling.
+        sequences: how many sequences; n counts them.
+        subsampling: steps of t from one output frame to the next.
+        left_context, right_context: input frames besides those that the network needs.
+        derivatives: whether there is a backward part, with the derivatives of model and inputs.
+
+    Raises:
+        ShapeError: the network is not simple, or a number is out of range.
+    """
+    for name, value, least in (
+        ("frames", frames, 1),
+        ("sequences", sequences, 1),
+        ("subsampling", subsampling, 1),
+        ("left_context", left_context, 0),
+        ("right_context", right_context, 0),
+    ):
+        if value < least:
+            raise ShapeError(f"{name} is {value}; it must be at least {least}")
+    left, right = nnet.context()
+    last = (frames - 1) * subsampling
+    times = np.arange(-left - left_context, last + right + right_context + 1)
+    inputs = [IoSpecification("input", _rows(sequences, times), derivatives)]
+    if nnet.input_dim("ivector") > 0:
+        inputs.append(IoSpecification("ivector", _rows(sequences, np.zeros(1, int)), derivatives))
+    outputs = _rows(sequences, np.arange(frames) * subsampling)
+    return ComputationRequest(
+        inputs,
+        [IoSpecification("output", outputs, derivatives)],
+        need_model_derivative=derivatives,
+    )
+
+
+def _rows(sequences: int, times: np.ndarray) -> np.ndarray:
+    n = np.repeat(np.arange(sequences), len(times))
+    t = np.tile(times, sequences)
+    return np.stack((n, t, np.zeros_like(t)), axis=1)
