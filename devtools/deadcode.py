@@ -32,7 +32,7 @@ REGISTERING = [
     "@*.gradient_maker",
     "@*.kernel",
     "@*.shape_rule",
-    "@*.tail",
+    "@*.epilogue",
     "@_command",
     "@converts",
     "@gradient",

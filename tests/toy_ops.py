@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from opscope.framework.base.shape import ShapeArgs, same_as
+from opscope.framework.ir.gradient_args import GradientArgs
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
-from opscope.framework.passes.backward import GradientArgs
 
 X, Y = Slot("x", "any shape"), Slot("y", "shape of x")
 OUT = Slot("out", "shape of x")

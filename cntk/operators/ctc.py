@@ -19,7 +19,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.sequence.sequences import levels_of, offsets_in
 
-_BEGINS = 2  # in the element of a label, in the row where it begins
+_BEGINS = 2  # the element of a label in the row where it begins
 _NEVER = -1e30
 
 ctc = operator(

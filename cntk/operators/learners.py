@@ -345,7 +345,7 @@ rms_prop = _register(
         initial={"steps": 0.02},
         attrs=(
             _AVERAGE,
-            AttrSpec("gamma", "float", "share of a that is kept", 0.99),
+            AttrSpec("gamma", "float", "weight of the old value in a", 0.99),
             AttrSpec("increase", "float", "factor of a step that grows", 1.2),
             AttrSpec("decrease", "float", "factor of a step that shrinks", 0.75),
             AttrSpec("largest", "float", "largest step", 10.0),

@@ -1,4 +1,4 @@
-"""Operators that depend on whether a run trains, with states from minibatch to minibatch."""
+"""Operators that depend on whether a run trains, and states from minibatch to minibatch."""
 
 from __future__ import annotations
 

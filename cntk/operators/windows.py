@@ -59,11 +59,11 @@ class _Gather:
         padding = np.flatnonzero(index.reshape(-1) < 0)
         self.padding = k.xp.asarray(padding) if len(padding) else None
         self.shape = index.shape
-        flat = index.reshape(-1)
-        inside = np.flatnonzero(flat >= 0)
-        order = inside[np.argsort(flat[inside], kind="stable")]
+        elements_read = index.reshape(-1)
+        inside = np.flatnonzero(elements_read >= 0)
+        order = inside[np.argsort(elements_read[inside], kind="stable")]
         size = int(np.prod(k.attrs["shape"]))
-        times = np.bincount(flat[inside], minlength=size)
+        times = np.bincount(elements_read[inside], minlength=size)
         self._rounds = []
         begins = np.cumsum(times) - times
         for turn in range(int(times.max(initial=0))):
@@ -91,7 +91,7 @@ unfold = operator(
     doc="The elements of all windows of each sample: [N, size] -> [N, windows, elements].",
     inputs=[Slot("x", "tensors, flattened, [N, size]", not_in_gradient=True)],
     outputs=[Slot("out", "[N, windows, elements]", not_in_gradient=True)],
-    attrs=[*WINDOW, AttrSpec("fill", "float", "what stands for padding", 0.0)],
+    attrs=[*WINDOW, AttrSpec("fill", "float", "value of the padding", 0.0)],
     source="CNTK: Source/Math/ConvolveGeometry.h",
     rows=rows_of("x"),
 )
@@ -172,7 +172,7 @@ max_unpool = operator(
     ],
     outputs=[
         Slot("out", "[N, size]", not_in_gradient=True),
-        Slot("owner", "the window whose element stands there, or -1, [N, size]", intermediate=True),
+        Slot("owner", "the window whose element is there, or -1, [N, size]", intermediate=True),
     ],
     attrs=WINDOW,
     source="CNTK: MaxUnpooling, Source/Math/CPUMatrix.cpp",
@@ -195,13 +195,13 @@ def max_unpool_kernel(k: KernelArgs) -> Call:
         return nothing
     last = k.scratch(out.shape, np.int32)  # a GPU has an atomic maximum for these
     index = xp.asarray(table(k.attrs))
-    held, outside = xp.maximum(index, 0), index < 0
+    elements_read, outside = xp.maximum(index, 0), index < 0
     rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index), dtype=np.int32)
 
     def run() -> None:
-        elements = pooled[:, held]
+        elements = pooled[:, elements_read]
         elements[:, outside] = -xp.inf
-        places = held[windows, elements.argmax(2)]
+        places = elements_read[windows, elements.argmax(2)]
         last.fill(-1)
         xp.maximum.at(last, (rows, places), windows)
         xp.multiply(x[rows, xp.maximum(last, 0)], last >= 0, out)

@@ -13,8 +13,9 @@ from .errors import OpscopeError
 class Hook:
     """Watches a run without touching operators. Override what you need; any hook slows the loop.
 
-    `frame` is the bound plan: `frame.plan.steps[index].operators` are the operators of a step,
-    several where they are fused; `frame.array(name)` is a value, None inside a fused kernel.
+    `frame` is the bound plan, a `Frame` of runtime/executor.py. The operators of step `index` are
+    `frame.plan.steps[index].operators`, several where they are fused; `frame.array(name)` is the
+    value of a variable, None inside a fused kernel.
     """
 
     def before_run(self, frame: Any) -> None: ...

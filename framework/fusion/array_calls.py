@@ -39,11 +39,11 @@ class ArrayHost(Protocol):
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any: ...
 
 
-class PieceScratch:
-    """Scratch memory that pieces of an array use one after the other.
+class ChunkScratch:
+    """Scratch memory that chunks of an array use one after the other.
 
-    Pieces have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
-    each piece.
+    Chunks have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
+    each chunk.
     """
 
     def __init__(self, k: ArrayHost) -> None:

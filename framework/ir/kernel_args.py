@@ -56,9 +56,10 @@ class RunState:
 
 
 class KernelFrame(Protocol):
-    """What `KernelArgs` asks of the frame that binds a kernel (see executor.py).
+    """The part of a frame that kernels use (see executor.py).
 
-    `xp` is NumPy or CuPy; `train` says whether the run is one of training.
+    `xp` is NumPy or CuPy; `train` says whether the run is one of training; `scope` holds the
+    variables that the frame is bound to.
     """
 
     @property
@@ -72,6 +73,9 @@ class KernelFrame(Protocol):
 
     @property
     def state(self) -> RunState: ...
+
+    @property
+    def scope(self) -> Scope: ...
 
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any: ...
 
@@ -91,7 +95,7 @@ class KernelArgs:
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
-        frame: the frame that binds the kernel. Loops alone need it as a whole.
+        frame: the frame that binds the kernel; `executor.frame_of` gives it with its plan.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class KernelArgs:
         self.op = op
         self.attrs: dict[str, Any] = op.attrs
         self.xp = frame.xp
-        self.frame: Any = frame
+        self.frame = frame
         self.state = frame.state
         self.accumulate: bool = op.accumulate
         self.train: bool = frame.train

@@ -274,20 +274,6 @@ def to_message(net: OpList) -> pb.NetDesc:
     return desc
 
 
-def op_to_message(op: OpNode) -> pb.OpDesc:
-    """The OpDesc of an operator."""
-    desc = pb.OpDesc()
-    _fill_op(desc, op)
-    return desc
-
-
-def var_to_message(var: VarDecl) -> pb.VarDesc:
-    """The VarDesc of a variable."""
-    desc = pb.VarDesc()
-    _fill_var(desc, var)
-    return desc
-
-
 def _fill_net(desc: pb.NetDesc, net: OpList) -> None:
     desc.format_version, desc.name, desc.type = net.format_version, net.name, net.type  # type: ignore[assignment]
     for var in net.vars:

@@ -12,7 +12,8 @@ from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
 from .op_list import Checked, OpNode, SlotNames, SourceLocation
-from .registry import REQUIRED, OperatorDef, Slot, find, lookup
+from .registry import OperatorDef, find, lookup
+from .schema import REQUIRED, Slot
 
 
 class Operator:

@@ -23,123 +23,35 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import to_dtype
-from ..base.errors import AttributeTypeError, OpscopeError, UnknownOperatorError, nearest
+from ..base.errors import OpscopeError, UnknownOperatorError, nearest
 from ..base.shape import OperatorView, ShapeArgs, ShapeRule
+from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs
-from .messages import (
-    ATTR_FIELDS,
-    EmptyList,
-    attr_type,
-    attr_value,
-    decode_attr,
-    encode_attr,
-)
+from .messages import encode_attr
 from .op_list import OpNode
 from .rows import RowsRule
+from .schema import REQUIRED, AttrSpec, Slot
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
-REQUIRED = object()
-"""Default of an attribute that must be given."""
 REFERENCE = "xp"
 """The library of the kernels that NumPy and CuPy share, against which all others are tested."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A named argument of an operator, as `OpProto.SlotProto` describes it."""
-
-    name: str
-    doc: str
-    duplicable: bool = False
-    optional: bool = False
-    intermediate: bool = False
-    not_in_gradient: bool = False
-    shape_only: bool = False
-    inplace: str = ""
-    needed_by: str = ""
-
-
-@dataclass(frozen=True)
-class AttrSpec:
-    """A named attribute with type, default and bounds (both inclusive)."""
-
-    name: str
-    type: str
-    doc: str
-    default: Any = REQUIRED
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: tuple[Any, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.type not in ATTR_FIELDS:
-            raise AttributeTypeError(f"attribute {self.name!r} has no such type: {self.type!r}")
-
-    def check(self, value: Any, where: object) -> Any:
-        """The value of an attribute as kernels get it.
-
-        An int is taken where a float is wanted, and a scalar or an empty list where a list is.
-
-        Args:
-            value: as `attr_value` gives it, or what that takes.
-            where: what prints as the operator, for errors.
-
-        Raises:
-            AttributeTypeError: wrong type, out of bounds, no such choice.
-            FormatError, ShapeError: it comes from a file and is damaged.
-        """
-        value = attr_value(value)
-        given = attr_type(value)
-        if isinstance(value, pb.Attr):
-            value = decode_attr(value)  # which refuses it, or it would be a plain value
-        if given != self.type:
-            value = self._convert(value, given, where)
-        elif type(value) is EmptyList:
-            value = ()
-        if self._is_free:
-            return value
-        for item in value if isinstance(value, tuple) else (value,):
-            if self.minimum is not None and not item >= self.minimum:
-                raise AttributeTypeError(f"{where}: {self.name}={item} is below {self.minimum}")
-            if self.maximum is not None and not item <= self.maximum:
-                raise AttributeTypeError(f"{where}: {self.name}={item} is above {self.maximum}")
-            if self.choices and item not in self.choices:
-                known = ", ".join(repr(choice) for choice in self.choices)
-                hint = nearest(str(item), map(str, self.choices))
-                raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
-        return value
-
-    @cached_property
-    def _is_free(self) -> bool:
-        """Whether any value of the type will do."""
-        return self.minimum is None and self.maximum is None and not self.choices
-
-    def _convert(self, value: Any, given: str, where: object) -> Any:
-        wanted = self.type
-        if wanted == "float" and given == "int":
-            return float(value)
-        if wanted.endswith("s") and given == wanted[:-1]:
-            return (value,)
-        if wanted == "floats" and given in ("int", "ints"):
-            return tuple(float(item) for item in (value if given == "ints" else (value,)))
-        if wanted.endswith("s") and isinstance(value, tuple) and not value:
-            return ()
-        if wanted == "dtype" and given == "string":
-            return to_dtype(value)
-        if wanted == "tensor" and given in ("ints", "floats", "int", "float"):
-            return np.asarray(value)
-        raise AttributeTypeError(f"{where}: {self.name}={value!r} is {given}, want {wanted}")
-
-
 Kernel = Callable[[KernelArgs], Call | None]
+"""Binds an operator to arrays and returns the call that computes it; None where it declines."""
+Bind = TypeVar("Bind", bound=Kernel)
+Maker = TypeVar("Maker", bound=GradientMaker)
+Expansion = Callable[[OpNode], list[OpNode]]
+"""From a composite operator to the operators that it stands for."""
+EpilogueSplit = Callable[[OperatorView], list[OpNode]]
+"""From an operator to a head and its elementwise epilogue; no operators where it has none."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +82,9 @@ class OperatorDef:
     shape: ShapeRule | None = None
     scalar: Mapping[str, str] = field(default_factory=dict)
     no_gradient: str = ""
-    gradient: Callable[[Any], list[OpNode]] | None = None
-    expand: Callable[[OpNode], list[OpNode]] | None = None
-    split_epilogue: Callable[[OperatorView], list[OpNode]] | None = None
+    gradient: GradientMaker | None = None
+    expand: Expansion | None = None
+    split_epilogue: EpilogueSplit | None = None
     kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     rows: RowsRule | None = None
@@ -195,17 +107,36 @@ class OperatorDef:
         self.shape = rule
         return rule
 
+    @overload
     def kernel(
         self,
-        bind: Kernel | None = None,
+        bind: Bind,
         *,
         device: str = "",
-        dtypes: Iterable[Any] | None = None,
+        dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
-    ) -> Any:
+    ) -> Bind: ...
+
+    @overload
+    def kernel(
+        self,
+        *,
+        device: str = "",
+        dtypes: Iterable[DTypeLike] | None = None,
+        library: str = REFERENCE,
+    ) -> Callable[[Bind], Bind]: ...
+
+    def kernel(
+        self,
+        bind: Bind | None = None,
+        *,
+        device: str = "",
+        dtypes: Iterable[DTypeLike] | None = None,
+        library: str = REFERENCE,
+    ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
-        def add(bind: Kernel) -> Kernel:
+        def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
             self.kernels.append(KernelEntry(bind, device, only, library))
             self._fitting.clear()
@@ -213,12 +144,12 @@ class OperatorDef:
 
         return add(bind) if bind is not None else add
 
-    def expansion(self, expand: Callable[[OpNode], list[OpNode]]) -> Any:
+    def expansion(self, expand: Expansion) -> Expansion:
         """Decorator: makes the operator a composite, which stands for the operators returned."""
         self.expand = expand
         return expand
 
-    def epilogue(self, split: Callable[[OperatorView], list[OpNode]]) -> Any:
+    def epilogue(self, split: EpilogueSplit) -> EpilogueSplit:
         """Decorator: the same operator as a head and an elementwise epilogue, for fusion.
 
         The function takes the Operator; it returns no operators where there is no epilogue.
@@ -226,8 +157,8 @@ class OperatorDef:
         self.split_epilogue = split
         return split
 
-    def gradient_maker(self, maker: Callable[[Any], list[OpNode]]) -> Any:
-        """Decorator: a pure function from `GradientArgs` (one operator) to gradient operators."""
+    def gradient_maker(self, maker: Maker) -> Maker:
+        """Decorator: the function that writes the gradient; see `GradientMaker`."""
         self.gradient = maker
         return maker
 
@@ -236,7 +167,7 @@ class OperatorDef:
         *wrt: str,
         scalar: Mapping[str, str] | None = None,
         inplace: Mapping[str, str] | None = None,
-    ) -> Callable[[Kernel], Kernel]:
+    ) -> Callable[[Bind], Bind]:
         """Decorator: kernel of the operator `TYPE_grad`, whose schema follows from the flags here.
 
         `TYPE_grad` reads all inputs (those flagged `not_in_gradient` for their shapes only), the
@@ -283,7 +214,7 @@ class OperatorDef:
             no_gradient="the gradient of a gradient is not built",
         )
 
-        def maker(g: Any) -> list[OpNode]:
+        def maker(g: GradientArgs) -> list[OpNode]:
             reads = {slot.name: g.inputs(slot.name) for slot in self.inputs}
             reads |= {slot.name: g.outputs(slot.name) for slot in saved}
             reads |= {f"{slot.name}_grad": g.output_grads(slot.name) for slot in grads}
@@ -293,7 +224,9 @@ class OperatorDef:
         self.gradient = maker
         return grad.kernel
 
-    def kernels_for(self, device: str, dtype: Any, libraries: Sequence[str]) -> list[KernelEntry]:
+    def kernels_for(
+        self, device: str, dtype: np.dtype, libraries: Sequence[str]
+    ) -> list[KernelEntry]:
         """Kernels that fit, best library first and the reference last."""
         key = device, dtype, tuple(libraries)
         found = self._fitting.get(key)

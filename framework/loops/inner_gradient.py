@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ..base.errors import GradientError
 from ..base.shape import OperatorView
 from ..ir.desc import BACKWARD, make_op
+from ..ir.gradient_args import GradientArgs
 from ..ir.names import DENSE_OP, EMPTY, rows_name
 from ..ir.op_list import OpNode
 from ..ir.operation import Operator
-from ..passes.backward import GradientArgs
 from ..runtime.plan import Plan
 
 

@@ -14,6 +14,7 @@ from ..ir.desc import INPUT, SlotMap, input_names, make_op
 from ..ir.messages import as_op_list, op_from_message, to_message
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
+from ..passes.optimizer import OptimizerAttrs
 from ..runtime.net import Net
 from ..runtime.plain_net import PlainNet
 
@@ -118,7 +119,7 @@ class InnerNet(Net):
         """Append the gradient; see `PlainNet.add_backward_ops`."""
         return self.plain.add_backward_ops(targets, wrt, stop)
 
-    def add_optimizer_ops(self, attrs: Any) -> list[str]:
+    def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
         """Append updates of parameters; see `PlainNet.add_optimizer_ops`."""
         return self.plain.add_optimizer_ops(attrs)
 

@@ -27,6 +27,7 @@ from ..ir.desc import (
     make_var,
     output_names,
 )
+from ..ir.gradient_args import GradientArgs, VersionedName
 from ..ir.names import (
     CONCAT_OP,
     DENSE_OP,
@@ -39,7 +40,7 @@ from ..ir.names import (
     rows_name,
 )
 from ..ir.op_list import OpList, OpNode, SourceLocation, VarDecl
-from ..ir.registry import OperatorDef, lookup
+from ..ir.registry import lookup
 
 Value = tuple[str, int]
 """A variable at one version: version 0 comes from outside, each write makes the next."""
@@ -54,31 +55,14 @@ class BackwardResult:
     gradients: dict[str, str] = field(default_factory=dict)
 
 
-class VersionedName(str):
-    """A variable name that remembers the version it stands for."""
+class _OperatorGradient(GradientArgs):
+    """The gradient of operator `index`, written for a builder of the whole backward pass."""
 
-    version: int
-
-    def __new__(cls, name: str, version: int) -> VersionedName:
-        self = super().__new__(cls, name)
-        self.version = version
-        return self
-
-
-class GradientArgs:
-    """What a gradient maker sees of one forward operator.
-
-    Attributes:
-        node: the operator.
-        attrs: its attributes as given, to be passed on.
-    """
-
-    def __init__(self, builder: _Builder, index: int, node: OpNode, entry: OperatorDef) -> None:
+    def __init__(self, builder: _Builder, index: int, node: OpNode) -> None:
         self._builder = builder
         self._index = index
         self.node = node
-        self.entry = entry
-        self.attrs: dict[str, Any] = node.attrs
+        self.attrs = node.attrs
         self._inputs = node.inputs
         self._outputs = node.outputs
 
@@ -86,19 +70,16 @@ class GradientArgs:
         return slot in self._inputs or slot in self._outputs
 
     def inputs(self, slot: str) -> list[VersionedName]:
-        """Variables of an input slot."""
         seen = self._builder.seen[self._index]
         return [VersionedName(name, seen[name]) for name in self._inputs.get(slot, ())]
 
     def outputs(self, slot: str) -> list[VersionedName]:
-        """Variables of an output slot."""
         made = self._builder.made[self._index]
         return [
             VersionedName(name, made[name]) for name in self._outputs.get(slot, ()) if name != EMPTY
         ]
 
     def output_grads(self, slot: str) -> list[str]:
-        """Gradients with respect to an output slot's variables; zeros where none arrives."""
         made = self._builder.made[self._index]
         return [
             self._builder.gradient_of((name, made[name]))
@@ -107,7 +88,6 @@ class GradientArgs:
         ]
 
     def arriving_grads(self, slot: str) -> list[str]:
-        """Like `output_grads`, but `@EMPTY@` where no gradient arrives."""
         made, parts = self._builder.made[self._index], self._builder.arrived
         return [
             self._builder.gradient_of((name, made[name]))
@@ -117,26 +97,16 @@ class GradientArgs:
         ]
 
     def input_grads(self, slot: str) -> list[str]:
-        """Names to write the gradients of an input slot to; `@EMPTY@` where nobody needs them.
-
-        Each call hands out new names: ask once for each slot.
-        """
         seen = self._builder.seen[self._index]
         return [self._builder.new_part((name, seen[name])) for name in self._inputs.get(slot, ())]
 
     def needs(self, slot: str) -> bool:
-        """Whether the gradient of any variable of an input slot is needed."""
         seen = self._builder.seen[self._index]
         return any(
             (name, seen[name]) in self._builder.needed for name in self._inputs.get(slot, ())
         )
 
     def sparse_rows(self, grad: str) -> str:
-        """Declare that `grad` (one of `input_grads`) holds rows of its table only.
-
-        Returns:
-            The variable to write the row numbers to.
-        """
         self._builder.sparse.add(grad)
         return rows_name(grad)
 
@@ -147,12 +117,6 @@ class GradientArgs:
         outputs: Mapping[str, str | Sequence[str]],
         attrs: Mapping[str, Any] | None = None,
     ) -> OpNode:
-        """A gradient operator; empty slots are left out.
-
-        Raises:
-            GradientError: it would read a value that the forward operators overwrite, or one that
-                the forward operator was not told to keep.
-        """
         entry = lookup(op_type)
         reads = {}
         for slot, given in inputs.items():
@@ -355,7 +319,7 @@ class _Builder:
                 raise GradientError(
                     f"{self.title(index)} has no gradient maker; register one, or say no_gradient"
                 )
-            args = GradientArgs(self, index, self.ops[index], entry)
+            args = _OperatorGradient(self, index, self.ops[index])
             made_ops = entry.gradient(args)
             self.result += [op for op in made_ops if output_names(op)]
 

@@ -9,7 +9,7 @@ temporary that no operator reads counts as a result, too, unless the net declare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...proto import net_pb2 as pb
@@ -176,12 +176,19 @@ class RemoveDead:
         return _with_ops(net, remaining[::-1])
 
 
-CLEANUP: tuple[Pass, ...] = (
-    RemoveIdentities(),  # first: copies hide that two operators read the same thing
-    MergeCommon(),  # leaves nothing dead behind, but makes gradient parts equal
-    RemoveDead(),  # last: picks up what the others no longer need
-)
-"""The clean-up pipeline, in order."""
+def cleanup_passes(
+    live_out: tuple[str, ...] = (), train: bool | None = None
+) -> tuple[RemoveIdentities, MergeCommon, RemoveDead]:
+    """The clean-up pipeline, in order; see `clean_up` for the arguments."""
+    return (
+        RemoveIdentities(train, live_out),  # first: copies hide that two operators read the same
+        MergeCommon(live_out),  # leaves nothing dead behind, but makes gradient parts equal
+        RemoveDead(live_out),  # last: removes operators that the others have made useless
+    )
+
+
+CLEANUP: tuple[Pass, ...] = cleanup_passes()
+"""The clean-up pipeline with no options."""
 
 
 def clean_up(
@@ -191,7 +198,7 @@ def clean_up(
     train: bool | None = None,
     skip: Iterable[str] = (),
 ) -> OpList:
-    """The net after all of `CLEANUP`.
+    """The net after all clean-up passes.
 
     Args:
         live_out: temporaries that are results.
@@ -201,13 +208,8 @@ def clean_up(
     Raises:
         OpscopeError: an operator of the net is wrongly used.
     """
-    given = {"live_out": tuple(live_out), "train": train}
-    chosen = []
-    for one in CLEANUP:
-        known = {field.name for field in fields(one)}  # type: ignore[arg-type]
-        options = {name: value for name, value in given.items() if name in known}
-        chosen.append(replace(one, **options))  # type: ignore[type-var]
-    return run_passes(as_op_list(net), chosen, skip=skip)
+    passes = cleanup_passes(tuple(live_out), train)
+    return run_passes(as_op_list(net), passes, skip=skip)
 
 
 class _Facts:

@@ -4,4 +4,6 @@ Gives nets that run in any scope. May import base, ir, passes and fusion. Import
 this room registers PlainNet, so that `Net.create` can make one.
 """
 
-from . import plain_net as plain_net
+from . import plain_net
+
+__all__ = ["plain_net"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextvars
 import math
 import operator as _operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,8 +22,12 @@ from ..base.shape import ArraySpec, Levels
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import fits, view_slices
 from ..ir.kernel_args import KernelArgs, RunState
+from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
 from .plan import Plan, PlanStep
+
+FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
+"""Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
 
 _ALIGN = 64
 _COPIED = 1 << 16
@@ -36,6 +40,9 @@ class CannotFuseError(Exception):
 
 class Frame:
     """A plan bound to a scope.
+
+    Args:
+        fused: binds steps that are fused loops; without it every operator has a call of its own.
 
     Attributes:
         calls: one callable a step. operators: those of the plan, by step where fused.
@@ -51,7 +58,12 @@ class Frame:
     net_version = -1
 
     def __init__(
-        self, plan: Plan, scope: Scope, place: Place, train: bool, fused: Any = None
+        self,
+        plan: Plan,
+        scope: Scope,
+        place: Place,
+        train: bool,
+        fused: FusedBinder | None = None,
     ) -> None:
         self.plan = plan
         self.scope = scope
@@ -276,6 +288,11 @@ class Frame:
         raise RunError(op.describe(why, self.plan.specs)) from error
 
 
+def frame_of(k: KernelArgs) -> Frame:
+    """The whole frame that binds a kernel, with its plan: for operators that run inner nets."""
+    return cast(Frame, k.frame)
+
+
 class ScratchPool:
     """Memory that operators use one after the other: each starts again from the beginning."""
 
@@ -327,8 +344,8 @@ def _deciding_dtype(op: Operator, specs: dict[str, ArraySpec]) -> np.dtype:
 
 
 def external_specs(
-    names: Sequence[str], scope: Scope, declared: Any, where: str
-) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple]:
+    names: Sequence[str], scope: Scope, declared: Mapping[str, VarDecl], where: str
+) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:
     """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
 
     Raises:
@@ -357,7 +374,7 @@ def external_specs(
     return specs, levels, tuple(signature)
 
 
-def _check_given(name: str, array: Any, var: Any, where: str) -> None:
+def _check_given(name: str, array: Any, var: VarDecl, where: str) -> None:
     shape, dtype = var.shape, var.dtype
     if (shape is None or fits(array.shape, shape)) and (dtype is None or dtype == array.dtype):
         return

@@ -27,6 +27,7 @@ from ..base.backend import to_host
 from ..base.context import Hook
 from ..base.errors import NotFiniteError, SaveError, VariableError, nearest
 from ..ir.names import EMPTY
+from .executor import Frame
 from .plan import PlanStep
 
 
@@ -36,7 +37,7 @@ def _step_label(step: PlanStep) -> str:
     return f"%{step.operators[0].index} {types}"
 
 
-def _wait(frame: Any) -> None:
+def _wait(frame: Frame) -> None:
     """Let a GPU finish what it was given; a host has finished already."""
     if frame.place.kind != "cpu":
         frame.xp.cuda.get_current_stream().synchronize()
@@ -81,11 +82,11 @@ class Profiler(Hook):
         self._lock = threading.Lock()
         self._local = threading.local()
 
-    def before_op(self, frame: Any, index: int) -> None:
+    def before_op(self, frame: Frame, index: int) -> None:
         _wait(frame)
         self._local.start = time.perf_counter_ns()
 
-    def after_op(self, frame: Any, index: int) -> None:
+    def after_op(self, frame: Frame, index: int) -> None:
         _wait(frame)
         start = self._local.start
         spent = time.perf_counter_ns() - start
@@ -99,7 +100,7 @@ class Profiler(Hook):
                 thread = threading.get_ident()
                 self._events.append((label, start - self._origin, spent, memory, thread))
 
-    def after_run(self, frame: Any) -> None:
+    def after_run(self, frame: Frame) -> None:
         with self._lock:
             self.runs += 1
 
@@ -163,7 +164,7 @@ class FiniteCheck(Hook):
         self.inputs = inputs
         self.ignore = frozenset(ignore)
 
-    def before_run(self, frame: Any) -> None:
+    def before_run(self, frame: Frame) -> None:
         if not self.inputs:
             return
         for name in frame.plan.externals:
@@ -171,7 +172,7 @@ class FiniteCheck(Hook):
             if found and self._read_before_written(frame, name):
                 raise NotFiniteError(f"variable {name!r} was given to the net with {found}")
 
-    def after_op(self, frame: Any, index: int) -> None:
+    def after_op(self, frame: Frame, index: int) -> None:
         step = frame.plan.steps[index]
         for op in step.operators:
             for slot, names in op.outputs.items():
@@ -183,10 +184,10 @@ class FiniteCheck(Hook):
                         raise NotFiniteError(op.describe(why, frame.plan.specs))
 
     @staticmethod
-    def _read_before_written(frame: Any, name: str) -> bool:
+    def _read_before_written(frame: Frame, name: str) -> bool:
         return any(name in op.value_reads() for op in frame.plan.operators)
 
-    def _look(self, frame: Any, name: str) -> str:
+    def _look(self, frame: Frame, name: str) -> str:
         """`nan at [3, 2]` for the first bad element; "" where all is well."""
         array = frame.array(name)
         if array is None or array.dtype.kind != "f" or name in self.ignore:
@@ -229,7 +230,7 @@ class Dump(Hook):
         self._seen: dict[str, int] = {}
         self._pack: dict[str, Any] = {}  # arrays by title
 
-    def before_run(self, frame: Any) -> None:
+    def before_run(self, frame: Frame) -> None:
         self.run += 1
         self._seen, self._pack = {}, {}
         written = {name for op in frame.plan.operators for name in op.output_vars()}
@@ -245,19 +246,19 @@ class Dump(Hook):
             if name not in written:
                 self._give(frame, name, -1)
 
-    def after_op(self, frame: Any, index: int) -> None:
+    def after_op(self, frame: Frame, index: int) -> None:
         for op in frame.plan.steps[index].operators:
             for name in op.output_vars():
                 if name in self.names and frame.array(name) is not None:
                     self._give(frame, name, op.index)
 
-    def after_run(self, frame: Any) -> None:
+    def after_run(self, frame: Frame) -> None:
         if self._pack:
             buffer = io.BytesIO()
             np.savez(buffer, **self._pack)
             write_atomically(self._path(f"run_{self.run:06d}.npz"), buffer.getvalue())
 
-    def _give(self, frame: Any, name: str, op: int) -> None:
+    def _give(self, frame: Frame, name: str, op: int) -> None:
         array = _host(frame.array(name))
         if callable(self.target):
             self.target(name, array, op, self.run)
@@ -274,7 +275,8 @@ class Dump(Hook):
 
     def _path(self, *parts: str) -> str:
         """A file in the folder of the dump; folders on the way are made."""
-        path = os.path.join(os.fspath(self.target), *parts)  # type: ignore[arg-type]
+        assert not callable(self.target)
+        path = os.path.join(os.fspath(self.target), *parts)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
         except OSError as error:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import FormatError
 from ..base.scope import Scope
+from ..ir.desc import SlotMap
 from ..ir.messages import as_op_list
-from ..ir.op_list import OpList
+from ..ir.op_list import OpList, OpNode
 from ..ir.registry import load_operators
+from ..passes.optimizer import OptimizerAttrs
 from ..passes.verify.verifier import verify
 
 Kind = TypeVar("Kind", bound="Net")
@@ -80,16 +82,27 @@ class Net(abc.ABC):
         """
 
     @abc.abstractmethod
-    def add_op(self, desc: Any, *args: Any, **kwargs: Any) -> int:
-        """Append an operator; returns its index."""
+    def add_op(
+        self,
+        op: OpNode | pb.OpDesc | str,
+        inputs: SlotMap | None = None,
+        outputs: SlotMap | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append an operator: a made one, or type, slots and attributes. Returns its index."""
 
     @abc.abstractmethod
-    def add_backward_ops(self, *args: Any, **kwargs: Any) -> Any:
-        """Append the operators that compute gradients."""
+    def add_backward_ops(
+        self,
+        targets: str | Sequence[str] | Mapping[str, str] | None = None,
+        wrt: Sequence[str] | None = None,
+        stop: Sequence[str] = (),
+    ) -> dict[str, str]:
+        """Append the operators that compute gradients; returns variable -> name of its gradient."""
 
     @abc.abstractmethod
-    def add_optimizer_ops(self, attrs: Any) -> Any:
-        """Append the operators that update parameters."""
+    def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
+        """Append the operators that update parameters; returns the names of their states."""
 
     @abc.abstractmethod
     def infer_shape(self, scope: Scope) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -15,6 +15,7 @@ from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
+from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, op_from_message, to_message, var_from_message
@@ -23,10 +24,10 @@ from ..ir.operation import Operator, expand_op
 from ..ir.registry import REFERENCE, kernel_libraries, load_operators, lookup
 from ..passes.backward import build_backward
 from ..passes.lowering import lower
-from ..passes.optimizer import build_optimizer
+from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
 from .net import Net, register_net
-from .plan import Plan, PlanOptions, PlanStep, Range, analyse, make_plan
+from .plan import Grouping, Plan, PlanOptions, PlanStep, Range, analyse, make_plan
 
 _tokens = itertools.count()
 _MAX_PLANS = 64
@@ -178,7 +179,7 @@ class PlainNet(Net):
         self._declare(op, self._shapes_while_building(op))
         self.operators.append(op)
 
-    def _declare(self, op: Operator, shapes: Mapping[str, Any]) -> None:
+    def _declare(self, op: Operator, shapes: Mapping[str, ArraySpec]) -> None:
         """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
         known = self.vars
         for name in op.input_vars():
@@ -192,7 +193,7 @@ class PlainNet(Net):
                 else:
                     known[name] = VarDecl(name, source=source)
 
-    def _shapes_while_building(self, op: Operator) -> dict[str, Any]:
+    def _shapes_while_building(self, op: Operator) -> dict[str, ArraySpec]:
         specs = {}
         for name in op.input_vars():
             spec = declared_spec(self.vars[name]) if name in self.vars else None
@@ -225,7 +226,7 @@ class PlainNet(Net):
         self._extend(result.ops, result.vars)
         return result.gradients
 
-    def add_optimizer_ops(self, attrs: Any) -> list[str]:
+    def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
         """Append update operators for every parameter that has a gradient; see `OptimizerAttrs`.
 
         Returns:
@@ -401,14 +402,14 @@ def _listed_libraries(text: str) -> tuple[str, ...]:
     return names if REFERENCE in names else (*names, REFERENCE)
 
 
-def grouping(place: Place) -> Any:
+def grouping(place: Place) -> Grouping:
     """`make_plan`'s function that groups operators into chains; fusion is loaded when needed."""
     from .fuse import group_chains
 
     return partial(group_chains, device=place.kind)
 
 
-def bind_chain(frame: Frame, step: PlanStep) -> Any:
+def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:
     """See `fuse.bind_chain`; without loops, fusion is not loaded."""
     if not step.loops:
         return None

@@ -7,7 +7,7 @@ each temporary occupies. Plans own no memory; frames (executor.py) do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,12 @@ class Chain(list[Operator]):
     def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
         super().__init__(operators)
         self.loops = loops
+
+
+Grouping = Callable[
+    [Sequence[Operator], Mapping[str, ArraySpec], set[str], Mapping[str, str]], list[Chain]
+]
+"""(operators, specs, live_out, view -> base) -> chains of operators that run as one step each."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +153,7 @@ def make_plan(
     known: Mapping[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     options: PlanOptions,
-    group: Any = None,
+    group: Grouping | None = None,
     offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
@@ -155,7 +161,7 @@ def make_plan(
     Args:
         known: shape and dtype of every external variable.
         offsets: of those that hold sequences.
-        group: function (operators, specs, live_out, views) -> chains of operators to fuse.
+        group: cuts the operators into chains to fuse.
 
     Raises:
         ShapeError: an operator refuses its inputs.

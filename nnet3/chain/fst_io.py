@@ -62,19 +62,6 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
         _write_vector(fst, writer)
 
 
-def read_fst_file(path: str) -> Fst:
-    """The FST in a file: OpenFst's binary form, or text.
-
-    Raises:
-        FormatError: the file cannot be read or holds something else.
-    """
-    reader = Reader(path, binary=False)
-    fst = read_fst(reader)
-    if reader.offset < reader.size and not reader.at_end():
-        raise reader.error("the file ought to end behind the FST")
-    return fst
-
-
 # Binary
 
 

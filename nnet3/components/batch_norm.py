@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.array_calls import PieceScratch
+from ...framework.fusion.array_calls import ChunkScratch
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order
@@ -224,7 +224,7 @@ def _compiled(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: An
 
 def _in_chunks(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any) -> Call:
     """`_elementwise` as calls of NumPy or CuPy, for chunks of rows that stay in the cache."""
-    scratch, calls = PieceScratch(k), []
+    scratch, calls = ChunkScratch(k), []
     for chunk in _row_chunks(k, target):
         scratch.begin()
         views = {name: a[chunk] if a.ndim == 3 else a for name, a in arrays.items()}
@@ -243,16 +243,16 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     squares = k.scratch(x[chunks[0]].shape if chunks else x.shape, x.dtype)
     share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
     epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
-    parts = [(x[chunk], squares[: chunk.stop - chunk.start]) for chunk in chunks]
+    chunked = [(x[chunk], squares[: chunk.stop - chunk.start]) for chunk in chunks]
 
     def statistics() -> None:
         mean.fill(0)
         uvar.fill(0)
-        for values, held in parts:
+        for values, products in chunked:
             xp.sum(values, axis=(0, 1), out=share)
             xp.add(mean, share, mean)
-            xp.multiply(values, values, held)
-            xp.sum(held, axis=(0, 1), out=share)
+            xp.multiply(values, values, products)
+            xp.sum(products, axis=(0, 1), out=share)
             xp.add(uvar, share, uvar)
         xp.multiply(mean, part, mean)
         xp.multiply(uvar, part, uvar)
@@ -263,8 +263,8 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
         xp.sqrt(scale, out=scale)
         xp.divide(rms, scale, scale)
 
-    given = {"x": x, "mean": mean, "scale": scale}
-    return in_order(statistics, _elementwise(k, given, "(x - mean) * scale", out))
+    arrays = {"x": x, "mean": mean, "scale": scale}
+    return in_order(statistics, _elementwise(k, arrays, "(x - mean) * scale", out))
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
@@ -277,22 +277,22 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     work = k.scratch(out[chunks[0]].shape if chunks else out.shape, out.dtype)
     mean, slope, share = (k.scratch((width,), out.dtype) for _ in range(3))
     factor = real(1 / (k.attrs["target_rms"] ** 2 * count))
-    parts = [(out[chunk], grad[chunk], work[: chunk.stop - chunk.start]) for chunk in chunks]
+    chunked = [(out[chunk], grad[chunk], work[: chunk.stop - chunk.start]) for chunk in chunks]
 
     def sums() -> None:
         slope.fill(0)
         mean.fill(0)
-        for values, slopes, held in parts:
-            xp.multiply(values, slopes, held)
-            xp.sum(held, axis=(0, 1), out=share)
+        for values, slopes, products in chunked:
+            xp.multiply(values, slopes, products)
+            xp.sum(products, axis=(0, 1), out=share)
             xp.add(slope, share, slope)
             xp.sum(slopes, axis=(0, 1), out=share)
             xp.add(mean, share, mean)
         xp.multiply(slope, factor, slope)
         xp.multiply(mean, real(1 / count), mean)
 
-    given = {"y": out, "g": grad, "slope": slope, "mean": mean, "scale": scale}
-    return in_order(sums, _elementwise(k, given, "(g - mean - y * slope) * scale", target))
+    arrays = {"y": out, "g": grad, "slope": slope, "mean": mean, "scale": scale}
+    return in_order(sums, _elementwise(k, arrays, "(g - mean - y * slope) * scale", target))
 
 
 _IN, _OUT = totals_slots(sum="[D]", sumsq="[D]", count="[1]: rows so far")

@@ -143,7 +143,7 @@ class CompositeComponent(UpdatableComponent):
 
     def lower(self, recipe: Recipe) -> None:
         # Intermediate results are variables like any other;
-        # `composite_rows` cuts the rows into pieces.
+        # `composite_rows` cuts the rows into chunks.
         source, last = X, len(self.components) - 1
         for number, part in enumerate(self.components):
             path = f"{recipe.path}{number}."

@@ -319,12 +319,12 @@ def dropout_mask_kernel(k: KernelArgs) -> Call:
     calls = [draw]
     if k.attrs["exclusive"]:  # the other end of the same number
         calls.append(partial(xp.subtract, real(1), drawn[:, 0], drawn[:, 1]))
-    kept = k.scratch(out.shape, bool)
+    survives = k.scratch(out.shape, bool)
     value = out.dtype.type(1 / (1 - p) if k.attrs["scaled"] and p < 1 else 1)
     return in_order(
         *calls,
-        partial(xp.greater, drawn, real(p), kept),
-        partial(xp.multiply, kept, value, out),
+        partial(xp.greater, drawn, real(p), survives),
+        partial(xp.multiply, survives, value, out),
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.array_calls import PieceScratch
+from ...framework.fusion.array_calls import ChunkScratch
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order, reducing
@@ -117,27 +117,27 @@ def lstm_grad_kernel(k: KernelArgs) -> Call:
             after.append(partial(x_grad[:, 5 * cells :].fill, 0))
     rows = len(grad)
     if w_grad is not None:
-        # What is summed over rows goes through memory by pieces that stay in the cache.
+        # Terms of sums over rows go through memory in chunks that stay in the cache.
         rows = min(rows, max(1, _CHUNK // (3 * cells)))
         shares = k.scratch((rows, 3 * cells), grad.dtype)
         share, total = (k.scratch((3 * cells,), grad.dtype) for _ in range(2))
         before.append(partial(total.fill, 0))
         after.append(partial(k.xp.copyto, w_grad, total.reshape(3, cells)))
     calls: list[Call | None] = []
-    scratch = PieceScratch(k)
+    scratch = ChunkScratch(k)
     for begin in range(0, len(grad), max(rows, 1)):
-        piece = slice(begin, min(begin + rows, len(grad)))
-        given = {n: array if array.ndim == 1 else array[piece] for n, array in names.items()}
-        found = {name: array[piece] for name, array in results.items()}
+        chunk = slice(begin, min(begin + rows, len(grad)))
+        inputs = {n: array if array.ndim == 1 else array[chunk] for n, array in names.items()}
+        targets = {name: array[chunk] for name, array in results.items()}
         if w_grad is not None:
-            part = shares[: piece.stop - begin]
+            terms = shares[: chunk.stop - begin]
             for number, name in enumerate(("w_i", "w_f", "w_o")):
-                found[name] = part[:, number * cells : (number + 1) * cells]
+                targets[name] = terms[:, number * cells : (number + 1) * cells]
         scratch.begin()
-        call = fused(k, given, formulas, found)
-        calls += called(scratch, given, formulas, found) if call is None else [call]
+        call = fused(k, inputs, formulas, targets)
+        calls += called(scratch, inputs, formulas, targets) if call is None else [call]
         if w_grad is not None:
-            calls += [reducing(k.xp, part, share), partial(k.xp.add, total, share, total)]
+            calls += [reducing(k.xp, terms, share), partial(k.xp.add, total, share, total)]
     return in_order(*before, *calls, *after)
 
 

@@ -17,7 +17,7 @@ def blocks_of(array: Any, width: int) -> Any:
 
 
 def divided(s: ShapeArgs, parts: int, what: str) -> None:
-    """Shape rule of what makes one column of `parts` columns: x [N, D*parts] -> out [N, D]."""
+    """Shape rule of operators that make one column of `parts` columns: [N, D*parts] -> [N, D]."""
     rows, cols = s.rank("x", 2)
     if cols >= 0 and cols % parts:
         s.fail(f"the {cols} columns of x do not fall into {what}")

@@ -12,7 +12,7 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order
 
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
-_NO_GRADIENT = "it stands in compiled computations, whose backward part is compiled, too"
+_NO_GRADIENT = "compiled computations hold it, whose backward part is compiled, too"
 _RANGE = AttrSpec("range", "float", "greatest magnitude; 0: only whether x is above 0", minimum=0.0)
 
 compress = operator(
@@ -58,7 +58,7 @@ def compress_kernel(k: KernelArgs) -> Call:
 
 decompress = operator(
     "nnet3.decompress",
-    doc="What `nnet3.compress` has stored with the same range; with range 0 as it is.",
+    doc="The matrix that `nnet3.compress` has compressed with the same range; range 0 copies.",
     inputs=[Slot("x", "[N, D], whole numbers")],
     outputs=[Slot("out", "[N, D] of `dtype`")],
     attrs=[_RANGE, AttrSpec("dtype", "dtype", "of the result", np.dtype("float32"))],

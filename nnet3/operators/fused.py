@@ -1,7 +1,7 @@
-"""Kernels that are given by formulas over columns of matrices.
+"""Kernels that follow from formulas over columns of matrices.
 
     formulas = {"s": "1 / (1 + exp(-h * w))", "y": "s * h"}
-    call = computed(k, {"h": part, "w": row}, formulas, {"y": out})
+    call = computed(k, {"h": columns, "w": row}, formulas, {"y": out})
 
 A formula is a scalar expression over arrays and over the formulas before it (`framework/expression`
 tells the grammar). Where there is a C compiler they become one loop, and nothing but the results is

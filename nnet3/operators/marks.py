@@ -9,11 +9,11 @@ SEGMENT, LABEL, GOTO = "segment", "label", "goto"
 mark = operator(
     "nnet3.mark",
     doc=(
-        "A mark in a computation that takes its input piece by piece. `segment` ends a segment:"
+        "A mark in a computation that takes its input segment by segment. `segment` ends a segment:"
         " the outputs are there, the next inputs are waited for. `goto` goes on at the operator"
         " `label`, so that the list runs for ever. A plain run passes over marks."
     ),
-    attrs=[AttrSpec("kind", "string", "what it marks", choices=(SEGMENT, LABEL, GOTO))],
+    attrs=[AttrSpec("kind", "string", "kind of the mark", choices=(SEGMENT, LABEL, GOTO))],
     source="Kaldi: kNoOperationMarker, kNoOperationLabel, kGotoLabel of nnet-computation.h",
     shape=lambda s: None,
     no_gradient="it computes nothing",

@@ -39,7 +39,7 @@ precondition = operator(
     doc=(
         "Natural gradient: out = x - (x w') w for a batch of directions x [N, D], and `scale`, that"
         " gives it the Euclidean norm of x again. w [R, D], d [R] and rho [1] hold a smoothed"
-        " estimate of the directions' Fisher matrix, w' w being what its inverse takes away;"
+        " estimate of the directions' Fisher matrix, w' w is subtracted by its inverse;"
         " `count` [1] says how many batches went into it. In the first 11 batches and in every"
         " `update_period`-th after these the estimate is updated with x, where `frozen` is 0. The"
         " first batch also gives the starting point."

@@ -1,4 +1,4 @@
-"""Operators on rows of matrices: what the commands of a compiled computation are made of.
+"""Operators on rows of matrices, to which commands of compiled computations are lowered.
 
 `add_*` add to what their target holds, `copy_*` set it. Row lists are attributes, so that a kernel
 can see beforehand where they are runs of neighbouring rows, which need no indexing.
@@ -19,7 +19,7 @@ from ...operators.base.indexing import scatter_adder
 
 _ALPHA = AttrSpec("alpha", "float", "scale of what is added", 1.0)
 _SOURCE = "Kaldi's CuMatrixBase"
-_FORWARD_ONLY = "it stands in compiled computations, whose backward part is compiled, too"
+_FORWARD_ONLY = "compiled computations hold it, whose backward part is compiled, too"
 
 
 def _same_columns(s: ShapeArgs, *others: tuple[int, ...]) -> None:
@@ -66,7 +66,7 @@ def _adder(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
 def _row_adder(
     k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
 ) -> Call | None:
-    """y[target] += alpha x[source]; no row stands in `target` twice."""
+    """y[target] += alpha x[source]; no row is in `target` twice."""
     if not len(target):
         return None
     runs = _runs(target, source)
@@ -247,7 +247,7 @@ def _copier(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
 def _row_copier(
     k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
 ) -> Call | None:
-    """y[target] = alpha x[source]; no row stands in `target` twice."""
+    """y[target] = alpha x[source]; no row is in `target` twice."""
     if not len(target):
         return None
     runs = _runs(target, source)

@@ -54,7 +54,7 @@ column_sums = operator(
         Slot("total_out", "total, added to", inplace="total"),
         Slot("count_out", "count, added to", optional=True),
     ],
-    attrs=[AttrSpec("of", "string", "what is summed", "value", choices=_SUMMED)],
+    attrs=[AttrSpec("of", "string", "function f", "value", choices=_SUMMED)],
     source=_SOURCE,
     no_gradient=NO_GRADIENT,
 )

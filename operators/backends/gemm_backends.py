@@ -17,6 +17,7 @@ import numpy as np
 
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
+from ...framework.runtime.executor import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
@@ -40,7 +41,7 @@ def _with_packing(bind: Callable[..., Call]) -> Kernel:
         prepared = k.prepared
         if prepared is None:
             return None
-        mkl = "mkl" in k.frame.plan.options.libraries and _mkl.library() is not None
+        mkl = "mkl" in frame_of(k).plan.options.libraries and _mkl.library() is not None
         other = _mkl.product if mkl else product
         return bind(k, partial(_packed_gemm.product, prepared, other))
 

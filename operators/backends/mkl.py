@@ -219,10 +219,10 @@ def _bind_parts(
     parts, calls = [], []
     (height, width), depth = out.shape, a.shape[1]
     for rows, cols in _cut(height, width, depth):
-        piece = out[rows, cols]
-        addresses, call = _part((a[rows], b[:, cols], piece), transposed, factors, steps)
+        block = out[rows, cols]
+        addresses, call = _part((a[rows], b[:, cols], block), transposed, factors, steps)
         start = None if bias is None else np.ascontiguousarray(bias[cols])
-        parts.append(team.Part(address(call.func), addresses, piece, start))
+        parts.append(team.Part(address(call.func), addresses, block, start))
         calls.append(call)
     work = out.size * a.shape[1]
     task = team.parts_task(parts, work, [*arrays, *(call.memory for call in calls)])

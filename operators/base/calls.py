@@ -81,11 +81,11 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
         if axis < extra or (target.shape[axis - extra] == 1 and source.shape[axis] != 1)
     )
     index = (0 if axis + extra in axes else slice(None) for axis in range(target.ndim))
-    kept = target[(*index, ...)]  # the ellipsis makes it a view even where no axis is left
+    reduced = target[(*index, ...)]  # the ellipsis makes it a view even where no axis is left
     leading = axes == tuple(range(len(axes)))
-    packed = source.flags.c_contiguous and kept.flags.c_contiguous
-    if leading and packed and source.size and kept.ndim and source.dtype != np.float16:
-        rows = source.reshape(-1, kept.size)
+    packed = source.flags.c_contiguous and reduced.flags.c_contiguous
+    if leading and packed and source.size and reduced.ndim and source.dtype != np.float16:
+        rows = source.reshape(-1, reduced.size)
         ones = xp.ones(len(rows), source.dtype)
-        return partial(xp.dot, ones, rows, out=kept.reshape(-1))
-    return partial(source.sum, axis=axes, out=kept)
+        return partial(xp.dot, ones, rows, out=reduced.reshape(-1))
+    return partial(source.sum, axis=axes, out=reduced)

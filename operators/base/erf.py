@@ -121,12 +121,12 @@ def erfc_call(k: ArrayHost, x: Any, out: Any) -> Call:
 def erf_call(k: ArrayHost, x: Any, out: Any) -> Call:
     """A call that puts erf(x) into `out`, which may be `x`."""
     xp, real = k.xp, x.dtype.type
-    tail, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))
+    far, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))
     outside = k.scratch(x.shape, bool)
     coefficients = _ERF_LONG if x.dtype.itemsize == 8 else _ERF_SHORT
     return in_order(
-        erfc_call(k, x, tail),
-        partial(xp.subtract, real(1), tail, tail),
+        erfc_call(k, x, far),
+        partial(xp.subtract, real(1), far, far),
         partial(xp.minimum, x, real(1), out=inner),
         partial(xp.maximum, inner, real(-1), out=inner),
         partial(xp.not_equal, x, inner, outside),
@@ -135,8 +135,8 @@ def erf_call(k: ArrayHost, x: Any, out: Any) -> Call:
         partial(xp.subtract, u, real(1), u),
         *_horner(xp, u, coefficients, near),
         partial(xp.multiply, inner, near, near),
-        # near + outside * (tail - near)
-        partial(xp.subtract, tail, near, tail),
-        partial(xp.multiply, tail, outside, tail),
-        partial(xp.add, near, tail, out),
+        # near + outside * (far - near)
+        partial(xp.subtract, far, near, far),
+        partial(xp.multiply, far, outside, far),
+        partial(xp.add, near, far, out),
     )

@@ -163,7 +163,7 @@ class _Names:
         self.outputs = self._pair("outputs", op.outputs)
         self.parameters = set(op.inputs.get("parameters", ()))
         self.declared = {var.name: var for var in inner.vars}
-        self.kept = {
+        self.own = {
             var.name for var in inner.vars if var.kind in (PARAMETER, STATE)
         } - self.inputs.keys()
         for var in inner.vars:
@@ -190,7 +190,7 @@ class _Names:
     def read(self, name: str, desc: OpNode) -> None:
         if name in self.inputs or name in self.written:
             return
-        if name not in self.kept:
+        if name not in self.own:
             why = f"reads {name!r} in {desc.type}: nothing writes it and input_names lacks it"
             self.refuse(why, VariableError)
         if name not in self.parameters:
@@ -204,12 +204,12 @@ class _Names:
     def write(self, name: str, desc: OpNode) -> None:
         if name in self.inputs:
             self.refuse(f"overwrites its input {name!r} in {desc.type}", VariableError)
-        if name in self.kept:
+        if name in self.own:
             self.read(name, desc)
         self.written.add(name)
 
     def outer(self, name: str) -> str:
-        if name in self.kept:
+        if name in self.own:
             return name
         return self.inputs.get(name) or self.outputs.get(name) or self._own(name)
 

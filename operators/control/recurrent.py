@@ -26,6 +26,7 @@ from ...framework.loops.recurrent.links import (
     plain_schedule,
 )
 from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
+from ...framework.runtime.executor import frame_of
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
@@ -262,19 +263,11 @@ class _Known:
         return known, {}
 
 
-def _memory_spec(step: StepNet, memory: Memory, boots: list[Any]) -> ArraySpec:
-    """Shape (without rows) and dtype of a memory: those of its boot value, or as declared."""
-    if memory.boot >= 0:
-        return boots[memory.boot].shape[1:], boots[memory.boot].dtype
-    declared = step.declared_row(memory)
-    assert declared is not None, "the shape rule has refused such a memory"
-    return declared
-
-
 @recurrent.kernel
 def recurrent_kernel(k: KernelArgs) -> Any:
     step = step_net(k.attrs["net"])
-    plan, frame, scope = k.frame.plan, k.frame, k.frame.scope
+    frame = frame_of(k)
+    plan, scope = frame.plan, frame.scope
     levels = [frame.offsets(name) for name in k.op.inputs["x"]]
     outer = levels[0][0]
     schedule = plain_schedule(outer)

@@ -29,7 +29,7 @@ from ..base.calls import copying, in_order, stacked
 from .windows import Axis, tap_spans
 
 _SHORT_AXIS = 16
-_CHUNK = 1 << 20  # elements of weight gradients that are held before they are added up
+_CHUNK = 1 << 20  # elements of the products that are summed to weight gradients at a time
 
 
 class Correlation:
@@ -258,13 +258,13 @@ class Correlation:
         shape = (self.groups, self.depth, self.filters)
         total, part = self.k.scratch(shape, self.dtype), self.k.scratch(shape, self.dtype)
         starts = range(0, self.positions, chunk)
-        pieces = [
+        chunks = [
             (
-                self.multiply(windows[:, at : at + chunk], small[:, at : at + chunk], held),
-                held,
+                self.multiply(windows[:, at : at + chunk], small[:, at : at + chunk], terms),
+                terms,
             )
             for at in starts
-            for held in (products[:, : self.positions - at],)
+            for terms in (products[:, : self.positions - at],)
         ]
         weights = self._weights(out)
         order = (0, *range(3, weights.ndim), 2, 1)
@@ -274,9 +274,9 @@ class Correlation:
 
         def run() -> None:
             target = total
-            for multiply, held in pieces:
+            for multiply, terms in chunks:
                 multiply()
-                total_of(held, axis=1, out=target)
+                total_of(terms, axis=1, out=target)
                 if target is part:
                     add(total, part, out=total)
                 target = part

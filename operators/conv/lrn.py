@@ -21,7 +21,7 @@ lrn = operator(
         AttrSpec("size", "int", "number of neighbouring channels", 5, 1),
         AttrSpec("alpha", "float", "weight of the sum of squares", 1e-4),
         AttrSpec("beta", "float", "exponent", 0.75),
-        AttrSpec("k", "float", "what is added to the sum", 1.0),
+        AttrSpec("k", "float", "term added to the sum", 1.0),
     ],
     source="Krizhevsky, Sutskever and Hinton 2012; defaults as in PyTorch",
 )

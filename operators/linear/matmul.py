@@ -34,7 +34,7 @@ def _affine_rows(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> 
 matmul = operator(
     "matmul",
     doc=(
-        "Matrix product: out = alpha * op(x) op(y), where op transposes the last two axes if told"
+        "Matrix product: out = alpha * op(x) op(y), where op may transpose the last two axes"
         " to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that axis is"
         " left out of the result, and the transposes do not touch it. More axes in front are"
         " batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."
@@ -42,8 +42,8 @@ matmul = operator(
     inputs=[Slot("x", "[..., M, K] or [K]"), Slot("y", "[..., K, N] or [K]")],
     outputs=[Slot("out", "[..., M, N]", not_in_gradient=True)],
     attrs=[
-        AttrSpec("transpose_x", "bool", "x is given as [..., K, M]", False),
-        AttrSpec("transpose_y", "bool", "y is given as [..., N, K]", False),
+        AttrSpec("transpose_x", "bool", "x is stored as [..., K, M]", False),
+        AttrSpec("transpose_y", "bool", "y is stored as [..., N, K]", False),
         AttrSpec("alpha", "float", "factor of the product", 1.0),
     ],
     source="Paddle: paddle/operators/matmul_op.cc",
@@ -78,7 +78,7 @@ def product(
 ) -> Call:
     """A call that writes alpha * a b, plus `bias` in every row, for two 2-D arrays.
 
-    With `by`, scratch memory like `out`, it adds that to what `out` holds instead.
+    With `by`, scratch memory like `out`, it adds the product to `out` instead.
 
     `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
     """
@@ -141,8 +141,8 @@ def _gradient(k: KernelArgs, product: Product, left: Any, right: Any, target: An
     if left.ndim == right.ndim == 2:
         return product(xp, left, right, target, alpha=alpha)
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    kept = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
-    axes = tuple(axis for axis, size in enumerate(batch) if kept[axis] != size)
+    batch_of_target = (1,) * (len(batch) + 2 - target.ndim) + target.shape[:-2]
+    axes = tuple(axis for axis, size in enumerate(batch) if batch_of_target[axis] != size)
     if not axes:
         return _scaled(k, partial(xp.matmul, left, right, out=target), target, alpha)
     if target.ndim == 2 and _rows_stacked(left, right):
@@ -151,7 +151,7 @@ def _gradient(k: KernelArgs, product: Product, left: Any, right: Any, target: An
         return product(xp, left, right, target, alpha=alpha)
     whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
     multiply = partial(xp.matmul, left, right, out=whole)
-    summed = target[(None,) * (len(kept) + 2 - target.ndim)]
+    summed = target[(None,) * (len(batch_of_target) + 2 - target.ndim)]
     add = partial(xp.sum, whole, axis=axes, keepdims=True, out=summed)
     return _scaled(k, in_order(multiply, add), target, alpha)
 
@@ -288,7 +288,7 @@ def bind_affine_grad(k: KernelArgs, product: Product = product) -> Call:
     return in_order(*calls)
 
 
-_PIECE = 1 << 18
+_CHUNK = 1 << 18
 """Elements up to which OpenBLAS multiplies a vector and a matrix in the calling thread."""
 
 
@@ -296,21 +296,21 @@ def _sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     """target = grad summed over its rows.
 
     A product with a vector of ones: BLAS is 3 to 5 times as fast as `add.reduce` at every size
-    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in pieces: for these OpenBLAS
+    tried (32x32 to 256x512). float16 has no BLAS. Larger ones go in chunks: for these OpenBLAS
     would wake its threads, which costs up to 5 ms where MKL's are busy waiting.
     """
     if grad.dtype == "float16" or not target.flags.c_contiguous:
         return partial(k.xp.sum, grad, axis=0, out=target)
     rows, cols = grad.shape
-    most = max(_PIECE // max(cols, 1), 1)
+    most = max(_CHUNK // max(cols, 1), 1)
     ones = k.xp.ones(rows, grad.dtype)
     if rows <= most or k.xp is not np:
         return partial(k.xp.dot, ones, grad, target)
     sums = k.scratch((-(-rows // most), cols), grad.dtype)
-    pieces = [grad[begin : begin + most] for begin in range(0, rows, most)]
+    chunks = [grad[begin : begin + most] for begin in range(0, rows, most)]
     calls = [
-        partial(np.dot, ones[: len(piece)], piece, out)
-        for piece, out in zip(pieces, sums, strict=True)
+        partial(np.dot, ones[: len(chunk)], chunk, out)
+        for chunk, out in zip(chunks, sums, strict=True)
     ]
     return in_order(*calls, partial(np.add.reduce, sums, 0, None, target))
 

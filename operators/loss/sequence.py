@@ -106,7 +106,11 @@ sequence_mean = operator(
     ),
     inputs=[Slot("x", "costs of sequences, [N] or [N, 1]")],
     outputs=[Slot("out", "[]")],
-    attrs=[AttrSpec("per", "string", "what it is a mean of", "row", choices=tuple(_POOLS))],
+    attrs=[
+        AttrSpec(
+            "per", "string", "the mean is over rows or sequences", "row", choices=tuple(_POOLS)
+        )
+    ],
 )
 
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order, reducing
 from ..base.derived import derived_kernel, summed_back_kernel
 
@@ -43,7 +43,7 @@ def _binary(
     reads: str = "",
     shape: Callable[[ShapeArgs], None] = _broadcast,
 ) -> OperatorDef:
-    """Register an operator of x and y; `reads` names what its gradient reads."""
+    """Register an operator of x and y; `reads` names the variables that its gradient reads."""
     entry = operator(
         op_type,
         doc=f"{doc} Shapes broadcast as in NumPy.",

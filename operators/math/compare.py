@@ -33,7 +33,7 @@ def _is_finite(s: ShapeArgs) -> None:
     s.set("out", (s["x"], bool))
 
 
-# operator type: what it says of x and y (one ufunc of that name does it).
+# operator type (which is also NumPy's function): doc.
 _COMPARISONS = {
     "equal": "out = x == y",
     "not_equal": "out = x != y",

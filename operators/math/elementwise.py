@@ -1,4 +1,4 @@
-"""Activations: elementwise operators of one input, each given by scalar expressions."""
+"""Activations: elementwise operators of one input, each made from scalar expressions."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ softplus = unary(
 
 hard_sigmoid = unary(
     "hard_sigmoid",
-    "Sigmoid in three straight pieces: out = min(max(alpha * x + beta, 0), 1).",
+    "Sigmoid in three straight lines: out = min(max(alpha * x + beta, 0), 1).",
     "alpha * x + beta < 0 ? 0 : alpha * x + beta > 1 ? 1 : alpha * x + beta",
     gradient="out > 0 && out < 1 ? out_grad * alpha : 0",
     attrs=[
-        AttrSpec("alpha", "float", "slope of the middle piece", 0.2),
+        AttrSpec("alpha", "float", "slope of the middle line", 0.2),
         AttrSpec("beta", "float", "value at 0", 0.5),
     ],
 )

@@ -11,11 +11,11 @@ from math import pi
 
 from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.fusion.expression import names, parse
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order
 from ..base.derived import derived_kernel
 
@@ -86,7 +86,7 @@ absolute = unary(
 )
 
 
-# type: what it is, scalar expression.
+# type: doc, scalar expression.
 _STEPS = {
     "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x"),
     "floor": ("Largest whole number not above x.", "floor(x)"),
@@ -182,7 +182,7 @@ increment = unary(
     "increment",
     "Counting: out = x + value, for floats and integers; out may be the variable x itself.",
     "x + value",
-    attrs=[AttrSpec("value", "float", "what is added; whole where x is an integer", 1.0)],
+    attrs=[AttrSpec("value", "float", "the number added; whole where x is an integer", 1.0)],
     shape=_increment_shape,
     source="Paddle, paddle/operators/increment_op.cc",
 )
@@ -198,7 +198,7 @@ cast = operator(
     doc="Conversion to another dtype: fractions are cut off towards zero, and any number but 0"
     " becomes True. The gradient is converted back.",
     inputs=[Slot("x", "any shape and dtype", not_in_gradient=True)],
-    outputs=[Slot("out", "shape of x, the dtype asked for", not_in_gradient=True)],
+    outputs=[Slot("out", "shape of x, of the dtype `dtype`", not_in_gradient=True)],
     attrs=[AttrSpec("dtype", "dtype", "dtype of out")],
     shape=lambda s: s.set("out", (s["x"], s.attrs["dtype"])),
     rows=rows_of("x"),

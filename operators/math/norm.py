@@ -43,7 +43,7 @@ class _View:
 
     @property
     def stat(self) -> tuple[int, ...]:
-        """Shape of the statistics, the reduced axes kept as 1."""
+        """Shape of the statistics, the reduced axes as 1."""
         return tuple(1 if i in self.axes else dim for i, dim in enumerate(self.shape))
 
     @property
@@ -283,15 +283,15 @@ def _with_running_values(k: KernelArgs, view: _View, running: Any, mean: Any, in
     xp, x, out = k.xp, k["x"], k["out"]
     scale, bias = k["scale"].reshape(view.param), k["bias"].reshape(view.param)
     factor, term = k.scratch(view.stat, x.dtype), k.scratch(view.stat, x.dtype)
-    kept = []
+    copies = []
     for source, slot in zip(running, ("mean_out", "variance_out"), strict=True):
         target = k.get(slot)
         if target is not None:
-            kept.append(copying(xp, source, target.reshape(view.stat)))
+            copies.append(copying(xp, source, target.reshape(view.stat)))
     return in_order(
         partial(xp.copyto, mean, running[0]),
         partial(xp.copyto, inverse, running[1]),
-        *kept,
+        *copies,
         _to_inverse(k, inverse),
         partial(xp.multiply, scale, inverse, out=factor),
         partial(xp.multiply, mean, factor, out=term),

@@ -150,7 +150,7 @@ def _mean(k: KernelArgs, out: Any) -> Any:
 
 
 def _share(elements: int, results: int, dtype: np.dtype) -> Any:
-    """One element's part in a mean; NaN where there is none."""
+    """1 / count, the weight of one element in a mean; NaN for no elements."""
     return dtype.type(results / elements if elements else "nan")
 
 

@@ -27,7 +27,7 @@ def _rule(s: ShapeArgs) -> None:
 
 
 def _reduced(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    """`shape` with the axis kept as 1."""
+    """`shape` with 1 in place of the axis."""
     axis %= len(shape)
     return (*shape[:axis], 1, *shape[axis + 1 :])
 

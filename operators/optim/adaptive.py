@@ -50,7 +50,7 @@ adadelta = register(
             State("square_average", "a: running mean of squared gradients"),
             State("update_average", "u: running mean of squared updates"),
         ),
-        attrs=(_decay("rho", 0.9, "share of the running means that is kept"), _epsilon(1e-6)),
+        attrs=(_decay("rho", 0.9, "weight of the old value in the running means"), _epsilon(1e-6)),
         source="Zeiler 2012; PyTorch: torch.optim.Adadelta",
     )
 )
@@ -66,8 +66,8 @@ rmsprop = register(
     Method(
         "rmsprop",
         "RMSProp: a = alpha a + (1 - alpha) g^2; d = g / (sqrt(a) + epsilon); param_out = param"
-        " - lr lr_factor d. `centered`: m = alpha m + (1 - alpha) g, and a - m^2 stands for a in"
-        " the root. With `momentum`: v = momentum v + d stands for d in the last step."
+        " - lr lr_factor d. `centered`: m = alpha m + (1 - alpha) g; the root is of"
+        " a - m^2. With `momentum`: v = momentum v + d; param_out = param - lr lr_factor v."
         f" Here {_WITH}",
         scalar={
             "square_average_out": f"alpha * square_average"
@@ -84,9 +84,11 @@ rmsprop = register(
             State("velocity", "v: running sum of updates", needed_by="momentum"),
         ),
         attrs=(
-            _decay("alpha", 0.99, "share of the running means that is kept"),
+            _decay("alpha", 0.99, "weight of the old value in the running means"),
             _epsilon(1e-8),
-            AttrSpec("momentum", "float", "share of the velocity that is kept", 0.0, minimum=0),
+            AttrSpec(
+                "momentum", "float", "weight of the old value in the velocity", 0.0, minimum=0
+            ),
             AttrSpec("centered", "bool", "divide by the deviation from the mean gradient", False),
         ),
         source="Hinton 2012, lecture 6e; PyTorch: torch.optim.RMSprop",
@@ -99,8 +101,8 @@ _ADAM_STATES = (
     State("moment2", "v: running mean of squared gradients"),
 )
 _ADAM_ATTRS = (
-    _decay("beta1", 0.9, "share of moment1 that is kept"),
-    _decay("beta2", 0.999, "share of moment2 that is kept"),
+    _decay("beta1", 0.9, "weight of the old value in moment1"),
+    _decay("beta2", 0.999, "weight of the old value in moment2"),
     _epsilon(1e-8),
 )
 _ADAM_STEP = (

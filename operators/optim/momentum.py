@@ -15,7 +15,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .updates import GRADIENT, Method, State, register
 
-_MOMENTUM = AttrSpec("momentum", "float", "share of the velocity that is kept", 0.9, minimum=0)
+_MOMENTUM = AttrSpec("momentum", "float", "weight of the old value in the velocity", 0.9, minimum=0)
 _VELOCITY = State("velocity", "running sum of gradients")
 
 

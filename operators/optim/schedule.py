@@ -21,7 +21,11 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 
 @dataclass(frozen=True)
 class _Schedule:
-    """A schedule: `rate(xp, step, t, **attrs)` in float64; `check(attrs)` says what is wrong."""
+    """A schedule.
+
+    `rate(xp, step, t, **attrs)` computes the learning rate in float64. `check(attrs)` returns an
+    error message, or "".
+    """
 
     name: str
     doc: str

@@ -20,7 +20,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import (
     ArrayHost,
     ArrayPlan,
-    PieceScratch,
+    ChunkScratch,
     array_calls,
     array_plan,
     per_run_values,
@@ -75,7 +75,7 @@ class Method:
 
     Attributes:
         type: name of the operator, which is also the optimizer's name.
-        doc: what it computes, with its formulas.
+        doc: its formulas.
         scalar: output slot -> expression of one element, over the slots and the attributes. Later
             ones may mention the slots before them. What follows from lr, step, grad_scale and
             attributes alone is computed once a run, in float64.
@@ -221,7 +221,7 @@ def _dense(k: KernelArgs, update: _Update, pairs: list[tuple[Any, Any]]) -> list
     if all(array.flags.c_contiguous for array in arrays):
         arrays = [array.reshape(-1) for array in arrays]
         step = _CHUNK if k.xp is np else step
-    scratch, calls = PieceScratch(k), []
+    scratch, calls = ChunkScratch(k), []
     for begin in range(0, size, step):
         chunk = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
         scratch.begin()

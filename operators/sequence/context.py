@@ -28,7 +28,7 @@ _CONTEXT = [
     AttrSpec(
         "padding",
         "string",
-        'what stands for rows outside the sequence: "zero", or "edge": its first or last row',
+        'rows outside the sequence: "zero", or "edge": its first or last row',
         "zero",
         choices=("zero", "edge"),
     ),
@@ -88,8 +88,8 @@ def sequence_context_kernel(k: KernelArgs) -> Call:
     if not out.size:
         return nothing
     memory, store = unpacked(k, out)
-    pieces = memory.reshape(-1, x.shape[1])
-    return in_order(gather(k, x, _context_rows(k), pieces), store)
+    flat = memory.reshape(-1, x.shape[1])
+    return in_order(gather(k, x, _context_rows(k), flat), store)
 
 
 @sequence_context.backward("x")
@@ -98,8 +98,8 @@ def sequence_context_grad_kernel(k: KernelArgs) -> Call:
     if not x_grad.size:
         return nothing
     grad, load = packed(k, k["out_grad"])
-    pieces = grad.reshape(-1, x_grad.shape[1])
-    return in_order(load, gather_grad(k, pieces, _context_rows(k), x_grad))
+    flat = grad.reshape(-1, x_grad.shape[1])
+    return in_order(load, gather_grad(k, flat, _context_rows(k), x_grad))
 
 
 sequence_conv = operator(

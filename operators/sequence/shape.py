@@ -280,7 +280,7 @@ sequence_pad = operator(
     ),
     inputs=[_X],
     outputs=[Slot("out", "[S, T, ...]", not_in_gradient=True)],
-    attrs=[_STEPS, AttrSpec("value", "float", "what fills the gaps", 0.0)],
+    attrs=[_STEPS, AttrSpec("value", "float", "value of the gaps", 0.0)],
     source="Paddle: paddle/fluid/operators/sequence_ops/sequence_pad_op.cc",
 )
 

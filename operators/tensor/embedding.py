@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import nothing
 from ..base.indexing import id_check, scatter_adder, taker
 from .shape import copier

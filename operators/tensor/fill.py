@@ -27,7 +27,7 @@ def check_value(s: ShapeArgs, dtype: np.dtype) -> None:
 fill_constant = operator(
     "fill_constant",
     doc="An array of one value.",
-    outputs=[Slot("out", "the shape given")],
+    outputs=[Slot("out", "shape `shape`")],
     attrs=[
         AttrSpec("shape", "ints", "of the result; none = a scalar", (), 0),
         AttrSpec("dtype", "dtype", "of the result", _FLOAT32),
@@ -69,7 +69,7 @@ def fill_kernel(k: KernelArgs) -> Call:
 
 constant = operator(
     "constant",
-    doc="A given small array, held by the operator itself.",
+    doc="A small array, which is an attribute of the operator.",
     outputs=[Slot("out", "shape and dtype of value")],
     attrs=[AttrSpec("value", "tensor", "the array")],
     source="Paddle's assign_value_op",

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import in_order
 from .fill import check_value
 
@@ -29,11 +29,11 @@ def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
 
 def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
     """Views of consecutive ranges along `axis`."""
-    pieces, begin = [], 0
+    views, begin = [], 0
     for size in sizes:
-        pieces.append(whole[(span(None),) * axis + (span(begin, begin + size),)])
+        views.append(whole[(span(None),) * axis + (span(begin, begin + size),)])
         begin += size
-    return pieces
+    return views
 
 
 def _one_dtype(s: ShapeArgs) -> Any:
@@ -80,8 +80,8 @@ def concat_kernel(k: KernelArgs) -> Call:
 def concat_grad_kernel(k: KernelArgs) -> Call:
     out_grad, shapes = k["out_grad"], k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
-    pieces = _views_along(out_grad, axis, [shape[axis] for shape in shapes])
-    return _copies(k.xp, k.list("x_grad"), pieces)
+    views = _views_along(out_grad, axis, [shape[axis] for shape in shapes])
+    return _copies(k.xp, k.list("x_grad"), views)
 
 
 # -- stack -------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def split_kernel(k: KernelArgs) -> Call:
     axis = k.attrs["axis"] % x.ndim
     sizes = _sections(k.attrs["sections"], len(outs), x.shape[axis])
     assert sizes is not None, "the shape rule has refused such sections"
-    pieces = _views_along(x, axis, sizes)
-    return _copies(k.xp, outs, pieces)
+    views = _views_along(x, axis, sizes)
+    return _copies(k.xp, outs, views)
 
 
 @split.gradient_maker

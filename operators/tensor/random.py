@@ -42,7 +42,7 @@ def _generator(k: KernelArgs) -> Call:
 def _drawable(k: KernelArgs, out: Any) -> Any:
     """`out` itself where generators can write to it, else scratch memory of its shape.
 
-    They are told the size besides: CuPy's would draw one number and copy it everywhere.
+    They get the size besides: without it CuPy draws one number and copies it everywhere.
     """
     if out.dtype != np.float16 and out.flags.c_contiguous:
         return out
@@ -81,7 +81,7 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
     entry = operator(
         op_type,
         doc=doc,
-        outputs=[Slot("out", "the shape given")],
+        outputs=[Slot("out", "shape `shape`")],
         attrs=[
             AttrSpec("shape", "ints", "of the result", minimum=0),
             AttrSpec("dtype", "dtype", "of the result", np.dtype("float32")),

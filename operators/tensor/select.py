@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...framework.passes.backward import GradientArgs
 from ..base.calls import copying, in_order, nothing
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
 
@@ -55,7 +55,7 @@ def gather_kernel(k: KernelArgs) -> Call:
 def gather_grad_kernel(k: KernelArgs) -> Call:
     ids, x_grad, out_grad = k["ids"], k["x_grad"], k["out_grad"]
     axis = k.attrs["axis"] % x_grad.ndim
-    # The axis in front, on both sides: a view without cost where it stands there already.
+    # The axis in front, on both sides: a view without cost where it is the first already.
     rows = k.xp.moveaxis(x_grad, axis, 0)
     taken = range(axis, axis + ids.ndim)
     values = out_grad.transpose(*taken, *(a for a in range(out_grad.ndim) if a not in taken))
@@ -319,8 +319,8 @@ def _extreme(op_type: str, what: str) -> Any:
         axis = s.axis(s.attrs["axis"], len(shape))
         if shape[axis] == 0:
             s.fail(f"there is no element along axis {axis}, and so no {what} one")
-        kept = (1,) if s.attrs["keepdims"] else ()
-        s.set("out", ((*shape[:axis], *kept, *shape[axis + 1 :]), _IDS))
+        ones = (1,) if s.attrs["keepdims"] else ()
+        s.set("out", ((*shape[:axis], *ones, *shape[axis + 1 :]), _IDS))
 
     @entry.kernel
     def kernel(k: KernelArgs) -> Call:

@@ -111,7 +111,7 @@ def _unsqueeze_rule(s: ShapeArgs) -> None:
 reshape = _reshaping(
     "reshape",
     "The elements of x, in row-major order, in another shape.",
-    "the shape given",
+    "shape `shape`",
     [
         AttrSpec(
             "shape",
@@ -181,7 +181,7 @@ expand = operator(
     "expand",
     doc="x broadcast to a shape, as NumPy's broadcast_to; new axes come in front.",
     inputs=[_X],
-    outputs=[Slot("out", "the shape given", not_in_gradient=True)],
+    outputs=[Slot("out", "shape `shape`", not_in_gradient=True)],
     attrs=[AttrSpec("shape", "ints", "the new shape; -1 keeps x's dimension", minimum=-1)],
 )
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...framework.base.errors import ShapeError, format_shape
+from ...operators.control.cells import gru_state, lstm_memory, lstm_output
 from .methods import builder_method
 from .net_builder import NetBuilder, Var, as_var
 
@@ -134,10 +135,10 @@ def lstm_cell(
     if peepholes:
         i = i + before * p.vector("p_i", size)
         f = f + before * p.vector("p_f", size)
-    after = builder.sigmoid(f) * before + builder.sigmoid(i) * builder.tanh(g)
+    after = lstm_memory(builder.add_op, i, f, g, before)
     if peepholes:
         o = o + after * p.vector("p_o", size)
-    shown = builder.sigmoid(o) * builder.tanh(after)
+    shown = lstm_output(builder.add_op, o, after)
     if projection:
         shown = builder.matmul(shown, p.matrix("w_proj", size, projection))
     return LSTMState(shown, after)
@@ -189,4 +190,4 @@ def gru_cell(
         gates = x_rz + builder.matmul(before, p.matrix("w_h", size, 2 * size))
         r, z = builder.split(builder.sigmoid(gates), axis=1, sections=[size] * 2)
         n = builder.tanh(x_n + builder.matmul(r * before, p.matrix("w_n", size, size)))
-    return n + z * (before - n)
+    return gru_state(builder.add_op, z, n, before)

@@ -13,7 +13,7 @@ from opscope.nnet3.chain.acceptors import remove_epsilons
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.chain.fst_io import read_fst_file, write_fst
+from opscope.nnet3.chain.fst_io import write_fst
 from opscope.nnet3.chain.objective import ChainOptions, chain_objective
 from opscope.nnet3.chain.supervision import breadth_first
 from opscope.nnet3.egs.chain_changes import ChainExampleMerger
@@ -23,6 +23,7 @@ from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Writer
 from opscope.nnet3.network.adjust import set_batchnorm_test_mode
 from opscope.nnet3.network.nnet import Nnet
+from opscope.nnet3.programs.base.options import open_fst
 from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.chain_objectives import ChainObjectives
@@ -42,7 +43,7 @@ def reference():
     supervisions = [eg.outputs[0].supervision for _, eg in egs]
     arrays = dict(read_table(f"ark:{need('chain', 'objective.ark')}", "matrix"))
     graph = DenominatorGraph.of_fst(
-        read_fst_file(str(need("chain", "den.fst"))), supervisions[0].label_dim
+        open_fst(str(need("chain", "den.fst"))), supervisions[0].label_dim
     )
     return supervisions, arrays, graph
 
@@ -75,7 +76,7 @@ def test_objective_and_derivatives(line, reference):
 def test_fsts_are_written_back(name):
     path = need("chain", name)
     writer = Writer(header=False)
-    write_fst(read_fst_file(str(path)), writer)
+    write_fst(open_fst(str(path)), writer)
     assert writer.getvalue() == path.read_bytes()
 
 
@@ -140,7 +141,7 @@ def test_the_objective_after_training(trained, reference):
 
 def test_normalised_supervision_is_kaldis():
     """Without their weights, Kaldi's supervisions get the same ones again, to the byte."""
-    graph = read_fst_file(str(need("chain", "normalization.fst")))
+    graph = open_fst(str(need("chain", "normalization.fst")))
     for _, eg in read_table(f"ark:{need('chain', 'egs.two.ark')}", "chain_example"):
         supervision = eg.outputs[0].supervision
         fst = supervision.fst

@@ -14,10 +14,11 @@ from damage import check_damaged
 from opscope.framework.base.errors import FormatError, ShapeError
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision, merge_outputs
 from opscope.nnet3.chain.fst import Fst
-from opscope.nnet3.chain.fst_io import read_fst, read_fst_file, write_fst
+from opscope.nnet3.chain.fst_io import read_fst, write_fst
 from opscope.nnet3.chain.supervision import Supervision, merge_supervision, state_times
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.nnet3.programs.base.options import open_fst
 
 both = pytest.mark.parametrize("binary", [True, False])
 
@@ -86,10 +87,10 @@ def test_a_transducer_is_no_acceptor():
 def test_a_file_of_something_else(tmp_path):
     path = tmp_path / "den.fst"
     path.write_bytes(bytes_of(random_hmm(np.random.default_rng(0)), True)[2:])
-    assert read_fst_file(str(path)).states == 4
+    assert open_fst(str(path)).states == 4
     path.write_bytes(path.read_bytes().replace(b"standard", b"log64bit"))
     with pytest.raises(FormatError, match="'log64bit'"):
-        read_fst_file(str(path))
+        open_fst(str(path))
 
 
 def example(rng, name="a"):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import compiler
-from opscope.nnet3.operators.fused import fused
+from opscope.nnet3.operators.fused import called, computed, fused
 
-K = SimpleNamespace(xp=np)
+K = SimpleNamespace(xp=np, scratch=np.empty)
 FORMULAS = {"s": "1 / (1 + exp(-x * w))", "y": "s * x + m", "z": "y - s"}
 
 
@@ -39,3 +39,23 @@ def test_what_is_left_to_other_kernels(monkeypatch):
     assert fused(SimpleNamespace(xp=object()), given, FORMULAS, results) is None
     monkeypatch.setenv("OPSCOPE_FUSE", "0")
     assert fused(K, given, FORMULAS, results) is None
+
+
+@pytest.mark.parametrize("fuse", ["0", "1"])
+def test_computed_is_right_with_and_without_a_compiled_loop(fuse, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_FUSE", fuse)
+    given, out = arrays(np.float64), np.full((5, 10), 9.0)
+    s = 1 / (1 + np.exp(-given["x"] * given["w"]))
+    y = s * given["x"] + given["m"]
+    computed(K, given, FORMULAS, {"y": out[:, :4], "z": out[:, 5:9]})()
+    np.testing.assert_allclose(out[:, :4], y, 1e-13)
+    np.testing.assert_allclose(out[:, 5:9], y - s, 1e-13)
+    assert (out[:, [4, 9]] == 9).all()
+
+
+def test_called_takes_blocks_of_columns():
+    x, w = np.random.default_rng(0).normal(size=(3, 2, 4)), np.arange(4.0)
+    out = np.empty((3, 2, 4))
+    for call in called(K, {"x": x, "w": w}, {"y": "(x - w) * w"}, {"y": out}):
+        call()
+    np.testing.assert_array_equal(out, (x - w) * w)

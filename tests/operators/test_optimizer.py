@@ -1,84 +1,20 @@
 """Optimizers: formulas, PyTorch step for step, sparse rows, and the global norm."""
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.framework.base.errors import AttributeTypeError
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, PARAMETER, STATE, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
-
-CHUNK = 8
-
-
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch):
-    monkeypatch.setattr("opscope.operators.optim.updates._CHUNK", CHUNK)
+from optimizer_test import OptimizerTest
 
 
-class OptimizerTest(OpTest):
-    """Cases that every optimizer shares.
-
-    `update(p, g, lr, s, a, step)` gives the new parameter and the new states by name; g holds
-    grad_scale already, and weight decay except where `decoupled`.
-    """
-
-    states: ClassVar[tuple[str, ...]] = ()
-    attrs: ClassVar[tuple[dict, ...]] = ({},)
-    step_slot = False
-    decoupled = False
-
-    def inputs(self, rng, shape):
-        inputs = {"param": rng.normal(size=shape), "grad": rng.normal(size=shape)}
-        inputs["lr"] = np.array(0.1)
-        if self.step_slot:
-            inputs["step"] = np.array(3)
-        for state in self.states:
-            inputs[state] = rng.uniform(0.5, 1.5, shape)
-        return inputs
-
-    def case(self, inputs, attrs=None):
-        return Case(inputs, attrs or {}, outputs=tuple(f"{state}_out" for state in self.states))
-
-    def share(self):
-        return {f"{slot}_out": slot for slot in ("param", *self.states)}
-
-    def cases(self, rng):
-        for attrs in ({}, {"weight_decay": 0.3, "lr_factor": 0.5}, *self.attrs):
-            for shape in ((3, 4), (2 * CHUNK + 3,), ()):
-                inputs = self.inputs(rng, shape)
-                yield Case(inputs, attrs)
-                yield Case(inputs | {"grad_scale": np.array(0.25)}, attrs, share=self.share())
-            inputs = self.inputs(rng, (6, 2))
-            for rows in ([4, 1], [4, 1, 4, 4, -1, 0], [-1, -1]):
-                inputs |= {"rows": np.array(rows), "grad": rng.normal(size=(len(rows), 2))}
-                yield Case(inputs, attrs)
-                yield Case(inputs | {"grad_scale": np.array(0.25)}, attrs, share=self.share())
-
-    def reference(self, inputs, attrs):
-        grad, touched = inputs["grad"], ...
-        if "rows" in inputs:
-            rows = inputs["rows"]
-            touched = np.unique(rows[rows >= 0])
-            grad = np.stack([*(grad[rows == r].sum(0) for r in touched), grad[0]])[:-1]
-        old = {slot: inputs[slot] for slot in ("param", *self.states)}
-        new = {slot: value.copy() for slot, value in old.items()}
-        p, states = old["param"][touched], {name: old[name][touched] for name in self.states}
-        g = grad * inputs.get("grad_scale", 1)
-        if not self.decoupled:
-            g = g + attrs["weight_decay"] * p
-        rate = inputs["lr"] * attrs["lr_factor"]
-        results = self.update(p, g, rate, states, attrs, inputs.get("step"))
-        for slot, value in zip(("param", *self.states), results, strict=True):
-            new[slot][touched] = value
-        return {f"{slot}_out": value for slot, value in new.items()}
-
-    # -- beside PyTorch ----------------------------------------------------------------------------
+class TorchOptimizerTest(OptimizerTest):
+    """Compared with PyTorch's optimizer step for step, besides."""
 
     def torch_optimizer(self, torch, parameters, attrs):
         raise AssertionError
@@ -117,39 +53,8 @@ class OptimizerTest(OpTest):
         desc.ops.append(make_op(self.type, inputs, outputs, attrs))
         return PlainNet(desc)
 
-    # -- refusals ----------------------------------------------------------------------------------
 
-    def test_refuses(self):
-        good = self.inputs(np.random.default_rng(0), (3, 2))
-        self.refuses("param and grad", good | {"grad": np.zeros((2, 3))})
-        self.refuses("lr wants 0 dimensions", good | {"lr": np.zeros(1)})
-        self.refuses("one floating dtype", good | {"grad": np.zeros((3, 2), "float32")})
-        self.refuses("integer dtype", good | {"rows": np.zeros(3)})
-        self.refuses("length of rows", good | {"rows": np.zeros(2, int)})
-        rows = {"rows": np.zeros(4, int)}
-        self.refuses("rows of param and grad", good | rows | {"grad": np.zeros((4, 3))})
-        self.refuses("is below", good, {"weight_decay": -1.0}, AttributeTypeError)
-        for state in self.states:
-            self.refuses(f"param and {state}", good | {state: np.zeros((2, 2))})
-
-    def test_row_out_of_range(self):
-        inputs = self.inputs(np.random.default_rng(0), (3, 2)) | {"rows": np.array([0, 7, 1])}
-        with pytest.raises(RunError, match="rows 'rows' holds 7, want below 3"):
-            self.output(self.case(inputs))
-
-    def test_learning_rate_of_another_dtype(self):
-        inputs = self.inputs(np.random.default_rng(0), (3, 2))
-        wanted = self.output(self.case(inputs), "float64")["param_out"]
-        setup = self.setup(self.case(inputs), "float64", want=False)
-        net = PlainNet(setup.net(tails=False)[0])
-        net.vars["lr"] = net.vars["lr"].changed(dtype=np.dtype("float32"))
-        scope = Scope()
-        scope.feed(setup.arrays | {"lr": np.float32(0.1)})
-        net.run(scope)
-        np.testing.assert_allclose(scope.numpy("param_out"), wanted, rtol=1e-6)
-
-
-class TestSgd(OptimizerTest):
+class TestSgd(TorchOptimizerTest):
     type = "sgd"
 
     def update(self, p, g, lr, s, a, step):
@@ -159,7 +64,7 @@ class TestSgd(OptimizerTest):
         return torch.optim.SGD(parameters, lr=0.1, **attrs)
 
 
-class TestMomentum(OptimizerTest):
+class TestMomentum(TorchOptimizerTest):
     type = "momentum"
     states = ("velocity",)
     attrs = ({"momentum": 0.5},)
@@ -183,7 +88,7 @@ class TestNesterov(TestMomentum):
         return torch.optim.SGD(parameters, lr=0.1, nesterov=True, **{"momentum": 0.9, **attrs})
 
 
-class TestAdagrad(OptimizerTest):
+class TestAdagrad(TorchOptimizerTest):
     type = "adagrad"
     states = ("moment",)
     attrs = ({"epsilon": 1e-3},)
@@ -196,7 +101,7 @@ class TestAdagrad(OptimizerTest):
         return torch.optim.Adagrad(parameters, lr=0.1, **torch_names(attrs))
 
 
-class TestAdadelta(OptimizerTest):
+class TestAdadelta(TorchOptimizerTest):
     type = "adadelta"
     states = ("square_average", "update_average")
     attrs = ({"epsilon": 1e-3, "rho": 0.5},)
@@ -211,7 +116,7 @@ class TestAdadelta(OptimizerTest):
         return torch.optim.Adadelta(parameters, lr=0.1, **torch_names(attrs))
 
 
-class TestRmsprop(OptimizerTest):
+class TestRmsprop(TorchOptimizerTest):
     type = "rmsprop"
     states = ("square_average", "gradient_average", "velocity")
     attrs = ({"momentum": 0.9}, {"centered": True}, {"centered": True, "momentum": 0.5})
@@ -244,7 +149,7 @@ class TestRmsprop(OptimizerTest):
         self.refuses("must be given together", whole)
 
 
-class TestAdam(OptimizerTest):
+class TestAdam(TorchOptimizerTest):
     type = "adam"
     states = ("moment1", "moment2")
     attrs = ({"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3},)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ....framework.ir.desc import INPUT, RECURRENT
 from ....framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from ....framework.loops.recurrent.net import recurrent_op
+from ....operators.control.cells import gru_state, lstm_memory, lstm_output
 from ...network.nodes.node import Node
 from ..emitter import Emitter, size
 from ..table import lowers
@@ -84,41 +85,36 @@ class _Cell:
     def gate(self, name: str, number: int) -> str:
         return self.step.cut(name, 1, number * self.hidden, (number + 1) * self.hidden)
 
-    def both(self, op_type: str, x: str, y: str) -> str:
-        return self.step.op(op_type, {"x": x, "y": y})
-
-    def act(self, op_type: str, x: str) -> str:
-        return self.step.op(op_type, {"x": x})
+    def op(self, op_type: str, *inputs: str) -> str:
+        return self.step.op(op_type, dict(zip("xy", inputs, strict=False)))
 
     def lstm(self, row: str) -> str:
         h, c = self.before(), self.before()
-        sums = self.both("add", row, self.both("matmul", h, self.layer.recurrent))
-        enter, keep, show = (self.act("sigmoid", self.gate(sums, n)) for n in (0, 1, 3))
-        new = self.both("mul", enter, self.act("tanh", self.gate(sums, 2)))
-        cell = self.both("add", self.both("mul", keep, c), new)
-        state = self.both("mul", show, self.act("tanh", cell))
+        sums = self.op("add", row, self.op("matmul", h, self.layer.recurrent))
+        i, f, g, o = (self.gate(sums, number) for number in range(4))
+        cell = lstm_memory(self.op, i, f, g, c)
+        state = lstm_output(self.op, o, cell)
         self.add_memory(cell, c)
         self.add_memory(state, h)
         return state
 
     def gru(self, row: str) -> str:
         h = self.before()
-        own = self.both("matmul", h, self.layer.recurrent)
-        own = self.both("add", own, self.layer.recurrent_bias)
-        reset, stay = (
-            self.act("sigmoid", self.both("add", self.gate(row, n), self.gate(own, n)))
-            for n in (0, 1)
+        own = self.op("matmul", h, self.layer.recurrent)
+        own = self.op("add", own, self.layer.recurrent_bias)
+        reset, update = (
+            self.op("sigmoid", self.op("add", self.gate(row, n), self.gate(own, n))) for n in (0, 1)
         )
-        past = self.both("mul", reset, self.gate(own, 2))
-        new = self.act("tanh", self.both("add", self.gate(row, 2), past))
-        state = self.both("add", new, self.both("mul", stay, self.both("sub", h, new)))
+        past = self.op("mul", reset, self.gate(own, 2))
+        proposed = self.op("tanh", self.op("add", self.gate(row, 2), past))
+        state = gru_state(self.op, update, proposed, h)
         self.add_memory(state, h)
         return state
 
     def plain(self, row: str) -> str:
         h = self.before()
-        sums = self.both("add", row, self.both("matmul", h, self.layer.recurrent))
-        state = self.act("tanh" if self.operation == "rnnTanh" else "relu", sums)
+        sums = self.op("add", row, self.op("matmul", h, self.layer.recurrent))
+        state = self.op("tanh" if self.operation == "rnnTanh" else "relu", sums)
         self.add_memory(state, h)
         return state
 

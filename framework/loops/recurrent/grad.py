@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir.desc import BACKWARD, FORWARD, RECURRENT, make_op, output_names
+from ...ir.gradient_args import GradientArgs
 from ...ir.names import (
     COPY_OP,
     EMPTY,
@@ -24,7 +25,7 @@ from ...ir.names import (
     rows_name,
 )
 from ...ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
-from ...passes.backward import BackwardResult, GradientArgs, build_backward
+from ...passes.backward import BackwardResult, build_backward
 from ..inner_gradient import dense_gradient, require_steps
 from ..inner_links import Memory
 from .description import StepNet, free_names, step_net

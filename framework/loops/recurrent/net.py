@@ -30,7 +30,7 @@ from ...ir.kernel_args import KernelArgs
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
 from ...ir.op_list import Link, OpList, OpNode
-from ...runtime.executor import CannotFuseError
+from ...runtime.executor import CannotFuseError, frame_of
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .chunks import ChunkedProgram, chunk_steps
@@ -71,9 +71,8 @@ class RecurrentGradientProgram:
         self._k = k
         self._saved: list[Scope] | None = None
         self._program: Callable[[], None] | None = None
-        self._steps: Variable = k.frame.scope.find(k.op.inputs["steps"][0]) or k.frame.scope.var(
-            k.op.inputs["steps"][0]
-        )
+        (steps,) = k.op.inputs["steps"]
+        self._steps: Variable = k.scope.find(steps) or k.scope.var(steps)
 
     def __call__(self) -> None:
         saved = self._steps.step_scopes
@@ -88,7 +87,7 @@ class RecurrentGradientProgram:
 
     def _bind(self, saved: list[Scope]) -> RecurrentBinding:
         k = self._k
-        step, frame = step_net(k.attrs["net"]), k.frame
+        step, frame = step_net(k.attrs["net"]), frame_of(k)
         x_names = k.op.inputs["x"]
         outer = frame.offsets(x_names[0])[0]
         schedule = plain_schedule(outer)

@@ -14,10 +14,11 @@ import numpy as np
 from ...base.errors import RunError
 from ...fusion.row_copies import take_rows
 from ...ir.desc import INPUT, input_names, make_var, output_names
+from ...ir.gradient_args import GradientArgs
 from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
 from ...ir.op_list import OpList, OpNode
-from ...passes.backward import GradientArgs, build_backward
+from ...passes.backward import build_backward
 from ...runtime.plain_net import PlainNet
 from ..inner_gradient import dense_gradient, require_steps
 from .bank import Bank, BatchRange, ForwardRun, gradient_begin

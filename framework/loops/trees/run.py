@@ -15,7 +15,7 @@ from ...base.errors import OpscopeError, TreeError
 from ...base.shape import ArraySpec, Levels
 from ...fusion.row_copies import take_rows
 from ...ir.kernel_args import KernelArgs
-from ...runtime.executor import as_view
+from ...runtime.executor import as_view, frame_of
 from ...runtime.plain_net import PlainNet, current_options
 from ..inner_gradient import saving_of
 from .bank import (
@@ -39,7 +39,7 @@ class TreeProgram:
         self.k = k
         self.tree: TreeNet = tree_net(k.attrs["net"])
         self.memories: list[TreeMemory] = self.tree.memories
-        self.frame = k.frame
+        self.frame = frame_of(k)
         self.xp = k.xp
         shared = (k.op.type, "scratch", str(self.frame.place))
         self._blocks: list[Any] = self.frame.scope.bound.setdefault(shared, [])

@@ -190,7 +190,7 @@ class Component:
         reader.expect_token(f"</{self.type}>")
 
     def after_read(self) -> None:
-        """Compute what files do not hold."""
+        """Compute the fields that files do not hold."""
         settle(self)
 
     def write(self, writer: Writer) -> None:

@@ -12,7 +12,7 @@ from .fields import REQUIRED
 
 @dataclass(frozen=True)
 class Key:
-    """A `key=value` of a config line; `default` None stands for "not given"."""
+    """A `key=value` of a config line; `default` None means "not given"."""
 
     name: str
     type: str  # int, float, bool, str, ints, columns, offsets
@@ -26,7 +26,7 @@ def key(name: str, type: type | str, default: Any = REQUIRED) -> Key:
 
 
 def optional(type: type | str, **defaults: Any) -> tuple[Key, ...]:
-    """Keys of one type with their defaults; `_` stands for `-`."""
+    """Keys of one type with their defaults; `_` in a name becomes `-`."""
     return tuple(key(name.replace("_", "-"), type, value) for name, value in defaults.items())
 
 

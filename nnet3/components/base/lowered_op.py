@@ -20,12 +20,12 @@ _INDEXES = "@INDEXES@"
 
 
 def of_indexes(field: str = "") -> str:
-    """An attribute that stands for the precomputed indexes of each use, or for a field of them."""
+    """A placeholder for the precomputed indexes of each use, or for a field of them."""
     return _INDEXES + field
 
 
 def field_of_indexes(value: Any) -> str | None:
-    """What `of_indexes` was told; None for any other attribute."""
+    """The field that `of_indexes` names; None for any other attribute."""
     if isinstance(value, str) and value.startswith(_INDEXES):
         return value.removeprefix(_INDEXES)
     return None

@@ -1,4 +1,4 @@
-"""Natural gradient in recipes: what `Component.precondition` is written with.
+"""Natural gradient in recipes: the building blocks of `Component.precondition`.
 
 Kaldi preconditions inside a component's backprop, in one of three ways:
 

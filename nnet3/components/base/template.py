@@ -31,7 +31,7 @@ _Cuts = tuple[tuple[str, slice], ...]
 
 @lru_cache(maxsize=1024)
 def own_field(symbol: str) -> str:
-    """What stands behind the component's name in the name of a variable of its own."""
+    """The suffix after the component's name in the name of a variable of its own."""
     kind, slash, name = symbol.partition("/")
     if kind + slash == MEMORY:
         return "/" + state_name(name, "natural_gradient")
@@ -45,7 +45,7 @@ class _Indexed:
 
     Args:
         wanted: their names, and the field of the indexes that each stands for, "" for all of them.
-        specs: what they must be.
+        specs: the attributes' declarations.
     """
 
     def __init__(self, wanted: list[tuple[str, str]], specs: Mapping[str, AttrSpec]) -> None:
@@ -75,8 +75,8 @@ class _Pattern(NamedTuple):
     Attributes:
         inputs, outputs: slots, and where their variables begin and end among all that the template
             names.
-        attrs: as they are given, those aside that stand for indexes.
-        checked: what checking it gave; None where each one must be checked by itself.
+        attrs: the attributes, but for placeholders of indexes.
+        checked: the result of the check; None where each use must be checked by itself.
         indexed: attributes that stand for indexes; None where there are none.
     """
 

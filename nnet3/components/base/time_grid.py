@@ -1,7 +1,7 @@
 """Grids of times: how components that look over time order their rows, and where they read.
 
 A component with fixed time offsets wants its rows on a regular grid, t outermost, then the pairs
-(n, x), so that one offset is one shift of rows. Times that nobody asked for become padding rows.
+(n, x), so that one offset is one shift of rows. Times outside the request become padding rows.
 Where outputs come less often than inputs, `reorder` consecutive times stay together innermost, and
 an offset is a range of rows with a stride.
 

@@ -1,4 +1,4 @@
-"""Rows at fixed time offsets: what the operators that read them have in common."""
+"""Rows at fixed time offsets: shapes and views for the operators that read them."""
 
 from __future__ import annotations
 

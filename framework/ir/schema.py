@@ -1,0 +1,104 @@
+"""What an operator type declares of its arguments: slots for variables, and typed attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...proto import net_pb2 as pb
+from ..base.dtypes import to_dtype
+from ..base.errors import AttributeTypeError, nearest
+from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr
+
+REQUIRED = object()
+"""Default of an attribute that must be given."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A named argument of an operator, as `OpProto.SlotProto` describes it."""
+
+    name: str
+    doc: str
+    duplicable: bool = False
+    optional: bool = False
+    intermediate: bool = False
+    not_in_gradient: bool = False
+    shape_only: bool = False
+    inplace: str = ""
+    needed_by: str = ""
+
+
+@dataclass(frozen=True)
+class AttrSpec:
+    """A named attribute with type, default and bounds (both inclusive)."""
+
+    name: str
+    type: str
+    doc: str
+    default: Any = REQUIRED
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type not in ATTR_FIELDS:
+            raise AttributeTypeError(f"attribute {self.name!r} has no such type: {self.type!r}")
+
+    def check(self, value: Any, where: object) -> Any:
+        """The value of an attribute as kernels get it.
+
+        An int is taken where a float is wanted, and a scalar or an empty list where a list is.
+
+        Args:
+            value: as `attr_value` gives it, or what that takes.
+            where: what prints as the operator, for errors.
+
+        Raises:
+            AttributeTypeError: wrong type, out of bounds, no such choice.
+            FormatError, ShapeError: it comes from a file and is damaged.
+        """
+        value = attr_value(value)
+        given = attr_type(value)
+        if isinstance(value, pb.Attr):
+            value = decode_attr(value)  # which refuses it, or it would be a plain value
+        if given != self.type:
+            value = self._convert(value, given, where)
+        elif type(value) is EmptyList:
+            value = ()
+        if self._is_free:
+            return value
+        for item in value if isinstance(value, tuple) else (value,):
+            if self.minimum is not None and not item >= self.minimum:
+                raise AttributeTypeError(f"{where}: {self.name}={item} is below {self.minimum}")
+            if self.maximum is not None and not item <= self.maximum:
+                raise AttributeTypeError(f"{where}: {self.name}={item} is above {self.maximum}")
+            if self.choices and item not in self.choices:
+                known = ", ".join(repr(choice) for choice in self.choices)
+                hint = nearest(str(item), map(str, self.choices))
+                raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
+        return value
+
+    @cached_property
+    def _is_free(self) -> bool:
+        """Whether any value of the type will do."""
+        return self.minimum is None and self.maximum is None and not self.choices
+
+    def _convert(self, value: Any, given: str, where: object) -> Any:
+        wanted = self.type
+        if wanted == "float" and given == "int":
+            return float(value)
+        if wanted.endswith("s") and given == wanted[:-1]:
+            return (value,)
+        if wanted == "floats" and given in ("int", "ints"):
+            return tuple(float(item) for item in (value if given == "ints" else (value,)))
+        if wanted.endswith("s") and isinstance(value, tuple) and not value:
+            return ()
+        if wanted == "dtype" and given == "string":
+            return to_dtype(value)
+        if wanted == "tensor" and given in ("ints", "floats", "int", "float"):
+            return np.asarray(value)
+        raise AttributeTypeError(f"{where}: {self.name}={value!r} is {given}, want {wanted}")
