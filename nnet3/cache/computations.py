@@ -10,13 +10,10 @@ from collections.abc import Hashable
 from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import OpscopeError
 from ...framework.base.gc_disabled import gc_disabled
-from ..compile.compiler import Compiler
 from ..compile.computation import Computation
-from ..compile.shortcut import decompose, expand
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
-from ..optimize import OptimizeOptions
-from ..optimize import optimize as run_passes
+from ..optimize import OptimizeOptions, compile_optimized
 
 Computed = tuple[ComputationRequest, Computation]
 
@@ -43,8 +40,7 @@ class CachingCompiler:
         capacity: int = 64,
     ) -> None:
         self._topology = nnet.topology()
-        self._options = optimize if isinstance(optimize, OptimizeOptions) else None
-        self._optimize = bool(optimize)
+        self._options = OptimizeOptions.chosen(optimize)
         self._shortcut = shortcut
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} computations")
@@ -72,27 +68,16 @@ class CachingCompiler:
         Raises:
             OpscopeError: as `compile`.
         """
-        parts = decompose(request) if self._shortcut else None
-        if parts is not None:
-            few, count = parts
-            for_two = self._for_two.get_or_make(few.key(), lambda: self._compile_whole(few))
-            computation = expand(for_two, count)
-            if computation is not None:
-                return computation
-        return self._compile_whole(request)
-
-    def _compile_whole(self, request: ComputationRequest) -> Computation:
-        computation = Compiler(self._topology, request).compile()
-        if not self._optimize:
-            return computation.explicit()
-        return run_passes(computation, self._options)
+        return compile_optimized(
+            self._topology, request, self._options, self._shortcut, self._for_two
+        )
 
     @property
     def settings(self) -> str:
         """The passes that run, as text for the file of a cache."""
-        if not self._optimize:
+        options = self._options
+        if options is None:
             return "none"
-        options = self._options or OptimizeOptions()
         skipped = f" without {', '.join(sorted(options.skip))}" if options.skip else ""
         return f"{options}{skipped}"
 

@@ -178,6 +178,8 @@ class Compiler:
             for number, step in enumerate(steps)
             if wanted[step.node] and not step.is_input
         ]
+        if not listed:
+            return
         found = precompute_indexes(
             [(nodes[node].component, inputs, outputs) for _, (node, inputs, outputs) in listed]
         )

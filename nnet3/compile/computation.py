@@ -99,6 +99,13 @@ class Computation:
     need_model_derivative: bool = False
     analysis: Any = field(default=None, init=False, repr=False, compare=False)
 
+    @property
+    def takes_derivatives(self) -> bool:
+        """Whether a backward part is given derivatives, behind the forward part."""
+        types = [command.type for command in self.commands]
+        marker = "NoOperationMarker"
+        return marker in types and "AcceptInput" in types[types.index(marker) :]
+
     def new_matrix(self, rows: int, cols: int, contiguous: bool = False) -> int:
         """A new matrix; returns the number of the sub-matrix that is the whole of it."""
         self.submatrices.append(SubMatrix(len(self.matrices), 0, rows, 0, cols))

@@ -32,15 +32,17 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
     counts = set()
     few = []
     for io in (*request.inputs, *request.outputs):
+        count = int(io.indexes[-1, 0]) + 1 if len(io.indexes) else 0
+        if count <= _FEW:
+            return None
         stride = n_stride(io.indexes)
         if not stride:
             return None
-        count = int(io.indexes[-1, 0]) + 1
         counts.add(count)
         part = copy(io)  # whose rows need not be looked at again
         part.indexes = io.indexes.reshape(-1, count, stride, 3)[:, :_FEW].reshape(-1, 3)
         few.append(part)
-    if len(counts) != 1 or min(counts) <= _FEW:
+    if len(counts) != 1:
         return None
     inputs: list[IoSpecification] = few[: len(request.inputs)]
     outputs: list[IoSpecification] = few[len(request.inputs) :]

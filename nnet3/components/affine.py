@@ -10,14 +10,13 @@ import numpy as np
 from ..files.kaldi_io import Reader
 from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableComponent
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
-from .base.initial import normal, read_matrix_file, refuse_beside, split_bias
+from .base.initial import default_ranks, normal, read_matrix_file, refuse_beside, split_bias
 from .base.keys import optional
 from .base.lowered_op import Attrs, LoweredOp
 from .base.lowering import IN_DERIV, OUT, OUT_DERIV, Recipe, X, deriv_of
 from .base.preconditioning import (
     NATURAL_GRADIENT_KEYS,
     FisherEstimate,
-    default_ranks,
     precondition_product,
 )
 from .base.summary import flag, number, parameter_stats

@@ -19,10 +19,10 @@ from ..operators.mkl import register_mkl_kernel
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MATRIX, VECTOR, Field
-from .base.initial import normal
+from .base.initial import default_ranks, normal
 from .base.keys import key, optional, required
 from .base.lowering import OUT, Recipe, X
-from .base.preconditioning import FisherEstimate, default_ranks, precondition_product
+from .base.preconditioning import FisherEstimate, precondition_product
 from .base.summary import flag, number, parameter_stats
 from .base.time_grid import OnTimeGrid, TimeGrid
 from .base.time_offsets import (

@@ -22,13 +22,12 @@ from ..operators.mkl import register_mkl_kernel
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MARK, MATRIX, PAIRS, VECTOR, Field
-from .base.initial import normal
+from .base.initial import default_ranks, normal
 from .base.keys import key, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.preconditioning import (
     FisherEstimate,
     add_natural,
-    default_ranks,
     joined_gradients,
     split_gradients,
 )

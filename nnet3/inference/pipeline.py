@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from ...framework.base.gc_disabled import gc_disabled
 from ...framework.ir.op_list import OpList
-from ..cache.computations import CachingCompiler
 from ..compile.compiler import Compiler
 from ..compile.computation import Computation
 from ..graph.request import ComputationRequest
 from ..lower.commands import lower_computation
 from ..network.nnet import Nnet
-from ..optimize import OptimizeOptions
+from ..optimize import OptimizeOptions, compile_optimized
 from ..optimize import optimize as run_passes
 
 
@@ -49,7 +48,8 @@ def compile_request(
     Raises:
         OpscopeError: as `compile_computation`.
     """
-    computation = CachingCompiler(nnet, optimize, shortcut).compile_anew(request)
+    options = OptimizeOptions.chosen(optimize)
+    computation = compile_optimized(nnet.topology(), request, options, shortcut)
     return lower_computation(computation, natural_gradient=natural_gradient)
 
 

@@ -233,7 +233,7 @@ class Lowering:
         s = self.submatrices[c.target]
         name = f"{self.names[c.target]}.packed"
         self.packed[s.matrix] = name, float(c.alpha)
-        self.variables.array(name, (s.rows, s.cols), c.storage)
+        self.variables.array(name, (s.rows, s.cols), np.dtype(c.storage))
         attrs = {"range": float(c.alpha), "dtype": np.dtype(c.storage)}
         self._from(self.names[c.target], "nnet3.compress", name, **attrs)
 

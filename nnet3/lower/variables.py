@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -31,9 +30,11 @@ class Declarations:
         self.vars.append(VarDecl(name, (rows, cols), _FLOAT, kind))
         return name, rows, cols
 
-    def array(self, name: str, shape: Sequence[int], dtype: Any, kind: int = TEMPORARY) -> None:
+    def array(
+        self, name: str, shape: tuple[int, ...], dtype: np.dtype, kind: int = TEMPORARY
+    ) -> None:
         """A variable of any shape and dtype."""
-        self.vars.append(make_var(name, shape, dtype, kind))
+        self.vars.append(VarDecl(name, shape, dtype, kind))
 
     def state(self, name: str, array: np.ndarray) -> None:
         """A state whose initial value is an array."""

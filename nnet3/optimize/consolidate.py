@@ -25,8 +25,6 @@ def consolidate_model_update(computation: Computation, options: OptimizeOptions)
     """Take the derivative of a component's parameters once, for components that run in many steps,
     use no memo and compute each row from one row.
     """
-    if not computation.need_model_derivative:
-        return computation
     nodes = computation.topology.nodes
     steps: dict[str, list[int]] = {}
     for number, command in enumerate(computation.commands):

@@ -15,7 +15,7 @@ from ..compile.command import Command
 from ..compile.computation import Computation, SubMatrix, without_memory
 from ..components.base.component import Properties
 from ..index.indexes import LazyIndexes
-from .options import LEAST, MOST, OptimizeOptions
+from .options import MOST, OptimizeOptions
 
 
 def limit_derivative_times(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -27,8 +27,6 @@ def limit_derivative_times(computation: Computation, options: OptimizeOptions) -
     first, last = options.min_deriv_time, options.max_deriv_time
     if options.max_deriv_time_relative != MOST:
         last = options.max_deriv_time_relative + _last_output(computation)
-    if first == LEAST and last == MOST:
-        return computation
     return _Limiter(computation.copy(), first, last).result
 
 

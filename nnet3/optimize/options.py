@@ -81,6 +81,19 @@ class OptimizeOptions:
         off: dict[str, Any] = {field.name: False for field in fields(cls) if field.type == "bool"}
         return cls(**off, memory_compression_level=0)
 
+    @property
+    def limits_derivative_times(self) -> bool:
+        """Whether derivatives at some frames count as 0."""
+        first, last = self.min_deriv_time, min(self.max_deriv_time, self.max_deriv_time_relative)
+        return first != LEAST or last != MOST
+
+    @classmethod
+    def chosen(cls, optimize: bool | OptimizeOptions) -> OptimizeOptions | None:
+        """What callers say by True (the defaults), False (None: no passes) or options."""
+        if isinstance(optimize, OptimizeOptions):
+            return optimize
+        return cls() if optimize else None
+
     def has(self, *switches: str) -> bool:
         """Whether one of these is on, and optimisation as such."""
         return self.optimize and any(getattr(self, name) for name in switches)

@@ -1,13 +1,18 @@
-"""The passes over a compiled computation, in the order in which they run."""
+"""Compiling with optimisation: the passes over a computation, in the order in which they run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
+from ...framework.base.bounded_cache import BoundedCache
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.settings import is_on
+from ..compile.compiler import Compiler
 from ..compile.computation import Computation
+from ..compile.shortcut import decompose, expand
+from ..graph.request import ComputationRequest
+from ..graph.topology import Topology
 from .additions import convert_additions
 from .checker import check_computation
 from .compression import compress_memory
@@ -33,6 +38,7 @@ class Pass:
             optimisation is off.
         needed: the pass always runs: later stages rely on it. It looks at the options itself.
         rewrites: after it a matrix may be written to that was read before.
+        applies: whether there is anything for it to do; None: that shows when it runs.
     """
 
     name: str
@@ -40,6 +46,7 @@ class Pass:
     switches: tuple[str, ...] = ()
     needed: bool = False
     rewrites: bool = False
+    applies: Callable[[Computation, OptimizeOptions], bool] | None = None
 
     def runs(self, options: OptimizeOptions) -> bool:
         """Whether the options let it run."""
@@ -54,10 +61,20 @@ PASSES: tuple[Pass, ...] = (
     # matrices.
     Pass("gather_memory", gather_memory, needed=True),
     # Early: what it removes, no other pass has to look at.
-    Pass("limit_derivative_times", limit_derivative_times, needed=True),
+    Pass(
+        "limit_derivative_times",
+        limit_derivative_times,
+        needed=True,
+        applies=lambda _, options: options.limits_derivative_times,
+    ),
     # Before a pass relies on values that are not zero, and before merging, for which it makes
     # copies.
-    Pass("consolidate_model_update", consolidate_model_update, ("consolidate_model_update",)),
+    Pass(
+        "consolidate_model_update",
+        consolidate_model_update,
+        ("consolidate_model_update",),
+        applies=lambda computation, _: computation.need_model_derivative,
+    ),
     # Before the passes on rows, as these cut what is written as a whole.
     Pass("convert_addition", convert_additions, ("convert_addition",)),
     # Before splitting, which takes no list with gaps.
@@ -77,7 +94,13 @@ PASSES: tuple[Pass, ...] = (
     Pass("place_memory", place_memory, needed=True),
     Pass("consolidate_io", consolidate_io, needed=True),
     # After all passes that move commands across the marker between forward and backward.
-    Pass("compress_memory", compress_memory, ("memory_compression_level",), rewrites=True),
+    Pass(
+        "compress_memory",
+        compress_memory,
+        ("memory_compression_level",),
+        rewrites=True,
+        applies=lambda computation, _: computation.takes_derivatives,
+    ),
     # Last: it removes the matrices and sub-matrices that no command uses any more.
     Pass("renumber", renumber, needed=True),
 )
@@ -109,6 +132,8 @@ def optimize(
     for step in PASSES:
         if not step.runs(options):
             continue
+        if step.applies is not None and not step.applies(computation, options):
+            continue
         computation = step.apply(computation, options)
         rewrites |= step.rewrites
         if check:
@@ -117,3 +142,40 @@ def optimize(
             except OpscopeError as error:
                 raise type(error)(f"behind the pass {step.name}: {error}") from None
     return computation
+
+
+def compile_optimized(
+    topology: Topology,
+    request: ComputationRequest,
+    options: OptimizeOptions | None,
+    shortcut: bool = True,
+    for_two: BoundedCache[Hashable, Computation] | None = None,
+) -> Computation:
+    """The computation of a request, after the passes.
+
+    Args:
+        options: of the passes; None: none of them run.
+        shortcut: a request for many equal sequences is compiled for two of them and the
+            computation expanded; the result is the same.
+        for_two: a cache of the computations for two sequences.
+
+    Raises:
+        NotComputableError: an output needs rows that the request does not give.
+        FormatError, ShapeError: the request does not fit the network.
+    """
+
+    def compile_whole(wanted: ComputationRequest) -> Computation:
+        computation = Compiler(topology, wanted).compile()
+        return computation.explicit() if options is None else optimize(computation, options)
+
+    parts = decompose(request) if shortcut else None
+    if parts is not None:
+        few, count = parts
+        if for_two is None:
+            made = compile_whole(few)
+        else:
+            made = for_two.get_or_make(few.key(), lambda: compile_whole(few))
+        expanded = expand(made, count)
+        if expanded is not None:
+            return expanded
+    return compile_whole(request)

@@ -405,8 +405,8 @@ class UpdatableComponent(Component):
         for name, (least, included, most) in _SETTINGS.items():
             value = getattr(self, name, None)
             if value is not None:
-                fits = least < value < most or (included and value == least)
-                self.demand(fits, f"{name.replace('_', '-')}={number(value)} is out of range")
+                if not (least < value < most or (included and value == least)):
+                    self.demand(False, f"{name.replace('_', '-')}={number(value)} is out of range")
 
     def copy_configs(self, other: UpdatableComponent) -> None:
         """Take learning rate and the like from another component."""

@@ -1,4 +1,7 @@
-"""Parameters before training: drawn at random, or read from files that config lines name."""
+"""Components before training: parameters and the settings that config lines leave open.
+
+Parameters are drawn at random, or read from files that config lines name.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,14 @@ def normal(
     if not stddev >= 0:
         raise ValueError("a standard deviation must not be negative")
     return rng.normal(mean, stddev, sizes).astype(np.float32)
+
+
+def default_ranks(o: SimpleNamespace, dim_in: int, dim_out: int, most_in: int = 20) -> None:
+    """Ranks of the natural gradient that a config line leaves open, from the dimensions."""
+    if o.rank_in < 0:
+        o.rank_in = min(most_in, (dim_in + 1) // 2)
+    if o.rank_out < 0:
+        o.rank_out = min(80, (dim_out + 1) // 2)
 
 
 def refuse_beside(name: str, o: SimpleNamespace, *others: str) -> None:

@@ -12,7 +12,6 @@ Each way is a few operators here; the result is scaled so that the norms stay th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,14 +24,6 @@ NATURAL_GRADIENT_KEYS = (
     *optional(float, num_samples_history=2000.0, alpha=4.0),
     *optional(int, rank_in=-1, rank_out=-1, update_period=4),
 )
-
-
-def default_ranks(o: SimpleNamespace, dim_in: int, dim_out: int, most_in: int = 20) -> None:
-    """Ranks of the natural gradient that a config line leaves open, from the dimensions."""
-    if o.rank_in < 0:
-        o.rank_in = min(most_in, (dim_in + 1) // 2)
-    if o.rank_out < 0:
-        o.rank_out = min(80, (dim_out + 1) // 2)
 
 
 class FisherEstimate:
