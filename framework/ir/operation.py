@@ -182,7 +182,9 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
     attrs = {}
     for name, spec in entry.attr_specs.items():
         if name in given:
-            attrs[name] = spec.check(given[name], where)
+            value = given[name]
+            is_right = type(value) is spec.scalar_type and (spec.is_free or value is spec.default)
+            attrs[name] = value if is_right else spec.check(value, where)
         elif spec.default is REQUIRED:
             raise AttributeTypeError(
                 f"{where}: attribute {name!r} ({spec.type}) is missing: {spec.doc}"
