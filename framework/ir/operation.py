@@ -12,7 +12,7 @@ from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
 from .op_list import Checked, OpNode, SlotNames, SourceLocation
-from .registry import OperatorDef, find, lookup
+from .registry import REGISTERED, OperatorDef, lookup
 from .schema import REQUIRED, Slot
 
 
@@ -62,7 +62,7 @@ class Operator:
         self.accumulate = False
         self._reads_of: SlotNames | None = None
         self._writes_of: SlotNames | None = None
-        checked, entry = node.checked, find(node.type)
+        checked, entry = node.checked, REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
             self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
