@@ -36,7 +36,7 @@ def lower_node(e: Emitter, node: Node) -> str:
     Raises:
         UnknownOperatorError: no function lowers its operation.
     """
-    function = TABLE.get(node.operation)
+    function = TABLE.get(node.kind.operation)
     if function is None:
         hint = nearest(node.operation, TABLE)
         raise node.error(f"nothing is known of how to run it{hint}", UnknownOperatorError)

@@ -13,6 +13,7 @@ from ..config.files import load_resolved, read_config_text
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
 from ..network.network import Network
+from ..network.validate import validate
 from .evaluate import Evaluator
 from .macros import Macros
 from .numbering import Numbering
@@ -156,6 +157,6 @@ def _built(
             'input has tag="feature", and there is no FeatureNodes = (...)'
         )
     with evaluator.explained():
-        network.validate()
+        validate(network)
     evaluator.finish()
     return NdlNetwork(network, evaluator.warnings)

@@ -27,12 +27,10 @@ from ..base.text import Location, extended, located
 from ..network.catalogue import ndl_function, ndl_names
 from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
-from ..network.nodes.kind import NdlFunction
-from ..network.nodes.node import Node
-from .arguments import number_of, plain, read_options
+from ..network.nodes.node import NdlFunction, Node
 from .macros import DEEPEST, Macros
 from .numbering import DEEPEST_CALL, Numbering
-from .scope import Instance, Scope, Symbol, Value, reduce
+from .scope import Instance, Scope, Symbol, Value, number_of, plain, read_options, reduce
 from .syntax import Array, Assignment, Call, Expression, Macro, Option, Script, Word, place
 
 MOST = 20_000  # calls of one network, those inside of macros included

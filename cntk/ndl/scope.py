@@ -1,15 +1,19 @@
-"""Names of NDL while a script is evaluated: their values, and the calls that led to them."""
+"""Names of NDL while a script is evaluated: their values, and the calls that led to them.
+
+Also the values of parameters that are no nodes: numbers, strings, arrays, and options.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from ...framework.base.errors import CycleError
+from ...framework.base.errors import AttributeTypeError, CycleError, nearest
 from ..base.text import Location, located
-from ..network.nodes.node import Node
+from ..network.nodes.node import NdlFunction, Node
 from .numbering import Numbers
-from .syntax import Array, Call, Expression, Macro, Word
+from .syntax import Array, Call, Expression, Macro, Word, place
 
 LONGEST = 150  # names in a chain of definitions
 
@@ -137,3 +141,62 @@ def _follow(symbol: Symbol, followed: list[Symbol]) -> Value:
         if len(followed) > LONGEST:
             raise located(CycleError, f"more than {LONGEST} names in a row", symbol.location)
     return _reduce(symbol.value, symbol.scope, followed)
+
+
+def number_of(value: Value) -> float | None:
+    """The number that a value is, if it is one."""
+    if isinstance(value, tuple) and isinstance(value[0], Word):
+        return value[0].number
+    return None
+
+
+def plain(value: Value, parameter: Expression, scope: Scope) -> Any:
+    """A parameter as a number, a string, or a list of them.
+
+    Raises:
+        AttributeTypeError: it is a node.
+    """
+    if value is None or isinstance(value, Instance):
+        raise located(
+            AttributeTypeError,
+            f"Scalar expected, '{parameter}' must be a constant or variable that resolves to a "
+            "constant",
+            place(parameter),
+            scope.chain(),
+        )
+    found, where = value
+    if isinstance(found, Array):
+        return [plain(reduce(item, where), item, where) for item in found.items]
+    number = found.number
+    if number is None:
+        return found.string
+    return int(number) if number == number // 1 and abs(number) < 2**63 else number
+
+
+def read_options(
+    call: Call, function: NdlFunction, scope: Scope, warnings: list[str]
+) -> dict[str, Any]:
+    """The options of a call, without `tag`. Options that the function does not have are ignored,
+    as in CNTK, with a warning in `warnings`.
+
+    Raises:
+        AttributeTypeError: a value is of the wrong type.
+    """
+    names = {name.lower(): name for name in function.options}
+    options = {}
+    for option in call.options:
+        name = names.get(option.name.string.lower())
+        if name is not None:
+            value = plain(reduce(option.value, scope), option.value, scope)
+            try:
+                options[name] = function.options[name].convert(value)
+            except ValueError as error:
+                message = f"{function.name}: {option.name}: {error}"
+                raise located(AttributeTypeError, message, place(option), scope.chain()) from None
+        elif option.name.string.lower() != "tag":
+            message = (
+                f"{function.name} has no option {option.name}, it is ignored"
+                f"{nearest(option.name.string, [*names.values(), 'tag'])}"
+            )
+            warnings.append(str(located(AttributeTypeError, message, place(option), scope.chain())))
+    return options

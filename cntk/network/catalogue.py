@@ -13,8 +13,7 @@ from importlib.metadata import entry_points
 from ...framework.base.errors import UnknownOperatorError, nearest
 from . import kinds as _kinds  # noqa: F401  fills the tables
 from .nodes.kind import KINDS, NDL
-from .nodes.ndl_function import NdlFunction
-from .nodes.node import Kind
+from .nodes.node import Kind, NdlFunction
 
 GROUP = "opscope.nodes"
 

@@ -230,8 +230,8 @@ class _Validation:
             self._note([node], error)
         groups = [network.groups[g] for g in ("criterion", "evaluation", "output")]
         network.roots = analysis.roots(nodes, groups)
-        log = self.log or (lambda line: None)
-        root_lines(network.roots, log)
+        if self.log is not None:
+            root_lines(network.roots, self.log)
         for node, error in _set_axes(network, self.names):
             self._note([node], error)
         reached = {id(node) for node in analysis.depth_first(network.roots)}
@@ -240,7 +240,8 @@ class _Validation:
         network.loops, wrong = analysis.find_loops(starts)
         for part, error in wrong:
             self._note(part, error)
-        loop_lines(network.loops, log)
+        if self.log is not None:
+            loop_lines(network.loops, self.log)
         network.order = analysis.evaluation_order(starts, network.loops)
         while not self._passes():
             pass

@@ -12,7 +12,7 @@ from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
 from .op_list import Checked, OpNode, SlotNames, SourceLocation
-from .registry import OperatorDef, find, lookup
+from .registry import REGISTERED, OperatorDef, lookup
 from .schema import REQUIRED, Slot
 
 
@@ -62,7 +62,7 @@ class Operator:
         self.accumulate = False
         self._reads_of: SlotNames | None = None
         self._writes_of: SlotNames | None = None
-        checked, entry = node.checked, find(node.type)
+        checked, entry = node.checked, REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
             self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
@@ -182,7 +182,9 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
     attrs = {}
     for name, spec in entry.attr_specs.items():
         if name in given:
-            attrs[name] = spec.check(given[name], where)
+            value = given[name]
+            is_right = type(value) is spec.scalar_type and (spec.is_free or value is spec.default)
+            attrs[name] = value if is_right else spec.check(value, where)
         elif spec.default is REQUIRED:
             raise AttributeTypeError(
                 f"{where}: attribute {name!r} ({spec.type}) is missing: {spec.doc}"

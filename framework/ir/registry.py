@@ -268,7 +268,8 @@ class OperatorDef:
         return proto
 
 
-_operators: dict[str, OperatorDef] = {}
+REGISTERED: dict[str, OperatorDef] = {}
+"""The types that are registered so far, to be read only; `lookup` finds those to come, too."""
 _load_state = "no"
 _load_error: Exception | None = None
 _lock = threading.RLock()
@@ -330,9 +331,9 @@ def operator(
         module=_module_being_imported(),
     )
     with _lock:
-        if op_type in _operators:
+        if op_type in REGISTERED:
             raise OpscopeError(f"operator {op_type!r} is registered already")
-        _operators[op_type] = entry
+        REGISTERED[op_type] = entry
     return entry
 
 
@@ -347,8 +348,8 @@ def _module_being_imported() -> str:
 def unregister(op_type: str) -> None:
     """Remove an operator and its `_grad` (for tests and interactive work)."""
     with _lock:
-        _operators.pop(op_type, None)
-        _operators.pop(f"{op_type}_grad", None)
+        REGISTERED.pop(op_type, None)
+        REGISTERED.pop(f"{op_type}_grad", None)
 
 
 def load_operators() -> None:
@@ -378,29 +379,24 @@ def lookup(op_type: str, where: str = "") -> OperatorDef:
     Raises:
         UnknownOperatorError: with the nearest names.
     """
-    entry = _operators.get(op_type)
+    entry = REGISTERED.get(op_type)
     if entry is None:
         load_operators()
-        entry = _operators.get(op_type)
+        entry = REGISTERED.get(op_type)
     if entry is None:
         prefix = f"{where}: " if where else ""
         raise UnknownOperatorError(
-            f"{prefix}no operator of type {op_type!r}{nearest(op_type, _operators)}"
+            f"{prefix}no operator of type {op_type!r}{nearest(op_type, REGISTERED)}"
         )
     return entry
 
 
-def find(op_type: str) -> OperatorDef | None:
-    """The entry of a type among those registered so far; None where there is none."""
-    return _operators.get(op_type)
-
-
 def kernel_libraries() -> set[str]:
     """The libraries of all kernels that are registered so far, and the reference."""
-    return {REFERENCE, *(kernel.library for op in _operators.values() for kernel in op.kernels)}
+    return {REFERENCE, *(kernel.library for op in REGISTERED.values() for kernel in op.kernels)}
 
 
 def operator_types() -> list[str]:
     """All registered types, sorted."""
     load_operators()
-    return sorted(_operators)
+    return sorted(REGISTERED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..base.shape import OperatorView
-from .registry import find
+from .registry import REGISTERED
 from .rows import ArraySpecs, elementwise
 
 EACH, SUM = "each", "sum"
@@ -29,7 +29,7 @@ def row_kinds(
     """
     if op.entry.random or any(name not in rows and name not in fixed for name in op.input_vars()):
         return None
-    forward = find(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
+    forward = REGISTERED.get(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
     entry = forward or op.entry
     rule = entry.rows or (elementwise if entry.scalar else None)
     if rule is None or not any(name in rows for name in op.input_vars()):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,9 @@ from ...proto import net_pb2 as pb
 from ..base.dtypes import to_dtype
 from ..base.errors import AttributeTypeError, nearest
 from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr
+from .op_list import OpList
 
+_SCALAR_TYPES = {"bool": bool, "int": int, "float": float, "string": str, "net": OpList}
 REQUIRED = object()
 """Default of an attribute that must be given."""
 
@@ -34,7 +35,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class AttrSpec:
-    """A named attribute with type, default and bounds (both inclusive)."""
+    """A named attribute with type, default and bounds (both inclusive).
+
+    Attributes:
+        is_free: whether any value of the type will do.
+        scalar_type: the Python type of the values of a scalar attribute; None for other ones.
+    """
 
     name: str
     type: str
@@ -43,10 +49,15 @@ class AttrSpec:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
+    is_free: bool = field(init=False, repr=False, compare=False)
+    scalar_type: type | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.type not in ATTR_FIELDS:
             raise AttributeTypeError(f"attribute {self.name!r} has no such type: {self.type!r}")
+        free = self.minimum is None and self.maximum is None and not self.choices
+        object.__setattr__(self, "is_free", free)
+        object.__setattr__(self, "scalar_type", _SCALAR_TYPES.get(self.type))
 
     def check(self, value: Any, where: object) -> Any:
         """The value of an attribute as kernels get it.
@@ -69,7 +80,7 @@ class AttrSpec:
             value = self._convert(value, given, where)
         elif type(value) is EmptyList:
             value = ()
-        if self._is_free:
+        if self.is_free:
             return value
         for item in value if isinstance(value, tuple) else (value,):
             if self.minimum is not None and not item >= self.minimum:
@@ -81,11 +92,6 @@ class AttrSpec:
                 hint = nearest(str(item), map(str, self.choices))
                 raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
         return value
-
-    @cached_property
-    def _is_free(self) -> bool:
-        """Whether every value of the type is allowed."""
-        return self.minimum is None and self.maximum is None and not self.choices
 
     def _convert(self, value: Any, given: str, where: object) -> Any:
         wanted = self.type

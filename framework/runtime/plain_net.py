@@ -21,7 +21,7 @@ from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, op_from_message, to_message, var_from_message
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, expand_op
-from ..ir.registry import REFERENCE, kernel_libraries, load_operators, lookup
+from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
 from ..passes.backward import build_backward
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
@@ -65,8 +65,9 @@ class PlainNet(Net):
             self._build(desc if isinstance(desc, OpList) else from_message(desc))
 
     def _build(self, net: OpList) -> None:
-        composite = any(lookup(op.type).expand is not None for op in net.ops)
-        lowered = lower(net) if composite or settings.is_on("OPSCOPE_VERIFY") else net
+        entries = [REGISTERED.get(op.type) for op in net.ops]
+        plain = all([entry is not None and entry.expand is None for entry in entries])
+        lowered = net if plain and not settings.is_on("OPSCOPE_VERIFY") else lower(net)
         self.name, self._metadata = lowered.name, dict(lowered.metadata)
         self._steps, self._format_version = lowered.steps, lowered.format_version
         for var in lowered.vars:

@@ -11,7 +11,6 @@ from ...framework.base.backend import Place
 from ...framework.base.errors import ShapeError, VariableError, nearest
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
-from ...framework.ir.messages import as_op_list
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
@@ -49,16 +48,15 @@ class NnetComputer:
         place: Place | None = None,
         shared: Scope | None = None,
     ):
-        net = as_op_list(net)
         self._nnet = nnet
         self._net = PlainNet(net)
         self._scope = Scope(place, parent=shared)
         self._arrays = self._scope if shared is None else shared
-        self._vars = {var.name: var for var in net.vars}
-        roles = [op.role for op in net.ops]
+        self._vars = self._net.vars
+        roles = [op.role for op in self._net.operators]
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
-        self._has_model_derivative = MODEL_DERIVATIVE in net.metadata
+        self._has_model_derivative = MODEL_DERIVATIVE in self._net.metadata
         self._given: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
-from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -235,12 +234,12 @@ def affine_epilogue(op: OperatorView) -> list[OpNode]:
     """The product, and the bias as an addition."""
     if "b" not in op.inputs:
         return []
-    out = op.outputs["out"][0]
+    out = op.outputs["out"]
     product_of = {"x": op.inputs["x"], "w": op.inputs["w"]}
-    fields = {"role": op.role, "device": op.device}
+    sum_of = {"x": out, "y": op.inputs["b"]}
     return [
-        make_op("affine", product_of, {"out": out}, op.attrs, **fields),
-        make_op("add", {"x": out, "y": op.inputs["b"]}, {"out": out}, **fields),
+        OpNode("affine", product_of, {"out": out}, op.attrs, op.role, op.device),
+        OpNode("add", sum_of, {"out": out}, {}, op.role, op.device),
     ]
 
 

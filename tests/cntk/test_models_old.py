@@ -11,8 +11,7 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.attributes import AttributeSpec, FileField
 from opscope.cntk.network.nodes.kind import KINDS, NDL, register
-from opscope.cntk.network.nodes.ndl_function import NdlFunction
-from opscope.cntk.network.nodes.node import Kind
+from opscope.cntk.network.nodes.node import Kind, NdlFunction
 from opscope.framework.base.errors import FormatError
 
 

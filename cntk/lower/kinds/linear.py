@@ -15,7 +15,7 @@ def lower_times(e: Emitter, node: Node) -> str:
     """As products of rows and a matrix: the right operand's summed dimensions are its fastest, and
     the left operand's the slowest of its array."""
     left, right = node.inputs
-    transposed = node.operation == "TransposeTimes"
+    transposed = node.kind.operation == "TransposeTimes"
     shape = left.shape
     if transposed:
         shape = (1, shape[0]) if len(shape) == 1 else shape[::-1]

@@ -8,8 +8,7 @@ from typing import Any
 from ..nodes import geometry, rules
 from ..nodes.attributes import AttributeSpec, Dims, FileField
 from ..nodes.kind import register, standard
-from ..nodes.ndl_function import NdlFunction
-from ..nodes.node import Kind, Node
+from ..nodes.node import Kind, NdlFunction, Node
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 
 _GEOMETRY = {

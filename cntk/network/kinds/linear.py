@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..nodes import rules
 from ..nodes.attributes import AttributeSpec, FileField
 from ..nodes.kind import register, standard
-from ..nodes.ndl_function import NdlFunction
-from ..nodes.node import Kind, Node
+from ..nodes.node import Kind, NdlFunction, Node
 
 OUTPUT_RANK = AttributeSpec("int", 1)
 INFER_INPUT_RANK = AttributeSpec("int", -1)

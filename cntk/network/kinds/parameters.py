@@ -8,8 +8,7 @@ from typing import Any
 from ..nodes import rules
 from ..nodes.attributes import AttributeSpec, FileField
 from ..nodes.kind import register, standard
-from ..nodes.ndl_function import NdlFunction
-from ..nodes.node import DynamicAxis, Kind, Node
+from ..nodes.node import DynamicAxis, Kind, NdlFunction, Node
 
 LAYOUTS = ("CHW", "HWC", "cudnn", "legacy")
 IMAGE_LAYOUT = AttributeSpec("string", "CHW", LAYOUTS)

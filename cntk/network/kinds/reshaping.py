@@ -10,8 +10,7 @@ from ..nodes import rules
 from ..nodes.attributes import AttributeSpec, FileField
 from ..nodes.crop import crop_offsets
 from ..nodes.kind import register, standard
-from ..nodes.ndl_function import NdlFunction
-from ..nodes.node import DynamicAxis, Kind, Node
+from ..nodes.node import DynamicAxis, Kind, NdlFunction, Node
 from .parameters import LAYOUTS, NDL_IMAGE_LAYOUT, image_shape
 
 

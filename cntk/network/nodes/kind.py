@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .attributes import AttributeSpec, FileField
-from .ndl_function import NdlFunction
-from .node import Kind
+from .node import Kind, NdlFunction
 from .rules import Rule
 
 KINDS: dict[str, Kind] = {}  # by operation name and alias
