@@ -1,4 +1,4 @@
 """Operators: one small module for each family.
 
-Importing `all` registers all of them; importing one module, or what kernels share, only that.
+Importing `all` registers all of them; importing one module registers only its own.
 """

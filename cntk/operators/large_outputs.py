@@ -309,7 +309,7 @@ given_gradient = operator(
     "cntk.given_gradient",
     doc="out = sum(value), whose gradient by x is given: x_grad = slope * out_grad.",
     inputs=[
-        Slot("value", "what the criterion is, [N, ...]"),
+        Slot("value", "the criterion, [N, ...]"),
         Slot("slope", "the gradient by x, shape of x"),
         Slot("x", "any shape", not_in_gradient=True),
     ],

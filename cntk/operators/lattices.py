@@ -23,7 +23,7 @@ lattice_criterion = operator(
         " summed: its acoustic score less the log sum over paths, scores divided by `acoustic`. An"
         " edge scores lm * language (nothing where lm < -200) + penalty + the best path of each of"
         " its phones. The gradient by x is that of minus this value for softmax outputs, gamma -"
-        " label, gamma being what share of the paths has a state in a frame, mixed with cross"
+        " label, gamma being the share of the paths that has a state in a frame, mixed with cross"
         " entropy: smoothing * gamma + (1 - smoothing) * softmax(x) - label. With `risk` the value"
         " is the expected number of frames whose state is that of the label, and the gradient by x"
         " that of minus this number, mixed likewise. The gradient is 0 in rows where gamma of the"
@@ -40,7 +40,7 @@ lattice_criterion = operator(
         Slot("counts", "1 where correct frames of an edge count, else 0, int64 [E]"),
         Slot("first_units", "first phone of each edge, int64 [E + 1]"),
         Slot("units", "phone and frames, edge after edge, int64 [K, 2]"),
-        Slot("reference", "phone, first row, frames of what was said, int64 [R, 3]"),
+        Slot("reference", "phone, first row, frames of the reference, int64 [R, 3]"),
         Slot("states", "states of each phone, -1 behind the last, int64 [P, M]"),
         Slot(
             "transitions",
@@ -53,7 +53,7 @@ lattice_criterion = operator(
         Slot("slope", "the gradient by x, [N, S]", intermediate=True),
     ],
     attrs=[
-        AttrSpec("acoustic", "float", "what scores are divided by", 14.0),
+        AttrSpec("acoustic", "float", "divisor of scores", 14.0),
         AttrSpec("language", "float", "weight of lm", 14.0),
         AttrSpec("penalty", "float", "score of each edge", 0.0),
         AttrSpec("boost", "float", "taken off for each correct frame (boosted MMI)", 0.0),

@@ -1,7 +1,7 @@
 """Batch normalisation with CNTK's running statistics.
 
 Source: CNTK's `ComputationNetworkLib/TrainingNodes.h` (the factors) and
-`Math/CntkBatchNormalization.cuh` (what is blended: the running mean and inverse deviation).
+`Math/CntkBatchNormalization.cuh` (it blends the running mean and inverse deviation).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _stream(k: KernelArgs) -> Stream:
 dropout_mask = operator(
     "cntk.dropout_mask",
     doc=(
-        "What dropout multiplies elements with, as training schedules its rate: 0 with this"
+        "Factors of elements in dropout, at the rate that training schedules: 0 with this"
         " probability, 1 / (1 - rate) otherwise; ones outside of training and at rate 0. Numbers"
         " are drawn for all columns of the minibatch, gaps included; with `reverse` for the last"
         " step first."

@@ -20,7 +20,7 @@ from ...operators.sequence.sequences import levels_of, offsets_in, packed, seque
 initial_state = operator(
     "cntk.initial_state",
     doc=(
-        "What a delay gives before the first row of each sequence: x for all of them; with"
+        "Values of a delay before the first row of each sequence: x for all of them; with"
         " `carried` and `fresh`, x for sequences that begin in this minibatch and their row of"
         " carried for those that go on."
     ),

@@ -59,11 +59,11 @@ class _Gather:
         padding = np.flatnonzero(index.reshape(-1) < 0)
         self.padding = k.xp.asarray(padding) if len(padding) else None
         self.shape = index.shape
-        elements_read = index.reshape(-1)
-        inside = np.flatnonzero(elements_read >= 0)
-        order = inside[np.argsort(elements_read[inside], kind="stable")]
+        numbers = index.reshape(-1)
+        inside = np.flatnonzero(numbers >= 0)
+        order = inside[np.argsort(numbers[inside], kind="stable")]
         size = int(np.prod(k.attrs["shape"]))
-        times = np.bincount(elements_read[inside], minlength=size)
+        times = np.bincount(numbers[inside], minlength=size)
         self._rounds = []
         begins = np.cumsum(times) - times
         for turn in range(int(times.max(initial=0))):
@@ -126,7 +126,7 @@ fold = operator(
     "cntk.fold",
     doc=(
         "The transpose of `cntk.unfold`: elements of windows added up where they lie, [N, windows,"
-        " elements] -> [N, size]; what lies in the padding is lost."
+        " elements] -> [N, size]; sums in the padding are dropped."
     ),
     inputs=[Slot("x", "[N, windows, elements]", not_in_gradient=True)],
     outputs=[Slot("out", "[N, size]", not_in_gradient=True)],
@@ -168,7 +168,7 @@ max_unpool = operator(
     ),
     inputs=[
         Slot("x", "[N, windows]", not_in_gradient=True),
-        Slot("pooled", "what was pooled, [N, size]", not_in_gradient=True),
+        Slot("pooled", "the input of the pooling, [N, size]", not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "[N, size]", not_in_gradient=True),
@@ -195,13 +195,13 @@ def max_unpool_kernel(k: KernelArgs) -> Call:
         return nothing
     last = k.scratch(out.shape, np.int32)  # a GPU has an atomic maximum for these
     index = xp.asarray(table(k.attrs))
-    elements_read, outside = xp.maximum(index, 0), index < 0
+    numbers, outside = xp.maximum(index, 0), index < 0
     rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index), dtype=np.int32)
 
     def run() -> None:
-        elements = pooled[:, elements_read]
+        elements = pooled[:, numbers]
         elements[:, outside] = -xp.inf
-        places = elements_read[windows, elements.argmax(2)]
+        places = numbers[windows, elements.argmax(2)]
         last.fill(-1)
         xp.maximum.at(last, (rows, places), windows)
         xp.multiply(x[rows, xp.maximum(last, 0)], last >= 0, out)

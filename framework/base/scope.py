@@ -189,7 +189,7 @@ class Scope:
         """Like `find`.
 
         Raises:
-            VariableError: no scope from here to the root has it; the nearest names are told.
+            VariableError: no scope from here to the root has it; the nearest names are listed.
         """
         found = self.find(name)
         if found is None:

@@ -18,7 +18,7 @@ class Switch:
     choices: tuple[str, ...] = ()
 
     def value(self) -> str:
-        """What the environment says now, or the default.
+        """The value in the environment now, or the default.
 
         Raises:
             OpscopeError: the environment holds none of the choices.

@@ -1,4 +1,4 @@
-"""What a shape rule sees, and the arithmetic of shapes with unknown (-1) dimensions."""
+"""The arguments of shape rules, and arithmetic of shapes with unknown (-1) dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Levels = tuple[np.ndarray, ...]
 
 
 class OperatorView(Protocol):
-    """What rules and kernels may ask of an operator (see operation.py).
+    """The part of an operator that rules and kernels use (see operation.py).
 
     Attributes:
         type: name of the operator type. entry: its registration.

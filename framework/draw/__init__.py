@@ -1,4 +1,4 @@
-"""Pictures of nets: Graphviz text, and SVG by a layered layout of our own.
+"""Pictures of nets: Graphviz text, and SVG whose nodes are placed in layers.
 
 Gives `to_dot` and `to_svg` to the command line. May import base and ir.
 """

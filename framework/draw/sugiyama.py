@@ -40,7 +40,7 @@ def place(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> Placement:
     """Place an acyclic graph so that its edges run downwards; the top left corner is (0, 0).
 
     Args:
-        boxes: sorted topologically: each stands behind its predecessors.
+        boxes: sorted topologically: each comes after its predecessors.
     """
     graph = _Graph(list(boxes), list(edges))
     graph.order()

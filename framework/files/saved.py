@@ -33,7 +33,7 @@ MARK = "opscope.tensors"
 
 
 class Loaded(NamedTuple):
-    """What `load` returns; it unpacks into two: `net, scope = opscope.load(path)`."""
+    """The result of `load`; it unpacks into two: `net, scope = opscope.load(path)`."""
 
     net: Net
     scope: Scope

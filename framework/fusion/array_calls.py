@@ -70,7 +70,7 @@ result. Operators fill it."""
 # -- instructions ------------------------------------------------------------------------------
 
 Operand = tuple[str, Any]
-"""What an instruction reads: ("num", value), ("array", name) or ("value", instruction's number)."""
+"""An operand of an instruction: ("num", value), ("array", name) or ("value", number)."""
 
 
 class _Instruction(NamedTuple):
@@ -205,7 +205,7 @@ def array_plan(
     Args:
         texts: (name, expression) in the order of computation; each may mention those before it.
         wanted: names of the results.
-        numbers: names that stand for numbers.
+        numbers: names of numbers.
         counts: how many variables `sum(x)` adds up, by slot; they are arrays `x[0]`, `x[1]`, ...
         single: names of arrays of one number. What follows from these alone is computed once for
             all elements, in float64, as in compiled loops: see `per_run_values`.
@@ -251,7 +251,7 @@ def _plan(trees: Mapping[str, Tree], single: frozenset[str]) -> ArrayPlan:
 
 
 class _Named(dict[str, Tree]):
-    """Trees by name; other names stand for themselves."""
+    """Trees by name; other names remain."""
 
     def __missing__(self, name: str) -> Tree:
         return ("var", name)

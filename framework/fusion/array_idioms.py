@@ -51,9 +51,9 @@ TRUTH = frozenset(
 
 @dataclass(frozen=True)
 class _Idiom:
-    """What to compute instead of an expression of a certain form.
+    """A faster computation for expressions of a certain form.
 
-    In `form` the names s and t stand for numbers, all others for any expression. `holds` tells
+    In `form` the names s and t match numbers, all others match any expression. `holds` tells
     from the number s whether the idiom applies.
     """
 
@@ -98,7 +98,7 @@ def array_tree(tree: Tree) -> Tree:
 
 
 def _match(form: Tree, tree: Tree, found: dict[str, Tree]) -> bool:
-    """Whether a tree has a form; `found` receives what the names of the form stand for."""
+    """Whether a tree has a form; `found` receives the matches of its names."""
     if form[0] == "var":
         if form[1] in "st" and tree[0] != "num":
             return False

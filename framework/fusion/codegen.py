@@ -202,7 +202,7 @@ EXPORT void opscope_list(const word *b) {
 }
 """
 C_PRELUDE = HEAD + _PRELUDE.replace("PARALLEL_WORK", str(PARALLEL_WORK))
-"""What comes before the functions of a file, once."""
+"""The head of a C file, before its functions."""
 
 
 def c_function_name(loop: Loop) -> str:

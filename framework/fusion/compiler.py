@@ -128,7 +128,7 @@ def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
 
 
 def library(source: str) -> Library | None:
-    """A library of functions that threads may share; `EXPORT` stands before each of them.
+    """A library of functions that threads may share; the text has `EXPORT` before each of them.
 
     None where it cannot be compiled; that is logged.
     """
@@ -246,7 +246,7 @@ def _key(compiler: str, source: str) -> str:
 
 @functools.cache
 def _processor() -> str:
-    """What `-march=native` depends on."""
+    """The facts about this processor that `-march=native` depends on."""
     told = [sys.platform, platform.machine()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()

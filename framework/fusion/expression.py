@@ -170,14 +170,14 @@ def names(tree: Tree) -> frozenset[str]:
 
 
 def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
-    """The tree with every variable replaced by the tree that stands for it."""
+    """The tree with other trees in place of its variables."""
     if tree[0] == "var":
         return by[tree[1]]
     return tuple(replace_names(part, by) if isinstance(part, tuple) else part for part in tree)
 
 
 def part_name(slot: str, number: int) -> str:
-    """What one of several variables of a slot is called in a tree."""
+    """The name in a tree of one of several variables of a slot."""
     return f"{slot}[{number}]"
 
 

@@ -56,7 +56,7 @@ def count_arrays(members: Sequence[Pointwise]) -> int:
 
 
 def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
-    """What fusion needs to know of `op`; None where it cannot be part of a loop."""
+    """`op` as a member of a fused loop; None where it cannot be one."""
     scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
@@ -100,14 +100,14 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
 
 @dataclass(frozen=True, eq=False)
 class Expressions:
-    """What the expressions of an operator are, whatever its variables are called.
+    """The expressions of an operator, without the names of its variables.
 
     There is one object for all operators that have the same ones, so it may be a key.
 
     Attributes:
         known: all names that they mention.
         values: output slot -> tree, in the order of computation; also of outputs only mentioned.
-        leaves: names in these that stand for inputs and attributes.
+        leaves: names in these for inputs and attributes.
         cost: of all of them, for one element.
     """
 

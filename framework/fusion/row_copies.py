@@ -14,7 +14,7 @@ import numpy as np
 from .team import copy_task, fill_task, with_task
 
 Call = Callable[[], Any]
-"""What is bound: it takes nothing and does its work on the arrays that it was made for."""
+"""A bound call: it takes no arguments and works on the arrays that it was made for."""
 
 _IN_RANGE = "clip"
 """NumPy's mode for rows that are in range by construction; "raise" would go through a buffer."""

@@ -85,7 +85,7 @@ _COPY_WORK = 8
 
 @dataclass(frozen=True)
 class ParallelTask:
-    """What a callable does, as C functions that the threads of a team run together.
+    """The work of a callable as C functions that the threads of a team run together.
 
     Attributes:
         items: (address of a C function, address of its argument), one after another.

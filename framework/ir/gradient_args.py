@@ -1,4 +1,4 @@
-"""What a gradient maker works with; the backward pass gives it one for each operator."""
+"""The arguments of gradient makers; the backward pass makes them for each operator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .op_list import OpNode
 
 
 class VersionedName(str):
-    """A variable name that remembers the version it stands for."""
+    """The name of a variable, with the version of its value."""
 
     version: int
 

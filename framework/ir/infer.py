@@ -15,7 +15,7 @@ _GIVEN = (PARAMETER, STATE, INPUT)
 
 
 def declared_spec(var: VarDecl) -> ArraySpec | None:
-    """What a declaration says of itself; None where rank or dtype is unknown."""
+    """Shape and dtype as declared; None where rank or dtype is unknown."""
     shape, dtype = var.shape, var.dtype
     return None if shape is None or dtype is None else (shape, dtype)
 

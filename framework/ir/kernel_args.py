@@ -1,4 +1,4 @@
-"""What a kernel sees while it is bound: arrays by slot, attributes, and the state of the run."""
+"""The arguments of kernels: arrays by slot, attributes, and the state of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Call = Callable[[], Any]
 
 
 class RunState:
-    """What a bound kernel may look at while running: the context of the run under way."""
+    """The context of the run under way, for bound kernels that need it while running."""
 
     __slots__ = ("_context", "_fetched", "place")
 
@@ -36,7 +36,7 @@ class RunState:
         self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
 
     def fetched(self, array: Any) -> np.ndarray:
-        """An array that no operator of the run writes, on the host: a GPU is asked once a run."""
+        """An array that no operator of the run writes, on the host; copied once a run."""
         if isinstance(array, np.ndarray):
             return array
         found = self._fetched.get(id(array))
@@ -83,7 +83,7 @@ class KernelFrame(Protocol):
 
 
 class KernelArgs:
-    """What a kernel binds to: arrays by slot, attributes, and the run's state.
+    """Everything that a kernel binds to: arrays by slot, attributes, and the run's state.
 
     A kernel is called once for each plan with arrays that stay where they are, and returns a
     callable without arguments that does the work; views and scratch memory are made while binding.

@@ -1,4 +1,4 @@
-"""Nets in memory from and to the messages of net.proto: the one place that knows their layout.
+"""Nets in memory from and to the messages of net.proto: the one place that knows their fields.
 
 `to_message` and `from_message` lose nothing: a message that is read and written again is the same.
 """
@@ -79,7 +79,7 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
     dtype; or an `Attr` that cannot be decoded, as it came from a file.
 
     Args:
-        value: the same, or what stands for it: NumPy's scalars, lists, a NetDesc, an `Attr`.
+        value: the same, or an equivalent: NumPy's scalars, lists, a NetDesc, an `Attr`.
         type_name: the declared type; without it the type follows the value's own.
 
     Raises:
@@ -257,7 +257,7 @@ def _decode_tensor(tensor: pb.Tensor) -> np.ndarray:
 
 
 def _lenient_value(attr: pb.Attr) -> Any:
-    """As `decode_attr`; what cannot be decoded stays an `Attr`, which whoever uses it refuses."""
+    """As `decode_attr`; a damaged `Attr` stays as it is and is refused when it is used."""
     try:
         return decode_attr(attr)
     except OpscopeError:
@@ -416,7 +416,7 @@ def var_from_message(desc: pb.VarDesc) -> VarDecl:
 
 
 def _read_dtype(number: int) -> np.dtype | int | None:
-    """The dtype, or a number that stands for none."""
+    """The dtype, or the number where it is that of no dtype."""
     if not number:
         return None
     try:

@@ -42,7 +42,7 @@ def state_name(parameter: str, state: str) -> str:
 
 
 def inner_name(outer: str, part: str) -> str:
-    """A variable inside what a composite operator stands for, named after its output `outer`."""
+    """A variable inside the expansion of a composite operator, named after its output `outer`."""
     return f"{outer}@INNER@{part}"
 
 
@@ -55,7 +55,7 @@ def delayed_name(previous: str, steps: int, *, copied: bool = False) -> str:
 
 
 def steps_name(net: str) -> str:
-    """What a run of a recurrent net keeps of its steps."""
+    """The variable for the values that a run of a recurrent net saves for its gradient."""
     return f"{net}@STEPS"
 
 

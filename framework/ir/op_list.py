@@ -41,7 +41,7 @@ class RepeatedSlots(SlotNames):
 
 
 class Checked(NamedTuple):
-    """What checking an OpNode against its registration gave; like nodes may share one.
+    """The result of checking an OpNode against its registration; equal nodes may share one.
 
     Attributes:
         entry: the `OperatorDef` of the type when it was checked; a node is checked again when the

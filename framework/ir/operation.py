@@ -135,14 +135,14 @@ class Operator:
         return f"{self.title()}: {why} ({', '.join(operands)})"
 
     def input_vars(self) -> list[str]:
-        """What it reads, slot by slot; a list that is kept, so not to be changed."""
+        """The variables that it reads, slot by slot; callers must not change the list."""
         if self._reads_of is not self.inputs:  # slots are replaced, never changed
             self._reads_of = self.inputs
             self._reads = [n for names in self.inputs.values() for n in names if n != EMPTY]
         return self._reads
 
     def output_vars(self) -> list[str]:
-        """What it writes, slot by slot; a list that is kept, so not to be changed."""
+        """The variables that it writes, slot by slot; callers must not change the list."""
         if self._writes_of is not self.outputs:
             self._writes_of = self.outputs
             self._writes = [n for names in self.outputs.values() for n in names if n != EMPTY]
@@ -195,10 +195,10 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
 
 
 def expand_op(op: OpNode) -> list[OpNode]:
-    """The operators that a composite one stands for, all the way down; a plain one itself.
+    """The plain operators that a composite one expands to, at all depths; a plain one itself.
 
     Raises:
-        SlotError, AttributeTypeError: a composite one is wrongly used.
+        SlotError, AttributeTypeError: a composite operator is wrongly used.
     """
     expand = lookup(op.type).expand
     if expand is None:

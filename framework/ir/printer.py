@@ -184,7 +184,7 @@ def _tensor(array: np.ndarray) -> str:
 
 
 def _damaged(attr: pb.Attr) -> str:
-    """What a file holds and nobody can decode: an unset attribute, an array, a dtype."""
+    """The text of an attribute that cannot be decoded: an unset one, a damaged array or dtype."""
     field = attr.WhichOneof("value")
     if field == "tensor":
         known = pb.DataType.DESCRIPTOR.values_by_number

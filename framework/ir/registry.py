@@ -49,7 +49,7 @@ Kernel = Callable[[KernelArgs], Call | None]
 Bind = TypeVar("Bind", bound=Kernel)
 Maker = TypeVar("Maker", bound=GradientMaker)
 Expansion = Callable[[OpNode], list[OpNode]]
-"""From a composite operator to the operators that it stands for."""
+"""From a composite operator to simpler ones that compute the same."""
 EpilogueSplit = Callable[[OperatorView], list[OpNode]]
 """From an operator to a head and its elementwise epilogue; no operators where it has none."""
 
@@ -145,7 +145,7 @@ class OperatorDef:
         return add(bind) if bind is not None else add
 
     def expansion(self, expand: Expansion) -> Expansion:
-        """Decorator: makes the operator a composite, which stands for the operators returned."""
+        """Decorator: makes the operator a composite, replaced by the operators returned."""
         self.expand = expand
         return expand
 

@@ -15,7 +15,7 @@ ArraySpecs = Mapping[str, ArraySpec]
 RowsRule = Callable[[OperatorView, ArraySpecs, Collection[str]], bool]
 """(operator, shapes, variables whose first axis counts rows) -> whether the operator is row-wise.
 
-A rule looks at the operator's inputs and attributes alone: it is asked about the gradient, too.
+A rule uses the operator's inputs and attributes alone, since it is applied to the gradient, too.
 """
 
 

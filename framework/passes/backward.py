@@ -48,7 +48,7 @@ Value = tuple[str, int]
 
 @dataclass
 class BackwardResult:
-    """What to append, and the gradient's name of each variable asked for."""
+    """Operators and variables to append, and variable -> name of its gradient."""
 
     ops: list[OpNode] = field(default_factory=list)
     vars: list[VarDecl] = field(default_factory=list)

@@ -213,7 +213,7 @@ def clean_up(
 
 
 class _Facts:
-    """What the passes must know about the variables of a net."""
+    """Facts about the variables of a net that all clean-up passes need."""
 
     def __init__(self, net: OpList, live_out: Iterable[str]) -> None:
         self.net = net

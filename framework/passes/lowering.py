@@ -12,7 +12,7 @@ from .pipeline import Pass, run_passes
 
 @dataclass(frozen=True)
 class ExpandComposites:
-    """Composite operators (`fc`, nested plain nets) become the operators they stand for."""
+    """Composite operators (`fc`, nested plain nets) become plain operators."""
 
     name: str = "expand-composites"
 
@@ -27,7 +27,7 @@ class ExpandComposites:
 LOWERING: tuple[Pass, ...] = (
     ExpandComposites(),  # first and only: later passes, backward among them, see a flat list
 )
-"""What every net goes through before it is sealed."""
+"""The passes that every net goes through before it is sealed."""
 
 
 def lower(net: OpList) -> OpList:

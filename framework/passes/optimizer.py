@@ -35,7 +35,7 @@ _RATE_PREFIX = "lr_"
 
 @dataclass(frozen=True)
 class OptimizerAttrs:
-    """What `add_optimizer_ops` builds (`OptAttrs` of the design).
+    """The updates that `add_optimizer_ops` builds (`OptAttrs` of the design).
 
     Attributes:
         type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw, ...
@@ -65,7 +65,7 @@ class OptimizerAttrs:
 
 @dataclass
 class OptimizerResult:
-    """What to append to the net."""
+    """Operators and variables to append to the net."""
 
     ops: list[OpNode] = field(default_factory=list)
     vars: list[VarDecl] = field(default_factory=list)

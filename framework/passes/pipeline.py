@@ -1,7 +1,7 @@
 """Passes, which are functions from OpList to OpList, and the runner of ordered lists of them.
 
-A pass takes and leaves a valid net. `run_passes` is the only runner: it can verify and print
-between passes, and leave single ones out.
+A pass takes a valid net and returns a valid net. `run_passes` is the only runner: it can verify
+and print between passes, and leave single ones out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Pass(Protocol):
 
     @property
     def name(self) -> str:
-        """What the pass is called where it is left out, or named in an error."""
+        """The name by which the pass is left out, and which errors show."""
         ...
 
     def apply(self, net: OpList) -> OpList:

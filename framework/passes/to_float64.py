@@ -18,7 +18,7 @@ _SINGLE, _DOUBLE = np.dtype("float32"), np.dtype("float64")
 @dataclass(frozen=True)
 class ToFloat64:
     """float32 becomes float64: declared variables, arrays in attributes (so initial values), and
-    the dtypes that operators are told to give. Nested nets are included.
+    the dtypes of results in attributes. Nested nets are included.
 
     What is fed must then be float64, too.
     """

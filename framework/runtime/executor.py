@@ -47,7 +47,7 @@ class Frame:
     Attributes:
         calls: one callable a step. operators: those of the plan, by step where fused.
         arrays: name -> array of everything the plan names (fused-away temporaries have none).
-        prepared: in a loop, what is made before it of arrays that it does not change; else None.
+        prepared: in a loop, weights packed before it starts, keyed by array; else None.
         net_version: of the operator list that the plan was made for.
         scope_version: of the scope tree when the results were last published.
         least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
@@ -346,7 +346,7 @@ def _deciding_dtype(op: Operator, specs: dict[str, ArraySpec]) -> np.dtype:
 def external_specs(
     names: Sequence[str], scope: Scope, declared: Mapping[str, VarDecl], where: str
 ) -> tuple[dict[str, ArraySpec], dict[str, Levels], tuple[Any, ...]]:
-    """What a run reads from the scope: shapes and dtypes, offsets, and a signature of both.
+    """Shapes and dtypes of the variables that a run reads from the scope, offsets, and a signature.
 
     Raises:
         VariableError: one is not there or holds no value.

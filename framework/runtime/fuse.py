@@ -32,7 +32,7 @@ _MAX_OPERATORS, _MAX_LOOPS = 64, 32
 
 
 class _Touched:
-    """What the loops of a group read and write, so that another one can be compared at once.
+    """The memory that the loops of a group read and write; another loop is compared with all of it.
 
     Attributes:
         reads, writes: the memory: variables, or bases of views.
@@ -271,8 +271,8 @@ def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
 
 
 _Part = tuple[Expressions, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-"""A member of a loop: its expressions, its attributes that are numbers, exact, as text, and what
-stands in the loop for its operands."""
+"""A member of a loop: its expressions, its numeric attributes as exact text, and the names that its
+operands have in the loop."""
 
 
 @lru_cache(maxsize=4096)

@@ -49,7 +49,7 @@ def _host(array: Any) -> np.ndarray:
 
 @dataclass
 class StepTimes:
-    """What a profiler knows of one step. Times are nanoseconds, memory bytes."""
+    """Measurements of one step. Times are in nanoseconds, memory is in bytes."""
 
     label: str
     count: int = 0
@@ -153,7 +153,7 @@ class FiniteCheck(Hook):
     """Stops at the first operator whose output holds a NaN or an infinity.
 
     Args:
-        inputs: look at what the net is given, too, before its first operator.
+        inputs: check the values that the net is given, too, before its first operator.
         ignore: variables that may hold such values (a mask of minus infinities, say).
 
     Raises (from the run):

@@ -32,10 +32,10 @@ class PlanOptions:
 
 
 class Chain(list[Operator]):
-    """Operators that run as one step, and what whoever put them together knows of them.
+    """Operators that run as one step, and the loops that they fuse into.
 
     Attributes:
-        loops: the loops that they are, for fuse.py; empty for operators that do not fuse.
+        loops: the fused loops, for fuse.py; empty where the operators do not fuse.
     """
 
     def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
@@ -64,17 +64,32 @@ class PlanStep:
 
 @dataclass
 class Range:
-    """What a range of operators takes from outside and leaves behind, whatever the shapes are."""
+    """A range of operators, seen from outside; it holds for any shapes.
+
+    Attributes:
+        externals: variables that it reads, or updates, from outside.
+        live_out: variables that must be in memory after it has run.
+        views: view variable -> its base.
+    """
 
     operators: list[Operator]
     externals: list[str]
     live_out: set[str]
-    views: dict[str, str]  # view variable -> its base
+    views: dict[str, str]
 
 
 @dataclass
 class Plan:
-    """See the module's text."""
+    """How a range of operators runs for given shapes and dtypes; see the module's text.
+
+    Attributes:
+        operators, externals, live_out: those of the range.
+        specs: shape and dtype of every variable. declared: declarations of the net's variables.
+        steps: the callables to bind, in order.
+        offsets: sequence offsets of variables that hold sequences.
+        blocks: sizes of blocks of memory, in bytes. placement: temporary -> number of its block.
+        options: the switches. loops: fused loops by id of the step, filled by fuse.py.
+    """
 
     operators: list[Operator]
     externals: list[str]
@@ -83,10 +98,10 @@ class Plan:
     declared: Mapping[str, VarDecl]
     steps: list[PlanStep]
     offsets: Mapping[str, Levels] = field(default_factory=dict)
-    blocks: list[int] = field(default_factory=list)  # bytes of each
-    placement: dict[str, int] = field(default_factory=dict)  # temporary -> block
+    blocks: list[int] = field(default_factory=list)
+    placement: dict[str, int] = field(default_factory=dict)
     options: PlanOptions = PlanOptions()
-    loops: dict[int, Any] = field(default_factory=dict)  # by id of the step; filled by fuse.py
+    loops: dict[int, Any] = field(default_factory=dict)
 
     def nbytes(self, name: str) -> int:
         return _nbytes(self.specs[name])

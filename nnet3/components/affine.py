@@ -163,7 +163,7 @@ class NaturalGradientAffineComponent(AffineComponent):
 
 
 def preconditioner_info(component: NaturalGradientAffineComponent | LinearComponent) -> str:
-    """`, rank-in=...` and what else configures the natural gradient."""
+    """`, rank-in=...` and the other settings of the natural gradient."""
     c = component
     return (
         f", rank-in={c.rank_in}, rank-out={c.rank_out}"

@@ -423,8 +423,9 @@ def scale_offset_grad_kernel(k: KernelArgs) -> Call:
 scale_offset_terms = operator(
     "nnet3.scale_offset_terms",
     doc=(
-        "What the gradient of the scales of nnet3.scale_offset is the sum of, over rows and blocks:"
-        " terms = x * grad, with x found from out. out, grad and terms [N, B*D]; scale, offset [D]."
+        "The terms whose sum over rows and blocks is the gradient of the scales of"
+        " nnet3.scale_offset: terms = x * grad, with x found from out. out, grad and"
+        " terms [N, B*D]; scale, offset [D]."
     ),
     inputs=[
         Slot("out", "[N, B*D]"),

@@ -86,7 +86,7 @@ def fused(
 
 
 class _LoopCall(partial[Any]):
-    """A call of a compiled loop; `memory` keeps alive what its argument points to."""
+    """A call of a compiled loop; `memory` holds the arrays that its argument points to."""
 
     memory: Any
 

@@ -1,6 +1,6 @@
 """Operators on rows of matrices, to which commands of compiled computations are lowered.
 
-`add_*` add to what their target holds, `copy_*` set it. Row lists are attributes, so that a kernel
+`add_*` add to their target, `copy_*` set it. Row lists are attributes, so that a kernel
 can see beforehand where they are runs of neighbouring rows, which need no indexing.
 """
 
@@ -17,7 +17,7 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import copying, in_order
 from ...operators.base.indexing import scatter_adder
 
-_ALPHA = AttrSpec("alpha", "float", "scale of what is added", 1.0)
+_ALPHA = AttrSpec("alpha", "float", "factor of x", 1.0)
 _SOURCE = "Kaldi's CuMatrixBase"
 _FORWARD_ONLY = "compiled computations hold it, whose backward part is compiled, too"
 

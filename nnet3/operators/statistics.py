@@ -1,8 +1,8 @@
 """Statistics that components collect while they run: sums in float64, added to with every batch.
 
 Each operator reads its totals and writes them anew; a net gives both the same variable. Kaldi
-draws lots for which batches it takes into account; here every batch counts, as the averages are
-what matters.
+draws by lot which batches it takes into account; here every batch counts, as only the averages
+matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.base.calls import in_order, reducing
 
-NO_GRADIENT: Final = "statistics are no part of what is trained"
+NO_GRADIENT: Final = "statistics are not trained"
 _SOURCE = "Kaldi: nnet3/nnet-component-itf.cc"
 
 

@@ -1,4 +1,4 @@
-"""Updates of parameters as Kaldi's trainer makes them: change, its bounds, and what follows it.
+"""Updates of parameters as in Kaldi's trainer: changes, their bounds, and constraints after them.
 
 A component's change in one minibatch, times its learning rate, is collected in variables of its own
 ("delta"); with momentum a share of it stays there. `nnet3.max_change` finds by how much the changes
@@ -111,8 +111,8 @@ max_change = operator(
         "Factors that keep changes of parameters within bounds. Component c has `arrays[c]` of the"
         " delta and may change by bounds[c] (0: any amount), all together by `total`, in Euclidean"
         " norm after multiplication with |scale| and relative to bound_scale. factors [C]: of each"
-        " component for its own bound; change [1]: norm of all changes so bounded; scales [C]: what"
-        " to multiply the deltas with, all 0 where the change is not finite; kept [1]: 0 in that"
+        " component for its own bound; change [1]: norm of all changes so bounded; scales [C]:"
+        " factors of the deltas, all 0 where the change is not finite; kept [1]: 0 in that"
         " case, else 1."
     ),
     inputs=[

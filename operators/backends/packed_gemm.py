@@ -2,7 +2,7 @@
 
 All steps of the loop multiply with the same weights. These are packed into panels: as many columns
 as fit into registers beside the rows of a tile, row after row. A step's product then reads memory
-in order, adds to what is there at no cost, and is cut between the threads of a team. BLAS packs
+in order, adds to its target at no cost, and is cut between the threads of a team. BLAS packs
 again for every call, or does not: for 64x256 by 256x1024 MKL and OpenBLAS reach 70 to 80% of the
 speed of this on a Zen 4, and both lose more when they share such a product between threads.
 
@@ -282,7 +282,7 @@ def _room(b: Any) -> int:
 
 
 def _pack(b: Any, alpha: float, room: Any) -> tuple[Any, team.ParallelTask]:
-    """The panels of alpha b, in memory given or of a size given, and what fills them."""
+    """The panels of alpha b and the task that fills them; `room` is their memory, or its size."""
     panels = team.aligned(room) if isinstance(room, int) else room
     factor = np.array([alpha], b.dtype)
     steps = (stride // b.itemsize for stride in b.strides)

@@ -1,4 +1,4 @@
-"""What kernels of all families share: prepared calls, copies, range checks of row numbers.
+"""Building blocks of kernels of all families: prepared calls, copies, range checks of row numbers.
 
 Gives helpers, registers nothing. May import framework.
 """

@@ -28,7 +28,7 @@ def derived_kernel(k: KernelArgs) -> Call:
 def summed_back_kernel(k: KernelArgs) -> Call:
     """Like `derived_kernel`, for gradients of operators whose operands broadcast.
 
-    What has the shape of the result is summed back to the shape of the operand. `x_grad` may have
+    A gradient of the result's shape is summed back to the shape of the operand. `x_grad` may have
     the memory of out_grad, so the expressions name it last.
     """
     results, scalar = _results(k), k.op.entry.scalar

@@ -152,7 +152,7 @@ def _inner_ops(op: OperatorView) -> list[OpNode]:
 
 
 class _Names:
-    """Inner names and what they are called outside."""
+    """Inner variables and their names in the outer net."""
 
     def __init__(self, op: OperatorView, inner: OpList) -> None:
         self.op, self.inner = op, inner

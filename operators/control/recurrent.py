@@ -72,7 +72,9 @@ recurrent = operator(
             optional=True,
             not_in_gradient=True,
         ),
-        Slot("steps", "what the gradient needs of each step", optional=True, intermediate=True),
+        Slot(
+            "steps", "values of each step that the gradient reads", optional=True, intermediate=True
+        ),
     ],
     attrs=[AttrSpec("net", "net", "the RECURRENT net")],
     source="Paddle: paddle/operators/recurrent_op.cc, doc/design/ops/rnn.md",
@@ -313,7 +315,7 @@ def _row_of(step: StepNet, memory: Memory, boots: list[Any]) -> ArraySpec:
 
 
 def _gradient_reads(readers: Iterable[Operator]) -> frozenset[str]:
-    """What the gradient step nets of these operators read of the forward steps."""
+    """Inner variables of the forward steps that the gradient step nets of these operators read."""
     return frozenset().union(*(step_net(op.attrs["net"]).values for op in readers))
 
 
@@ -324,14 +326,14 @@ recurrent_grad = operator(
     doc=(
         "Gradient of `recurrent`: a RECURRENT net over the gradient step net, in the opposite"
         " direction. Its first in-links are the gradients of the forward out-links; the others name"
-        " what it finds in the forward run's steps. Memories carry the gradients of states; their"
+        " values in the steps of the forward run. Memories carry the gradients of states; their"
         " boot values are the gradients of final states, their final ones those of boot values."
     ),
     inputs=[
         Slot("x", "in-links of the forward run", duplicable=True),
         Slot("static", "its static links", duplicable=True, optional=True),
         Slot("boot", "its boot values", duplicable=True, optional=True, shape_only=True),
-        Slot("steps", "what it kept of its steps"),
+        Slot("steps", "the step values that it saved"),
         Slot("out_grad", "gradients of its out-links", duplicable=True, optional=True),
         Slot("final_grad", "gradients of its final states", duplicable=True, optional=True),
         Slot("sum_grad", "gradients of its sums", duplicable=True, optional=True),

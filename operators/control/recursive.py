@@ -32,8 +32,8 @@ recursive = operator(
         " height run side by side. `net` is a RECURSIVE NetDesc: its links and memories say, in"
         " this order, which inner variable each variable of a slot stands for. With arity k a node"
         " reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it"
-        " reads sums over any number of children, of their states or of what a child net makes of"
-        " each child and its parent, and a leaf reads boot values."
+        " reads sums over any number of children, of their states or of the results of a child net"
+        " for each child and its parent, and a leaf reads boot values."
     ),
     inputs=[
         _PARENT,
@@ -48,7 +48,7 @@ recursive = operator(
         Slot("static", "static links: the same at each node", duplicable=True, optional=True),
         Slot(
             "boot",
-            "what stands for missing children, of the memories that name one: a row for all trees,"
+            "states of missing children, of the memories that name one: a row for all trees,"
             " [...], or one for each, [trees, ...]",
             duplicable=True,
             optional=True,
@@ -66,7 +66,9 @@ recursive = operator(
             optional=True,
             not_in_gradient=True,
         ),
-        Slot("steps", "what the gradient needs of each node", optional=True, intermediate=True),
+        Slot(
+            "steps", "values of each node that the gradient reads", optional=True, intermediate=True
+        ),
     ],
     attrs=[AttrSpec("net", "net", "the RECURSIVE net")],
     source=(
@@ -172,7 +174,7 @@ recursive_grad = operator(
         Slot("x", "in-links of the forward run", duplicable=True, optional=True, shape_only=True),
         Slot("static", "its static links", duplicable=True, optional=True),
         Slot("boot", "its boot values", duplicable=True, optional=True, shape_only=True),
-        Slot("steps", "what it kept of its nodes"),
+        Slot("steps", "the node values that it saved"),
         Slot("out_grad", "gradients of those out-links that `outs` tells", True, optional=True),
         Slot("final_grad", "gradients of those roots that `finals` tells", True, optional=True),
     ],

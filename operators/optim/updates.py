@@ -77,8 +77,8 @@ class Method:
         type: name of the operator, which is also the optimizer's name.
         doc: its formulas.
         scalar: output slot -> expression of one element, over the slots and the attributes. Later
-            ones may mention the slots before them. What follows from lr, step, grad_scale and
-            attributes alone is computed once a run, in float64.
+            ones may mention the slots before them. Subexpressions of lr, step,
+            grad_scale and attributes alone are computed once a run, in float64.
         states: variables of the parameter's shape that go from update to update.
         attrs: attributes besides `lr_factor` and `weight_decay`.
         source: the paper, and where the same formulas are in other toolkits.
@@ -177,7 +177,7 @@ def _bind(method: Method, k: KernelArgs) -> Call:
 
 @dataclass(frozen=True)
 class _Update:
-    """What is the same for all chunks of a parameter.
+    """The update of one chunk, with everything that is the same for all chunks of a parameter.
 
     Attributes:
         names: of the states that there are.

@@ -116,7 +116,7 @@ reshape = _reshaping(
         AttrSpec(
             "shape",
             "ints",
-            "the new shape: 0 copies x's dimension there, one -1 takes what is left",
+            "the new shape: 0 copies x's dimension there, one -1 takes all other elements",
             minimum=-1,
         )
     ],

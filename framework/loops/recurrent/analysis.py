@@ -1,4 +1,4 @@
-"""What is known of a step net before it is bound: phases, variables with rows, what to save.
+"""Facts about a step net that hold for any batch: phases, variables with rows, what to save.
 
 Shapes are inferred for two made-up numbers of rows: what follows both of them has rows. So the
 result does not depend on the batch, and one analysis serves all of them.

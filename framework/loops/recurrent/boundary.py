@@ -1,4 +1,4 @@
-"""What enters and leaves the loop of a recurrent net: links, memories, initial and final states.
+"""Values that enter and leave the loop of a recurrent net: links, memories, boundary states.
 
 Outside, sequences come in the order of the batch; inside, in the schedule's order, by falling
 length, and their rows step by step. Each function here takes a value and returns one: arrays, and
@@ -230,7 +230,7 @@ def saved_steps(
     scopes: Sequence[Scope],
     offsets: Sequence[Mapping[str, Levels]],
 ) -> SavedSteps:
-    """What the run saves for its gradient.
+    """The values that the run saves for its gradient.
 
     Args:
         scopes, offsets: of each step, where the loop has made them.

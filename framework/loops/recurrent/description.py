@@ -41,7 +41,7 @@ from ..inner_links import (
 
 
 class StepNet:
-    """What runs at each step, and how it is joined to the outside.
+    """The net that runs at each step, and its links to the outside.
 
     Attributes:
         net: the step net as a PLAIN net, composites expanded and delays lowered.
@@ -99,7 +99,7 @@ class StepNet:
                 self.net.vars.append(var.changed(name=new))
 
     def _declare_given(self) -> None:
-        """What links and memories bring in is an INPUT of the step net."""
+        """Variables that links and memories set are INPUTs of the step net."""
         given = dict.fromkeys(self.given)
         declared = {var.name for var in self.net.vars}
         self.net.vars = [

@@ -1,4 +1,4 @@
-"""What the stages of binding a recurrent net share: their context, and frames over given arrays."""
+"""The context that all stages of binding a recurrent net share, and frames over given arrays."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def step_plan(
 
 @dataclass(frozen=True, eq=False)
 class LoopContext:
-    """What every stage of binding reads and none changes.
+    """Facts that every stage of binding reads; no stage changes them.
 
     Attributes:
         sharing: the operators of the loop, and who shares memory in it.
-        arena: the memory that is used again by the batches that follow.
+        arena: memory that later batches use again.
         slots: where the rows of each step are in arrays of the arena.
-        forward: in a gradient, what the forward run saved; else empty.
+        forward: in a gradient, the values that the forward run saved; else empty.
     """
 
     binding: RecurrentBinding

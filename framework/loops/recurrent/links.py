@@ -1,4 +1,4 @@
-"""What joins a recurrent operator to the outside: the rows that each step sees, and the arrays."""
+"""How a recurrent operator is linked to the outside: the rows of each step, and the arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Track:
 
     @property
     def in_order(self) -> bool:
-        """Whether inside and outside the rows stand in the same order."""
+        """Whether the rows have the same order inside and outside."""
         return np.array_equal(self.rows, np.arange(len(self.rows)))
 
 

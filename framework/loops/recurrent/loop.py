@@ -33,7 +33,7 @@ _MOST_FRAMES = 4096
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """What the loop's stage has made.
+    """The result of binding the loop.
 
     Attributes:
         values: those given, and those of what the loop writes.
@@ -98,7 +98,7 @@ def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:
 
 
 def _step_live_out(context: LoopContext) -> frozenset[str]:
-    """What the loop writes and somebody reads after its step."""
+    """Variables that the loop writes and that are read after their step."""
     step, sharing = context.step, context.sharing
     states = {memory.state for memory in step.memories}
     return sharing.written & {*context.analysis.live_out, *states, *step.sums, *sharing.names}

@@ -31,7 +31,7 @@ _SUM = {"out": "x + y"}
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """What is left of a loop, and who shares memory in it.
+    """The operators that remain in a loop, and the variables that share memory.
 
     Attributes:
         operators: the loop. onto: sum -> variable computed before the loop whose memory it takes.
@@ -44,12 +44,12 @@ class Sharing:
 
     @functools.cached_property
     def written(self) -> frozenset[str]:
-        """What the operators write."""
+        """Variables that the operators write."""
         return frozenset(name for op in self.operators for name in op.output_vars())
 
     @functools.cached_property
     def given(self) -> frozenset[str]:
-        """What the operators read and do not write."""
+        """Variables that the operators read and do not write."""
         reads = frozenset(name for op in self.operators for name in op.input_vars())
         return reads - self.written
 
@@ -66,7 +66,7 @@ def share(
     rows: Collection[str],
     saved: Collection[str],
 ) -> Sharing:
-    """What the loop of a step net may share.
+    """Finds variables of a loop that may share memory.
 
     Args:
         specs: shapes in some step. rows: variables with one row for each sequence of a step.

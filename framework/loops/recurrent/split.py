@@ -57,7 +57,7 @@ def without_copies(
     specs: Mapping[str, ArraySpec],
     wanted: Collection[str],
 ) -> list[Operator]:
-    """The operators without copies: whoever reads a copy reads what it was made of.
+    """The operators without copies: readers of a copy read its source.
 
     An output is a copy where its scalar expression names nothing but an input, as that of `assign`
     does, and those of the gradients of sums. Every variable is written once, so the original keeps

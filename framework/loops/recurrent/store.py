@@ -142,7 +142,7 @@ Values = Mapping[str, Storage]
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What a stage of binding has made.
+    """The result of a stage of binding.
 
     Attributes:
         values: those that the stage was given and those that it added.
@@ -208,7 +208,7 @@ class Arena:
         )
 
     def array(self, key: Any, spec: ArraySpec) -> Any:
-        """The array of a key; its values last until the key is asked for again."""
+        """The array of a key; its values last until the next call with this key."""
         array = self._arrays.get(key)
         if array is None or array.shape != spec[0] or array.dtype != spec[1]:
             array = self._arrays[key] = self._xp.empty(*spec)
@@ -231,7 +231,7 @@ class Arena:
 
 
 class SavedSteps(list[Scope]):
-    """What a run over whole sequences saves for the gradient, in place of a list of step scopes.
+    """Values that a run over whole sequences saves for the gradient, instead of step scopes.
 
     The list holds scopes, one for each step, only where the step net holds nets itself.
 

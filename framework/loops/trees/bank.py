@@ -78,7 +78,7 @@ BatchRange = tuple[int, int, BoundBatch]
 
 @dataclass(frozen=True)
 class ForwardRun:
-    """What a forward run leaves for its gradient: its schedule, and what ran at each height."""
+    """A forward run, for its gradient: the schedule, and the batches that ran at each height."""
 
     schedule: ForestSchedule
     nodes: list[list[BatchRange]]
@@ -151,6 +151,6 @@ def gradient_begin(net: PlainNet) -> int:
 
 
 def gradient_reads(net: PlainNet) -> list[str]:
-    """What the gradient operators of a net read in a step scope."""
+    """Variables of a step scope that the gradient operators of a net read."""
     begin = gradient_begin(net)
     return analyse(net.operators[begin:], (), net.vars, frozenset()).externals

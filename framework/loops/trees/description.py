@@ -66,7 +66,7 @@ class TreeSpecs:
 
 
 class TreeNet:
-    """What runs at each node, and how it is joined to the outside.
+    """The net that runs at each node, and its links to the outside.
 
     Attributes:
         node, pair: forward operators of the node net, and of the child net or None.
@@ -115,7 +115,7 @@ class TreeNet:
             raise self.inside(error, what) from None
 
     def inside(self, error: OpscopeError, what: str) -> OpscopeError:
-        """An error of an inner net, told as one of this net."""
+        """An error of an inner net, as an error of this net."""
         return type(error)(f"{self.title}, in its {what}: {error}")
 
     def _refuse_fields(self, step: StepDecl) -> None:
@@ -165,7 +165,7 @@ class TreeNet:
     # -- checks --------------------------------------------------------------------------------
 
     def _check_given(self) -> None:
-        """What the nets read comes from a link or a memory, once, and is not overwritten."""
+        """Every variable that the nets read has one link or memory, and nothing overwrites it."""
         common = [*self.inputs, *self.statics]
         for what, net, own in (
             ("node net", self.node, [memory.previous for memory in self.memories]),
@@ -190,7 +190,7 @@ class TreeNet:
         """Shapes and dtypes of everything inside, from those of the links.
 
         Raises:
-            ShapeError: an operator refuses its inputs, the shape of a memory is not told or another
+            ShapeError: an operator refuses its inputs, the shape of a memory is unknown or another
                 than that of its state, or an out-link has no row for each node.
         """
         links = {

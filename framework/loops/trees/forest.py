@@ -39,7 +39,7 @@ class Trees:
 
         Args:
             trees: each a label, or a tuple (label, child, child, ...) whose children are written
-                alike. None stands for a child that is not there: `("-", None, 3)`.
+                alike. None is a child that is missing: `("-", None, 3)`.
 
         Raises:
             TreeError: an empty tuple, a tree that is None, or no trees at all.
@@ -232,7 +232,7 @@ def _bundles(
 
 
 class _Checks:
-    """What makes a forest of an array of parents, or an error with tree and node."""
+    """Checks that an array of parents is a forest; errors name tree and node."""
 
     def __init__(self, parents: np.ndarray, offsets: Any, arity: int) -> None:
         self.arity = arity

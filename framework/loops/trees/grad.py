@@ -22,9 +22,10 @@ from ...passes.backward import build_backward
 from ...runtime.plain_net import PlainNet
 from ..inner_gradient import dense_gradient, require_steps
 from .bank import Bank, BatchRange, ForwardRun, gradient_begin
+from .binding import TreeBinding
 from .description import tree_net
 from .forest import ForestSchedule
-from .run import TreeProgram, add_bundles
+from .states import add_bundles
 
 
 def make_gradient(g: GradientArgs) -> list[OpNode]:
@@ -107,50 +108,50 @@ class _Flow:
         self.live_out = frozenset(self.gradients.values())
 
 
-class TreeGradientProgram(TreeProgram):
+class TreeGradientProgram:
     """A `recursive_grad` operator bound to the arrays of one frame."""
 
     def __init__(self, k: KernelArgs) -> None:
-        super().__init__(k)
-        tree, nodes = self.tree, self.nodes
-        previous = [memory.previous for memory in self.memories]
+        self._b = b = TreeBinding(k)
+        tree, nodes = b.tree, b.nodes
+        previous = [memory.previous for memory in b.memories]
         children = [inner for _, inner in tree.child_links]
         links = [*tree.inputs, *tree.statics]
-        parts = [memory.state for memory in self.memories if memory.by_pair]
+        parts = [memory.state for memory in b.memories if memory.by_pair]
         self.node = _Flow(tree.node_grad, tree.states, links + previous)
         self.pair = _Flow(tree.pair_grad, parts, links + children)
-        self.node_context = self.context(self.node.live_out if self.node.net else frozenset())
-        self.pair_context = self.context(self.pair.live_out if self.pair.net else frozenset())
+        self.node_context = b.context(self.node.live_out if self.node.net else frozenset())
+        self.pair_context = b.context(self.pair.live_out if self.pair.net else frozenset())
         self.x_grads = self._wanted("x_grad", tree.inputs)
         self.static_grads = self._wanted("static_grad", tree.statics)
         self.boot_grads = k.list("boot_grad")
-        self.totals = {name: self.scratch(nodes, self.links[name]) for name in self.x_grads}
-        specs = self.specs
-        self.arriving = {name: self.scratch(nodes, specs.node[name]) for name in self.node.seeds}
+        self.totals = {name: b.scratch(nodes, b.links[name]) for name in self.x_grads}
+        specs = b.specs
+        self.arriving = {name: b.scratch(nodes, specs.node[name]) for name in self.node.seeds}
         # One row more, of zeros: it is what roots take.
         self.down = {
-            number: self.scratch(nodes + 1, specs.node[memory.previous])
-            for number, memory in enumerate(self.memories)
+            number: b.scratch(nodes + 1, specs.node[memory.previous])
+            for number, memory in enumerate(b.memories)
             if memory.previous in self.node.gradients
         }
         self.across = {
-            inner: self.scratch(nodes + 1, specs.node[state])
+            inner: b.scratch(nodes + 1, specs.node[state])
             for state, inner in tree.child_links
             if inner in self.pair.gradients
         }
         self.edge_links = {
-            name: self.scratch(nodes, self.links[name])
+            name: b.scratch(nodes, b.links[name])
             for name in self.x_grads
             if name in self.pair.gradients
         }
         largest = [*self.down.values(), *self.across.values()]
         self.spare = {
-            (array.shape[1:], array.dtype): self.scratch(len(array), (array.shape, array.dtype))
+            (array.shape[1:], array.dtype): b.scratch(len(array), (array.shape, array.dtype))
             for array in largest
         }
 
     def _wanted(self, slot: str, inner: list[str]) -> dict[str, Any]:
-        arrays = self.k.list(slot)
+        arrays = self._b.k.list(slot)
         pairs = zip(inner, arrays, strict=True) if arrays else ()
         return {name: array for name, array in pairs if array is not None}
 
@@ -175,33 +176,33 @@ class TreeGradientProgram(TreeProgram):
                 for name, part in self.edge_links.items():
                     bundles = schedule.bundles[height]
                     add_bundles(self.totals[name], part, first, bundles, fresh=False)
-        places = self.xp.asarray(schedule.places)
+        places = self._b.xp.asarray(schedule.places)
         for name, out in self.x_grads.items():
-            take_rows(self.xp, self.totals[name], places, out)
+            take_rows(self._b.xp, self.totals[name], places, out)
         self._initial_grads(schedule)
 
     def _forward_run(self) -> ForwardRun:
-        """What the forward run left.
+        """The forward run to differentiate.
 
         Raises:
-            RunError: it is not there, or another run has taken its place.
+            RunError: there was none, or another run has followed it.
         """
-        (steps,) = self.k.op.inputs["steps"]
-        bank: Bank | None = self.frame.scope.bound.get(("recursive", steps))
-        serial = int(self.k["steps"][0])
+        (steps,) = self._b.k.op.inputs["steps"]
+        bank: Bank | None = self._b.frame.scope.bound.get(("recursive", steps))
+        serial = int(self._b.k["steps"][0])
         if bank is None or bank.last is None or bank.serial != serial:
             why = f"{steps!r} is not what the last forward run left in this scope"
-            raise RunError(self.k.describe(f"{self.tree.title}: {why}"))
+            raise RunError(self._b.k.describe(f"{self._b.tree.title}: {why}"))
         return bank.last
 
     def _index(self, schedule: ForestSchedule) -> None:
         """For each memory, whose row of `down` a node takes; for child links, of `across`."""
-        xp, nodes = self.xp, self.nodes
+        xp, nodes = self._b.xp, self._b.nodes
         parent = schedule.parent
         self.above = {}
         for number in self.down:
-            memory = self.memories[number]
-            if self.tree.arity:
+            memory = self._b.memories[number]
+            if self._b.tree.arity:
                 mine = schedule.position == memory.child
                 self.above[number] = xp.asarray(np.where(mine, parent, nodes))
             else:
@@ -211,20 +212,20 @@ class TreeGradientProgram(TreeProgram):
         self.edge_parent = xp.asarray(schedule.edge_parent)
 
     def _arrive(self, schedule: ForestSchedule) -> None:
-        """What arrives from outside: gradients of out-links and of roots."""
-        k, xp = self.k, self.xp
+        """Take gradients from outside: those of out-links and of roots."""
+        k, xp = self._b.k, self._b.xp
         rows, roots = xp.asarray(schedule.rows), xp.asarray(schedule.roots)
         for array in self.arriving.values():
             array.fill(0)
         outs = [
-            name for name, there in zip(self.tree.outputs, k.attrs["outs"], strict=True) if there
+            name for name, there in zip(self._b.tree.outputs, k.attrs["outs"], strict=True) if there
         ]
         for name, grad in zip(outs, k.list("out_grad"), strict=True):
             if name in self.arriving:
                 self.arriving[name] += grad[rows]
         finals = iter(k.list("final_grad"))
         there = k.attrs["finals"]
-        for memory in self.memories:
+        for memory in self._b.memories:
             if memory.final >= 0 and there[memory.final]:
                 grad = next(finals)
                 if memory.state in self.arriving:
@@ -239,16 +240,16 @@ class TreeGradientProgram(TreeProgram):
             target = frame.arrays[seed]
             target[...] = self.arriving[state][begin:end]
             for number, index in self.above.items():
-                memory = self.memories[number]
+                memory = self._b.memories[number]
                 if memory.state == state and not memory.by_pair:
                     self._add(target, self.down[number], index[begin:end])
-            for link, inner in self.tree.child_links:
+            for link, inner in self._b.tree.child_links:
                 if link == state and inner in self.across:
                     self._add(target, self.across[inner], self.edge[begin:end])
-        frame.run(self.frame.state.context)
+        frame.run(self._b.frame.state.context)
         arrays = frame.arrays
         for number, array in self.down.items():
-            array[begin:end] = arrays[self.node.gradients[self.memories[number].previous]]
+            array[begin:end] = arrays[self.node.gradients[self._b.memories[number].previous]]
         for name, total in self.totals.items():
             if name in self.node.gradients:
                 total[begin:end] = arrays[self.node.gradients[name]]
@@ -257,7 +258,7 @@ class TreeGradientProgram(TreeProgram):
     def _add(self, target: Any, source: Any, index: Any) -> None:
         """target += source[index]"""
         spare = self.spare[(source.shape[1:], source.dtype)][: len(index)]
-        take_rows(self.xp, source, index, spare)
+        take_rows(self._b.xp, source, index, spare)
         target += spare
 
     def _sum_statics(self, flow: _Flow, arrays: Any) -> None:
@@ -274,10 +275,10 @@ class TreeGradientProgram(TreeProgram):
             target = frame.arrays[seed]
             target.fill(0)
             for number, array in self.down.items():
-                memory = self.memories[number]
+                memory = self._b.memories[number]
                 if memory.by_pair and memory.state == state:
                     self._add(target, array, self.edge_parent[begin:end])
-        frame.run(self.frame.state.context)
+        frame.run(self._b.frame.state.context)
         arrays = frame.arrays
         for inner, array in self.across.items():
             array[begin:end] = arrays[self.pair.gradients[inner]]
@@ -294,15 +295,15 @@ class TreeGradientProgram(TreeProgram):
         if not self.boot_grads:
             return
         for number, array in self.down.items():
-            memory = self.memories[number]
+            memory = self._b.memories[number]
             out = self.boot_grads[memory.boot] if memory.boot >= 0 else None
             if out is None:
                 continue
             places = np.arange(leaves)
-            if self.tree.arity:
+            if self._b.tree.arity:
                 places = np.flatnonzero(schedule.child(memory.child) == schedule.nodes)
-            rows = array[self.xp.asarray(places)]
-            if self.specs.shared_boot[number]:
+            rows = array[self._b.xp.asarray(places)]
+            if self._b.specs.shared_boot[number]:
                 out += rows.sum(axis=0)
             else:
-                self.xp.add.at(out, self.xp.asarray(schedule.tree[places]), rows)
+                self._b.xp.add.at(out, self._b.xp.asarray(schedule.tree[places]), rows)

@@ -1,4 +1,4 @@
-"""The verifier: everything that can be wrong with a net and that needs no data to see.
+"""The verifier finds every mistake in a net that can be seen without data.
 
 Gives `verify` (raises the first problem) and `problems` (lists all). May import base and ir.
 """

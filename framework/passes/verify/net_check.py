@@ -77,7 +77,7 @@ class NetCheck:
 
     Attributes:
         desc: the net.
-        rules: what looks at it, and at the nets inside of it.
+        rules: checks to apply to it, and to the nets inside of it.
         given: variables that have a value before the first operator runs (links of a step net).
         outer: variables of the nets around it, which a nested net may read.
         wanted: results that somebody outside takes.
@@ -137,15 +137,15 @@ class NetCheck:
         return TEMPORARY if var is None else var.kind
 
     def base(self, name: str) -> str:
-        """What a name is a view of, or itself."""
+        """The base of a view; of another variable, itself."""
         return self.root.get(name, name)
 
     def reads(self, index: int) -> list[str]:
-        """What an operator reads, bases in place of views."""
+        """The variables that an operator reads, with bases in place of views."""
         return [self.base(name) for name in input_names(self.ops[index]) if name != EMPTY]
 
     def writes(self, index: int) -> list[str]:
-        """What an operator writes, bases in place of views."""
+        """The variables that an operator writes, with bases in place of views."""
         return [self.base(name) for name in output_names(self.ops[index]) if name != EMPTY]
 
     def _number_writers(self) -> None:

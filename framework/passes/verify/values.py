@@ -133,7 +133,7 @@ def unused(net: NetCheck) -> None:
 
 
 def _linked_names(desc: OpList) -> Iterator[str]:
-    """What step nets take from their outer net."""
+    """Variables that step nets take from their outer net."""
     for step in desc.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):
             yield link.outer

@@ -1,4 +1,4 @@
-"""The verifier: everything that can be wrong with a net and that needs no data to see.
+"""The verifier finds every mistake in a net that can be seen without data.
 
 `problems` lists all of it; `verify` raises the first error as the package's own exception type. The
 rules run over one description at a time and go down into nested nets and step nets.

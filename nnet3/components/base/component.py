@@ -1,10 +1,10 @@
 """The base of all nnet3 components: properties, files, config lines, registration.
 
-A component is a transformation with its parameters and statistics. Its class states as data what
-files contain (`fields`), what a config line may say (`keys`) and what is trained (`trained`); its
-methods say in words what it is (`info`) and in operators what it computes (`lower`). Attributes
-have Kaldi's names without the last underscore, and annotations with their types; arrays are NumPy,
-float32 for parameters and float64 for statistics.
+A component is a transformation with its parameters and statistics. Its class lists the fields of
+files (`fields`), the keys of config lines (`keys`) and the trained parameters (`trained`); its
+methods describe it in words (`info`) and compute it by operators (`lower`). Attributes have Kaldi's
+names without the last underscore, and annotations with their types; arrays are NumPy, float32 for
+parameters and float64 for statistics.
 
 Source: Kaldi's `nnet3/nnet-component-itf.h`.
 """
@@ -41,7 +41,10 @@ from .summary import number
 
 
 class Properties(IntFlag):
-    """What a component can do and what its backprop reads: Kaldi's `ComponentProperties`."""
+    """Abilities of a component, and the matrices that its backprop reads.
+
+    Source: Kaldi's `ComponentProperties`.
+    """
 
     SIMPLE = 0x001  # each output row depends on the input row of the same index only
     UPDATABLE = 0x002
@@ -170,7 +173,7 @@ class Component:
         return component
 
     def read(self, reader: Reader) -> None:
-        """Read what follows the opening token.
+        """Read the fields after the opening token, and the closing token.
 
         Raises:
             FormatError: the file is damaged, or its values contradict one another.

@@ -41,7 +41,7 @@ _Use = tuple[Recipe, Templates]
 
 @lru_cache(maxsize=256)
 def _shared_templates(key: Hashable) -> Templates:
-    """What all recipes with the same operators share; see `Recipe.key`."""
+    """Templates that all recipes with the same operators share; see `Recipe.key`."""
     return {}
 
 
@@ -143,7 +143,7 @@ class ComponentOps:
         found = self._uses.get(key)
         if found is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
-            # What was made for certain indexes is of use to nobody else, and may be large.
+            # A recipe for certain indexes has no other use, and may be large.
             templates = _shared_templates(recipe.key()) if recipe.is_general else {}
             found = self._uses[key] = recipe, templates
             if recipe.is_general:
@@ -171,7 +171,7 @@ class ComponentOps:
                 found there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
-            add: add to what `out` holds.
+            add: add to `out`.
             statistics: add to the component's statistics; see `states`.
             role: of the operators.
         """
@@ -205,8 +205,8 @@ class ComponentOps:
         Args:
             in_deriv: None where nobody needs it; may be `out_deriv` itself.
             trained: make the gradients of the parameters.
-            add: add to what `in_deriv` holds.
-            accumulate: add to what the gradients of the parameters hold.
+            add: add to `in_deriv`.
+            accumulate: add to the gradients of the parameters.
             statistics: add to the component's statistics, as in training, and change `in_deriv` by
                 self-repair.
             natural: natural gradient makes the gradients of components that have it; see `memory`.
@@ -247,7 +247,7 @@ class ComponentOps:
         return {name + own_field(kind + field): array for field, array in arrays.items()}
 
     def keeps_temporaries(self, indexes: Any = None, rows: int = -1) -> bool:
-        """Whether the backward operators read what the forward ones leave besides `out`."""
+        """Whether the backward operators read temporaries of the forward ones, besides `out`."""
         recipe = self.recipe(indexes, rows)
         kept = recipe.temps()
         lowered = backward_ops(recipe, recipe.parameters, True)

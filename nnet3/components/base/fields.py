@@ -88,8 +88,8 @@ class Field:
         token: comes before the values: `<InputDim>`.
         kind: of each value.
         attrs: the attributes of the component that hold the values, in order.
-        default: what an attribute is where the token is missing; without one it must be there. A
-            callable is given the component.
+        default: the value where the token is missing, or a function of the component that returns
+            it; without a default the token must be there.
         when: Kaldi writes the field only if this holds of the component.
         old: Kaldi reads the field but writes it no more. Without `attrs` its values are kept only
             to be written back.
@@ -132,7 +132,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Deviation:
-    """A field that the file had, or lacked, unlike what Kaldi writes today."""
+    """A field that the file had, or lacked, unlike the files that Kaldi writes today."""
 
     field: Field | None  # None: the file lacked it
     values: tuple[Any, ...]
@@ -189,7 +189,7 @@ def _float32(values: Any) -> np.ndarray:
 def write_fields(component: FieldHolder, writer: Writer, fields: Sequence[Field]) -> None:
     """Write the fields as Kaldi does, or, where nothing was changed, as the file had them.
 
-    In the other form than that of the file, averages are what Kaldi makes of their sums.
+    In the other form (text or binary) than that of the file, averages follow from their sums.
     """
     anew = component.was_binary not in (None, writer.binary)
     for index, field in enumerate(fields):

@@ -1,4 +1,4 @@
-"""Keys of config lines: what `component name=... type=... KEY=VALUE ...` may say of a type."""
+"""Keys of config lines: the `KEY=VALUE` of `component name=... type=... KEY=VALUE ...`, by type."""
 
 from __future__ import annotations
 

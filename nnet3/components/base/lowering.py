@@ -56,7 +56,7 @@ class Recipe:
         natural: operators that make gradients of parameters by natural gradient, in place of those
             in `backward`, with which they run.
         plain: parameters whose plain gradients `natural` reads, and its names for these.
-        memory: what `natural` saves from one batch to the next, by name.
+        memory: arrays that `natural` saves from one batch to the next, by name.
         parts: for a chain of components their recipes, with the names of their variables in this
             one; backward operators and statistics are then those of the parts.
     """
@@ -249,7 +249,7 @@ def _plain_ops(recipe: Recipe, derivs: Collection[str], want_input: bool) -> lis
         return []
     lowered = _asked_for(recipe.backward, wanted) or _from_registry(recipe, wanted)
     written = {name for op in lowered for _, names in op.outputs for name in names}
-    for name in wanted:  # what the output does not depend on
+    for name in wanted:  # variables that the output does not depend on
         if deriv_of(name) not in written:
             lowered.append(
                 LoweredOp.of("fill_like", {"x": name}, {"out": deriv_of(name)}, {"value": 0.0})

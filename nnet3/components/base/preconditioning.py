@@ -6,7 +6,7 @@ Kaldi preconditions inside a component's backprop, in one of three ways:
 - a sum over rows, the gradient of a vector: the rows that are summed;
 - the gradient itself, where all rows share one small matrix: its rows, or rows and columns.
 
-Each way is a few operators here; the result is scaled so that the norms stay what they were.
+Each way is a few operators here; the result is scaled so that the norms stay the same.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def joined_gradients(recipe: Recipe) -> str:
 
 
 def split_gradients(recipe: Recipe, joined: str, scale: tuple[str, ...]) -> None:
-    """The gradients of linear parameters and bias from what `joined_gradients` gave."""
+    """The gradients of linear parameters and bias from the result of `joined_gradients`."""
     outputs = {
         "w_grad": parameter_deriv(recipe, "linear_params"),
         "b_grad": parameter_deriv(recipe, "bias_params"),

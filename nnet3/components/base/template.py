@@ -20,9 +20,8 @@ from .lowered_op import LoweredOp, field_of_indexes
 from .lowering import FROZEN, IN_DERIV, MEMORY, OUT, OUT_DERIV, PARAMETER, TEMPORARY, X, is_own
 
 Strings = tuple[str, ...]
-"""What a template is filled with: the variables x and out, the prefix of temporaries, the name of
-the component, the derivatives of out and x. Those at the end may be missing where the operators
-have no use for them."""
+"""Names that fill a template: the variables x and out, the prefix of temporaries, the component,
+the derivatives of out and x. The last ones may be left out where the operators do not use them."""
 _NOTHING, _GIVEN = 0, {X: 1, OUT: 2, OUT_DERIV: 5, IN_DERIV: 6}
 _PREFIX, _COMPONENT = 3, 4
 
@@ -134,7 +133,7 @@ class Template:
         """Append the operators to a list.
 
         Args:
-            indexes: what attributes stand for.
+            indexes: the precomputed indexes that replace placeholders in attributes.
         """
         base = ("", *strings)
         names = self._pick([base[place] + field for place, field in self._names])
@@ -154,7 +153,7 @@ def _picker(uses: list[int]) -> Callable[[list[str]], tuple[str, ...]]:
 
 
 def _name(symbol: str) -> tuple[int, str]:
-    """The name of the variable of a symbol: which of the strings, and what follows it."""
+    """The variable of a symbol: the number of a string in `Strings`, and the suffix after it."""
     if symbol in _GIVEN:
         return _GIVEN[symbol], ""
     if symbol in (FROZEN, EMPTY):
