@@ -38,7 +38,7 @@ class AttrSpec:
     """A named attribute with type, default and bounds (both inclusive).
 
     Attributes:
-        is_free: whether any value of the type will do.
+        is_free: whether every value of the type is allowed.
         scalar_type: the Python type of the values of a scalar attribute; None for other ones.
     """
 

@@ -516,7 +516,7 @@ class BuilderMethods:
         value: Any,
         name: str = "",
     ) -> Var:
-        """A given small array, held by the operator itself."""
+        """A small array, which is an attribute of the operator."""
     def cos(
         self,
         x: Var | str,
@@ -753,7 +753,7 @@ class BuilderMethods:
         beta: float = 0.5,
         name: str = "",
     ) -> Var:
-        """Sigmoid in three straight pieces: out = min(max(alpha * x + beta, 0), 1)."""
+        """Sigmoid in three straight lines: out = min(max(alpha * x + beta, 0), 1)."""
     def hardmax(
         self,
         x: Var | str,
@@ -1065,10 +1065,10 @@ class BuilderMethods:
         alpha: float = 1.0,
         name: str = "",
     ) -> Var:
-        """Matrix product: out = alpha * op(x) op(y), where op transposes the last two axes if
-        told to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that
-        axis is left out of the result, and the transposes do not touch it. More axes in front
-        are batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."""
+        """Matrix product: out = alpha * op(x) op(y), where op may transpose the last two axes
+        to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that axis is
+        left out of the result, and the transposes do not touch it. More axes in front are
+        batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."""
     def max_pool1d(
         self,
         x: Var | str,
@@ -1238,8 +1238,8 @@ class BuilderMethods:
         one height run side by side. `net` is a RECURSIVE NetDesc: its links and memories say, in
         this order, which inner variable each variable of a slot stands for. With arity k a node
         reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it
-        reads sums over any number of children, of their states or of what a child net makes of
-        each child and its parent, and a leaf reads boot values."""
+        reads sums over any number of children, of their states or of the results of a child net
+        for each child and its parent, and a leaf reads boot values."""
     def reduce_max(
         self,
         x: Var | str,
