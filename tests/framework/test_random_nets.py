@@ -24,9 +24,9 @@ SEEDS = range(25)
 class Ways:
     """Runs a net with some switches and passes on, all others off."""
 
-    def __init__(self, monkeypatch, passes=cleanup_passes()):
+    def __init__(self, monkeypatch, passes=None):
         self.set = monkeypatch.setenv
-        self.passes = {one.name: one for one in passes}
+        self.passes = {one.name: one for one in passes or cleanup_passes()}
         self.names = (*SWITCHES, *self.passes)
 
     def run(self, net: RandomNet, on):
