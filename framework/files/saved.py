@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..base.scope import Scope
 from ..ir.desc import NetDesc
 from ..ir.infer import fits
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
-from ..ir.op_list import OpList
+from ..ir.op_list import OpList, VarDecl
 from ..passes.verify.verifier import verify
 from ..runtime.initialize import persistent_vars
 from ..runtime.net import Net
@@ -52,7 +52,14 @@ def paths_of(path: PathLike) -> tuple[str, str]:
     return stem + NET_SUFFIX, stem + TENSOR_SUFFIX
 
 
-def op_list_of(net: Any) -> OpList:
+class HasOpList(Protocol):
+    """A NetBuilder or a Net."""
+
+    @property
+    def op_list(self) -> OpList: ...
+
+
+def op_list_of(net: HasOpList | OpList | NetDesc) -> OpList:
     """The op list of a NetBuilder, a Net, a NetDesc, or an OpList itself.
 
     Raises:
@@ -83,7 +90,7 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     return found
 
 
-def save(net: Any, scope: Scope, path: PathLike) -> None:
+def save(net: HasOpList | OpList | NetDesc, scope: Scope, path: PathLike) -> None:
     """Save a net and its parameters and states, optimizer states among them.
 
     Args:
@@ -183,7 +190,7 @@ def _read_net(net_path: str) -> OpList:
     return from_message(parse_net(data, net_path))
 
 
-def check_fits(file: TensorFile, name: str, var: Any, key: str | None = None) -> None:
+def check_fits(file: TensorFile, name: str, var: VarDecl, key: str | None = None) -> None:
     """Check that a file holds a variable (under `key`, by default its name) as its net declares it.
 
     Raises:

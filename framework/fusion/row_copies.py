@@ -5,16 +5,13 @@ The calls carry the tasks (team.py) by which a team of threads copies, where the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..ir.kernel_args import Call
 from .team import copy_task, fill_task, with_task
-
-Call = Callable[[], Any]
-"""A bound call: it takes no arguments and works on the arrays that it was made for."""
 
 _IN_RANGE = "clip"
 """NumPy's mode for rows that are in range by construction; "raise" would go through a buffer."""

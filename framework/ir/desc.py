@@ -109,11 +109,14 @@ def make_var(
     Raises:
         ShapeError: `dtype` names none that a net can hold.
     """
-    known = dtype is None or (isinstance(dtype, np.dtype) and dtype in DTYPES)
+    if isinstance(dtype, np.dtype) and dtype in DTYPES:
+        held: np.dtype | None = dtype
+    else:
+        held = None if dtype is None else to_dtype(dtype)
     return VarDecl(
         name,
         None if shape is None else tuple([int(dim) for dim in shape]),
-        dtype if known else to_dtype(dtype),
+        held,
         kind,
         initializer,
         lr_factor,

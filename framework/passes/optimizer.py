@@ -19,6 +19,7 @@ from ..ir.desc import (
     OUTPUT,
     PARAMETER,
     STATE,
+    SlotMap,
     caller_location,
     make_op,
     make_var,
@@ -144,7 +145,13 @@ class _Builder:
         self.result = OptimizerResult()
         self._made: set[str] = set()
 
-    def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any = None) -> None:
+    def op(
+        self,
+        op_type: str,
+        inputs: SlotMap,
+        outputs: SlotMap,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
         made = make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE, source=self.source)
         self.result.ops.append(made)
 

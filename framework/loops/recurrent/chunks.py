@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from ...base.sequence import Schedule
-from ...fusion.row_copies import Call, fill_call, take_call
+from ...fusion.row_copies import fill_call, take_call
 from ...fusion.team import merge
+from ...ir.kernel_args import Call
 from ...runtime.plan import PlanOptions
 from .description import StepNet
 from .links import RecurrentBinding, Track

@@ -11,7 +11,8 @@ import numpy as np
 
 from ...base.scope import Scope
 from ...base.shape import ArraySpec, Levels
-from ...fusion.row_copies import Call, copy_call, fill_call, take_call
+from ...fusion.row_copies import copy_call, fill_call, take_call
+from ...ir.kernel_args import Call
 from .analysis import given_at
 from .boundary import BoundaryStates, Memories, initial_call
 from .frame import LoopContext

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.shape import ArraySpec
-from ...fusion.row_copies import Call, take_call
+from ...fusion.row_copies import take_call
+from ...ir.kernel_args import Call
 from ...ir.operation import Operator
 from .frame import LoopContext
 from .store import (

@@ -19,8 +19,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from ...fusion.row_copies import Call, fill_call
+from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
+from ...ir.kernel_args import Call
 from ...runtime.plan import PlanOptions
 from .boundary import (
     bind_links,
