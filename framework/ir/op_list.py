@@ -137,7 +137,8 @@ class VarDecl:
     Attributes:
         name: unique in the net.
         shape: -1 for an unknown dimension; None where even the rank is unknown.
-        dtype: None where it is unknown.
+        dtype: None where it is unknown. Reading it raises ShapeError where `unknown_dtype` is set.
+        unknown_dtype: the number that a file gives for a dtype that we do not know; else 0.
         kind: TEMPORARY, INPUT, PARAMETER, STATE or OUTPUT.
         initializer: an operator with one output that fills the variable; None without one.
         lr_factor: multiplies the learning rate of a parameter; None is 1.
@@ -147,8 +148,10 @@ class VarDecl:
         source: where it was written; None where nobody noted it.
     """
 
+    dtype: np.dtype | None
+
     __slots__ = (
-        "_dtype",
+        "dtype",
         "initializer",
         "kind",
         "lr_factor",
@@ -157,6 +160,7 @@ class VarDecl:
         "shape",
         "source",
         "stop_gradient",
+        "unknown_dtype",
         "view",
     )
 
@@ -175,7 +179,11 @@ class VarDecl:
     ) -> None:
         self.name = name
         self.shape = shape
-        self._dtype = dtype
+        self.unknown_dtype = 0
+        if isinstance(dtype, int):
+            self.unknown_dtype = dtype  # and `dtype` stays unset: see `__getattr__`
+        else:
+            self.dtype = dtype
         self.kind = kind
         self.initializer = initializer
         self.lr_factor = lr_factor
@@ -184,27 +192,22 @@ class VarDecl:
         self.sequence_levels = sequence_levels
         self.source = source
 
-    @property
-    def dtype(self) -> np.dtype | None:
-        """The dtype.
+    def __getattr__(self, name: str) -> Any:
+        """Only `dtype` can be unset: where a file gives a number that is no dtype.
 
         Raises:
-            ShapeError: a file gives a number that is no dtype.
+            ShapeError: it is read.
         """
-        found = self._dtype
-        return to_dtype(found) if isinstance(found, int) else found
-
-    @property
-    def unknown_dtype(self) -> int:
-        """The number that a file gives for the dtype where this is none that we know; else 0."""
-        return self._dtype if isinstance(self._dtype, int) else 0
+        if name == "dtype":
+            return to_dtype(self.unknown_dtype)
+        raise AttributeError(f"a VarDecl has no attribute {name!r}")
 
     def changed(self, **fields: Any) -> VarDecl:
         """The declaration with other fields."""
         made = VarDecl(
             self.name,
             self.shape,
-            self._dtype,
+            self.unknown_dtype or self.dtype,
             self.kind,
             self.initializer,
             self.lr_factor,
@@ -214,11 +217,13 @@ class VarDecl:
             self.source,
         )
         for name, value in fields.items():
-            setattr(made, "_dtype" if name == "dtype" else name, value)
+            setattr(made, name, value)
+        if "dtype" in fields:
+            made.unknown_dtype = 0
         return made
 
     def __repr__(self) -> str:
-        return f"<VarDecl {self.name!r} {self._dtype} {self.shape}>"
+        return f"<VarDecl {self.name!r} {self.unknown_dtype or self.dtype} {self.shape}>"
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr
 from .op_list import OpList
 
 _SCALAR_TYPES = {"bool": bool, "int": int, "float": float, "string": str, "net": OpList}
+_ITEM_TYPES = {"bools": bool, "ints": int, "floats": float, "strings": str}
 REQUIRED = object()
 """Default of an attribute that must be given."""
 
@@ -40,6 +41,7 @@ class AttrSpec:
     Attributes:
         is_free: whether every value of the type is allowed.
         scalar_type: the Python type of the values of a scalar attribute; None for other ones.
+        item_type: the Python type of the items of a list; None for other attributes.
     """
 
     name: str
@@ -51,6 +53,7 @@ class AttrSpec:
     choices: tuple[Any, ...] = ()
     is_free: bool = field(init=False, repr=False, compare=False)
     scalar_type: type | None = field(init=False, repr=False, compare=False)
+    item_type: type | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.type not in ATTR_FIELDS:
@@ -58,6 +61,7 @@ class AttrSpec:
         free = self.minimum is None and self.maximum is None and not self.choices
         object.__setattr__(self, "is_free", free)
         object.__setattr__(self, "scalar_type", _SCALAR_TYPES.get(self.type))
+        object.__setattr__(self, "item_type", _ITEM_TYPES.get(self.type))
 
     def check(self, value: Any, where: object) -> Any:
         """The value of an attribute as kernels get it.

@@ -10,7 +10,7 @@ from ..base.errors import ShapeError, VariableError, format_shape
 from ..base.scope import Scope
 from ..ir.desc import PARAMETER, STATE, inner_nets, output_names
 from ..ir.infer import fits
-from ..ir.messages import as_op_list
+from ..ir.messages import from_message
 from ..ir.op_list import OpList, OpNode, VarDecl
 from .plain_net import PlainNet
 
@@ -24,7 +24,8 @@ def persistent_vars(desc: OpList | pb.NetDesc) -> Iterator[VarDecl]:
     A name that an inner net takes from outside by a link is not counted: its value lives there.
     """
     seen: set[str] = set()
-    for net, linked in _nets(as_op_list(desc), frozenset()):
+    whole = desc if isinstance(desc, OpList) else from_message(desc)
+    for net, linked in _nets(whole, frozenset()):
         for var in net.vars:
             if var.kind in PERSISTENT and var.name not in seen | linked:
                 if var.view is None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import team
-from ...framework.fusion.compiler import address, load_openmp
+from ...framework.fusion.compiler import load_openmp
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..base.calls import in_order
@@ -75,6 +75,9 @@ def library() -> Any:
 class Gemm:
     """MKL's code for c = alpha op(a) op(b) + beta c of one shape: `function(handle, a, b, c)`.
 
+    Attributes:
+        handle: the first argument. function: callable; its code begins at `address`.
+
     Args:
         transposed: whether a and b are stored transposed. factors: alpha and beta.
         sizes: m, n, k and the distance of the rows of a, b and c.
@@ -107,7 +110,8 @@ class Gemm:
         get.argtypes, get.restype = (ctypes.c_void_p,), ctypes.c_void_p
         prototype = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)
         self.handle = handle.value
-        self.function = prototype(get(handle))
+        self.address = get(handle)
+        self.function = prototype(self.address)
         self._destroy = mkl.mkl_jit_destroy
 
     def __del__(self) -> None:
@@ -152,9 +156,8 @@ def _bind_stacks(arrays: tuple[Any, Any, Any], places: list[tuple[int, ...]]) ->
     gemm = _gemm(
         arrays[2].dtype.name, (transpose_a, transpose_b), (1.0, 0.0), (m, n, k, lda, ldb, ldc)
     )
-    code = address(gemm.function)
     parts = [
-        team.Part(code, (gemm.handle, *(_address_at(array, place) for array in arrays)))
+        team.Part(gemm.address, (gemm.handle, *(_address_at(array, place) for array in arrays)))
         for place in places
     ]
     task = team.parts_task(parts, len(places) * m * n * k, (gemm, arrays))
@@ -198,13 +201,18 @@ def _part(
     addresses = (gemm.handle, *(array.ctypes.data for array in arrays))
     call = _GemmCall(gemm.function, *addresses)
     call.memory = (gemm, *arrays)
+    call.address = gemm.address
     return addresses, call
 
 
 class _GemmCall(partial[Any]):
-    """A call of generated code; `memory` lives as long as the addresses are in use."""
+    """A call of generated code, which begins at `address`.
+
+    `memory` lives as long as the addresses are in use.
+    """
 
     memory: Any
+    address: int
 
 
 def _bind_parts(
@@ -222,7 +230,7 @@ def _bind_parts(
         block = out[rows, cols]
         addresses, call = _part((a[rows], b[:, cols], block), transposed, factors, steps)
         start = None if bias is None else np.ascontiguousarray(bias[cols])
-        parts.append(team.Part(address(call.func), addresses, block, start))
+        parts.append(team.Part(call.address, addresses, block, start))
         calls.append(call)
     work = out.size * a.shape[1]
     task = team.parts_task(parts, work, [*arrays, *(call.memory for call in calls)])
