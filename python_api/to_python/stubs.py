@@ -1,8 +1,8 @@
 """Writes stubs for type checkers and editors, of names that exist at run time only.
 
-They are the methods of NetBuilder (methods.pyi of the builder) and the public names of the
-package, which are looked up on first use (__init__.pyi of the root).
-`python -m opscope.python_api.to_python.stubs` writes both; a test compares them with the registry.
+They are the methods of NetBuilder (methods.pyi of the builder), and the public names of the package
+and of nnet3, which are looked up on first use (their __init__.pyi).
+`python -m opscope.python_api.to_python.stubs` writes all; a test compares them with the registry.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ... import nnet3
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
 from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
@@ -32,16 +33,17 @@ _INDENT = "    "
 
 def stubs() -> dict[Path, str]:
     """The path of each stub, and its text."""
-    root, builder = Path(str(_ROOT.__file__)), Path(str(methods.__file__))
-    return {root.with_suffix(".pyi"): face_text(), builder.with_suffix(".pyi"): methods_text()}
+    texts = {_ROOT: face_text(_ROOT), nnet3: face_text(nnet3), methods: methods_text()}
+    return {Path(str(of.__file__)).with_suffix(".pyi"): text for of, text in texts.items()}
 
 
-def face_text() -> str:
-    """The stub of the package's root: every public name as an import."""
-    homes = {name: _ROOT._HOMES.get(name, ".") for name in _ROOT.__all__}
+def face_text(package: ModuleType) -> str:
+    """The stub of a package that looks names up on first use: every public name as an import."""
+    homes = {name: package._HOMES.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
     lines = [f"from {home} import {name} as {name}" for home, name in places]
-    return "\n".join([_HEAD, "", *lines, "", "__version__: str", ""])
+    version = ["", "__version__: str"] if hasattr(package, "__version__") else []
+    return "\n".join([_HEAD, "", *lines, *version, ""])
 
 
 def methods_text() -> str:

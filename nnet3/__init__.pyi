@@ -1,0 +1,28 @@
+"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""
+
+from .cache.computations import CachingCompiler as CachingCompiler
+from .graph.request import ComputationRequest as ComputationRequest
+from .graph.request import IoSpecification as IoSpecification
+from .inference.chunks import ChunkComputer as ChunkComputer
+from .inference.chunks import ChunkOptions as ChunkOptions
+from .inference.chunks import Utterance as Utterance
+from .inference.looped_computer import LoopedComputer as LoopedComputer
+from .inference.looped_computer import LoopedOptions as LoopedOptions
+from .inference.looped_computer import Stream as Stream
+from .inference.pipeline import compile_computation as compile_computation
+from .inference.pipeline import compile_request as compile_request
+from .inference.pipeline import compile_segments as compile_segments
+from .network.collapse import prepare_for_test as prepare_for_test
+from .network.edits import apply_edits as apply_edits
+from .network.edits import parse_edits as parse_edits
+from .network.model import AmNnetSimple as AmNnetSimple
+from .network.nnet import Nnet as Nnet
+from .network.simple_request import simple_request as simple_request
+from .run.computer import NnetComputer as NnetComputer
+from .run.segment_computer import SegmentComputer as SegmentComputer
+from .tables.tables import RandomAccessTable as RandomAccessTable
+from .tables.tables import TableWriter as TableWriter
+from .tables.tables import read_table as read_table
+from .training import NnetTrainer as NnetTrainer
+from .training import NnetTrainerOptions as NnetTrainerOptions
+from .xconfig import xconfig_to_config as xconfig_to_config
