@@ -18,7 +18,7 @@ from ..ir.messages import as_op_list, encode_attr
 from ..ir.names import EMPTY
 from ..ir.op_list import OpList, OpNode
 from ..ir.operation import Operator
-from .pipeline import Pass, run_passes
+from .pipeline import run_passes
 
 Same = Callable[[Mapping[str, Any], bool | None], bool]
 
@@ -185,10 +185,6 @@ def cleanup_passes(
         MergeCommon(live_out),  # leaves nothing dead behind, but makes gradient parts equal
         RemoveDead(live_out),  # last: removes operators that the others have made useless
     )
-
-
-CLEANUP: tuple[Pass, ...] = cleanup_passes()
-"""The clean-up pipeline with no options."""
 
 
 def clean_up(

@@ -87,7 +87,7 @@ absolute = unary(
 )
 
 
-# type: doc, scalar expression.
+# operator type -> doc, scalar expression
 _STEPS = {
     "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x"),
     "floor": ("Largest whole number not above x.", "floor(x)"),

@@ -11,7 +11,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import output_names
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
-from opscope.framework.passes.cleanup import CLEANUP
+from opscope.framework.passes.cleanup import cleanup_passes
 from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.runtime.net import Net
@@ -24,9 +24,9 @@ SEEDS = range(25)
 class Ways:
     """Runs a net with some switches and passes on, all others off."""
 
-    def __init__(self, monkeypatch, passes=CLEANUP):
+    def __init__(self, monkeypatch, passes=None):
         self.set = monkeypatch.setenv
-        self.passes = {one.name: one for one in passes}
+        self.passes = {one.name: one for one in passes or cleanup_passes()}
         self.names = (*SWITCHES, *self.passes)
 
     def run(self, net: RandomNet, on):
@@ -142,7 +142,7 @@ class Guilty:
 
 def test_the_search_names_the_guilty_pass(monkeypatch):
     with pytest.raises(AssertionError) as caught:
-        Ways(monkeypatch, passes=(*CLEANUP, Guilty())).compare(random_net(0), 1e-9)
+        Ways(monkeypatch, passes=(*cleanup_passes(), Guilty())).compare(random_net(0), 1e-9)
     message = str(caught.value)
     assert "only one of these on: ['guilty']" in message
     assert "right without one of these: ['guilty']" in message and "%0 " in message
