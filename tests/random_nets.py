@@ -10,7 +10,7 @@ import numpy as np
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.errors import GradientError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, make_op, make_var, output_names
+from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
@@ -109,7 +109,7 @@ class _Maker:
 
     def again(self) -> None:
         """The same operator a second time: food for merging."""
-        writers = [op for op in self.desc.ops if output_names(op)[0] in self.live]
+        writers = [op for op in self.desc.ops if op.output_names()[0] in self.live]
         if writers:
             op = self.pick(writers)
             inputs = dict(op.inputs)

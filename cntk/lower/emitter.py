@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var, output_names
+from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, make_var
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ..network.nodes.node import DynamicAxis, Node
@@ -193,7 +193,7 @@ class Emitter:
     def append(self, op: OpNode) -> None:
         """Append an operator as it is."""
         self.lowered.op_list.ops.append(op)
-        self._written.update(output_names(op))
+        self._written.update(op.output_names())
 
     def temporary(self) -> str:
         """A new name, after the node that is being lowered."""
@@ -303,7 +303,7 @@ class Emitter:
     def _named(self, name: str, node: Node, first: int) -> str:
         """Call a variable that the operators from `first` on write after its node."""
         ops = self.lowered.op_list.ops
-        if name in self._vars or not any(name in output_names(op) for op in ops[first:]):
+        if name in self._vars or not any(name in op.output_names() for op in ops[first:]):
             return name
         ops[first:] = [op.renamed({name: node.name}) for op in ops[first:]]
         self._written.discard(name)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from functools import partial
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from ...operators.base.derived import derived_kernel
 from ...operators.math.elementwise_math import unary
 

@@ -11,9 +11,9 @@ import numpy as np
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 
 SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"
 

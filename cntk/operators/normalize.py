@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 
 batch_norm = operator(
     "cntk.batch_norm",

@@ -17,9 +17,10 @@ import numpy as np
 from ...framework.base.backend import random_generator, to_host
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 from ..base.mersenne import Mersenne64
 
 _SOURCE = "CNTK: Source/ComputationNetworkLib/TrainingNodes.h"

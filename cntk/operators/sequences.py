@@ -10,10 +10,11 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...framework.ir.rows import rows_of
-from ...operators.base.calls import copying, in_order, nothing, reducing
+from ...operators.base.calls import copying, reducing
 from ...operators.base.indexing import scatter_adder, taker
 from ...operators.sequence.sequences import levels_of, offsets_in, packed, sequences_in
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY, rows_name
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ...operators.base.indexing import id_check, scatter_adder, taker
 from ...operators.optim.updates import merge_rows
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import copying, nothing
+from ...operators.base.calls import copying
 
 SOURCE = "CNTK: OptimizedRNNStackNode, Source/ComputationNetworkLib/RNNNodes.cpp"
 

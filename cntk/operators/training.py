@@ -7,9 +7,10 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order, nothing
+from ...operators.base.calls import copying
 
 is_training = operator(
     "cntk.is_training",

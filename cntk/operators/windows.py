@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ...operators.base.calls import nothing
 
 WINDOW = (
     AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var, output_names
+from ...framework.ir.desc import INPUT, OPTIMIZE, STATE, make_op, make_var
 from ...framework.ir.names import DENSE_OP, MERGE_OP, grad_name, rows_name, state_name
 from ...framework.ir.op_list import OpList
 from ..models.checkpoint import Checkpoint
@@ -126,7 +126,7 @@ class _Builder:
         self.updates, self.options = updates, updates.options
         self.op_list = net
         self._declared = {var.name for var in net.vars}
-        self._known = self._declared | {name for op in net.ops for name in output_names(op)}
+        self._known = self._declared | {name for op in net.ops for name in op.output_names()}
         self._declare(CONTROL, (3,), np.float64, INPUT)
 
     def has(self, name: str) -> bool:

@@ -25,9 +25,6 @@ from ..ir.desc import (
     PARAMETER,
     STATE,
     TEMPORARY,
-    inner_nets,
-    input_names,
-    output_names,
 )
 from ..ir.messages import as_op_list
 from ..ir.names import EMPTY
@@ -150,7 +147,7 @@ def _rows(desc: OpList, title: str = "") -> Iterator[list[_Panel]]:
         if step.child_net is not None:
             yield from _rows(step.child_net, f"child net of step net {step.net.name or number}")
     for index, op in enumerate(desc.ops):
-        for name, inner in inner_nets(op):
+        for name, inner in op.inner_nets():
             yield from _rows(inner, f"{name} of op {index} ({op.type})")
 
 
@@ -158,7 +155,7 @@ def _panel(desc: OpList, role: int, title: str) -> _Panel:
     panel = _Panel(title)
     variables = {var.name: var for var in desc.vars}
     members = [(index, op) for index, op in enumerate(desc.ops) if op.role == role]
-    written = {name for op in desc.ops if op.role != role for name in output_names(op)}
+    written = {name for op in desc.ops if op.role != role for name in op.output_names()}
     shared = _shared_values(op for _, op in members)
     version: dict[str, int] = {}
     now: dict[str, int] = {}  # variable -> node of its present value
@@ -183,7 +180,7 @@ def _panel(desc: OpList, role: int, title: str) -> _Panel:
 
     for index, op in members:
         sources: dict[str, int] = {}
-        for name in dict.fromkeys(input_names(op)):
+        for name in dict.fromkeys(op.input_names()):
             if name == EMPTY:
                 continue
             value = (name, version.get(name, 0))
@@ -213,10 +210,10 @@ def _shared_values(ops: Iterable[OpNode]) -> set[tuple[str, int]]:
     version: dict[str, int] = {}
     readers: dict[tuple[str, int], int] = {}
     for op in ops:
-        for name in set(input_names(op)):
+        for name in set(op.input_names()):
             value = (name, version.get(name, 0))
             readers[value] = readers.get(value, 0) + 1
-        for name in output_names(op):
+        for name in op.output_names():
             version[name] = version.get(name, 0) + 1
     return {value for value, count in readers.items() if count >= _SHARED}
 

@@ -148,6 +148,36 @@ def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
     return merged
 
 
+def nothing() -> None:
+    """A call that does nothing, for kernels whose result is there already."""
+
+
+def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
+    """One call that runs several one after the other; None among them is skipped."""
+    left = [call for call in calls if call is not None]
+    if not left:
+        return nothing
+    if len(left) == 1:
+        return left[0]
+    tasks = [task for call in left if (task := task_of(call)) is not None]
+    if len(tasks) == len(left):
+        return run_together(tasks)
+    if len(left) == 2:
+        first, second = left
+
+        def both() -> None:
+            first()
+            second()
+
+        return both
+
+    def every() -> None:
+        for call in left:
+            call()
+
+    return every
+
+
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     """One call that runs the tasks in this order."""
     items = [item for task in tasks for item in task.items]

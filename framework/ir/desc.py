@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,23 +125,6 @@ def make_var(
         sequence_levels,
         source,
     )
-
-
-def input_names(op: OpNode) -> list[str]:
-    """Every variable that an operator reads, slot by slot."""
-    return [name for names in op.inputs.values() for name in names]
-
-
-def output_names(op: OpNode) -> list[str]:
-    """Every variable that an operator writes, slot by slot."""
-    return [name for names in op.outputs.values() for name in names]
-
-
-def inner_nets(op: OpNode) -> Iterator[tuple[str, OpList]]:
-    """Attributes that are nets, by name."""
-    for name in sorted(op.attrs):
-        if isinstance(op.attrs[name], OpList):
-            yield name, op.attrs[name]
 
 
 def the_step(net: OpList, kind: int, title: str) -> StepDecl:

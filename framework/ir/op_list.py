@@ -8,7 +8,7 @@ it with `renamed` or `changed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -80,6 +80,20 @@ class OpNode:
     device: str = ""
     source: SourceLocation | None = None
     checked: Checked | None = None
+
+    def input_names(self) -> list[str]:
+        """Every variable that it reads, slot by slot."""
+        return [name for names in self.inputs.values() for name in names]
+
+    def output_names(self) -> list[str]:
+        """Every variable that it writes, slot by slot."""
+        return [name for names in self.outputs.values() for name in names]
+
+    def inner_nets(self) -> Iterator[tuple[str, OpList]]:
+        """Attributes that are nets, by name."""
+        for name in sorted(self.attrs):
+            if isinstance(self.attrs[name], OpList):
+                yield name, self.attrs[name]
 
     def renamed(self, names: Mapping[str, str]) -> OpNode:
         """The node with other variables; itself where it mentions none of `names`."""

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ..base.dtypes import DTYPES
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import format_location
 from .names import EMPTY
 from .op_list import Checked, OpNode, SlotNames, SourceLocation
 from .registry import REGISTERED, OperatorDef, lookup
-from .schema import REQUIRED, AttrSpec, Slot
+from .schema import REQUIRED, Slot
 
 
 class Operator:
@@ -166,17 +163,6 @@ class Operator:
         return f"<{self.title()}>"
 
 
-def _is_of_type(value: Any, spec: AttrSpec) -> bool:
-    """Whether an attribute holds just what it declares, as nearly all do: nothing is converted."""
-    kind = type(value)
-    if kind is tuple:
-        item = spec.item_type
-        return bool(value) and all([type(one) is item for one in value])
-    if kind is spec.scalar_type:
-        return True
-    return spec.type == "dtype" and isinstance(value, np.dtype) and value in DTYPES
-
-
 def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> dict[str, Any]:
     """All attributes of an operator, checked and with defaults.
 
@@ -198,7 +184,7 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
         if name in given:
             value = given[name]
             allowed = spec.is_free or value is spec.default
-            as_it_is = allowed and _is_of_type(value, spec)
+            as_it_is = allowed and type(value) is spec.scalar_type
             attrs[name] = value if as_it_is else spec.check(value, where)
         elif spec.default is REQUIRED:
             raise AttributeTypeError(

@@ -21,7 +21,7 @@ import numpy as np
 from ...proto import net_pb2 as pb
 from ..base.dtypes import NAMES
 from ..base.errors import format_shape
-from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location, inner_nets
+from .desc import KIND_NAMES, ROLE_NAMES, TYPE_NAMES, enum_name, format_location
 from .messages import (
     FORMAT_VERSION,
     as_op_list,
@@ -83,7 +83,7 @@ def _net_lines(desc: OpList, locations: bool, variables: bool) -> Iterator[str]:
         yield "ops"
     for index, op in enumerate(desc.ops):
         yield _INDENT + op_text(op, index, locations=locations)
-        for name, inner in inner_nets(op):
+        for name, inner in op.inner_nets():
             yield f"{_INDENT * 2}{_name(name)}:"
             yield from _indented(_net_lines(inner, locations, variables), _INDENT * 3)
     for number, step in enumerate(desc.steps):

@@ -61,12 +61,14 @@ class KernelEntry:
     Attributes:
         bind: makes the call. device: "cpu", "gpu", or "" for both.
         dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
+        in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
     """
 
     bind: Kernel
     device: str
     dtypes: frozenset[np.dtype] | None
     library: str
+    in_loops: bool = False
 
 
 @dataclass(eq=False)
@@ -115,6 +117,7 @@ class OperatorDef:
         device: str = "",
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
+        in_loops: bool = False,
     ) -> Bind: ...
 
     @overload
@@ -124,6 +127,7 @@ class OperatorDef:
         device: str = "",
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
+        in_loops: bool = False,
     ) -> Callable[[Bind], Bind]: ...
 
     def kernel(
@@ -133,12 +137,13 @@ class OperatorDef:
         device: str = "",
         dtypes: Iterable[DTypeLike] | None = None,
         library: str = REFERENCE,
+        in_loops: bool = False,
     ) -> Bind | Callable[[Bind], Bind]:
         """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
 
         def add(bind: Bind) -> Bind:
             only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            self.kernels.append(KernelEntry(bind, device, only, library))
+            self.kernels.append(KernelEntry(bind, device, only, library, in_loops))
             self._fitting.clear()
             return bind
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...proto import net_pb2 as pb
-from ..base.dtypes import to_dtype
+from ..base.dtypes import DTYPES, to_dtype
 from ..base.errors import AttributeTypeError, nearest
 from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr
 from .op_list import OpList
@@ -76,14 +76,15 @@ class AttrSpec:
             AttributeTypeError: wrong type, out of bounds, no such choice.
             FormatError, ShapeError: it comes from a file and is damaged.
         """
-        value = attr_value(value)
-        given = attr_type(value)
-        if isinstance(value, pb.Attr):
-            value = decode_attr(value)  # which refuses it, or it would be a plain value
-        if given != self.type:
-            value = self._convert(value, given, where)
-        elif type(value) is EmptyList:
-            value = ()
+        if not self._is_of_type(value):
+            value = attr_value(value)
+            given = attr_type(value)
+            if isinstance(value, pb.Attr):
+                value = decode_attr(value)  # which refuses it, or it would be a plain value
+            if given != self.type:
+                value = self._convert(value, given, where)
+            elif type(value) is EmptyList:
+                value = ()
         if self.is_free:
             return value
         for item in value if isinstance(value, tuple) else (value,):
@@ -96,6 +97,16 @@ class AttrSpec:
                 hint = nearest(str(item), map(str, self.choices))
                 raise AttributeTypeError(f"{where}: {self.name}={item!r} is none of {known}{hint}")
         return value
+
+    def _is_of_type(self, value: Any) -> bool:
+        """Whether a value is just what is declared, as nearly all are: nothing is converted."""
+        kind = type(value)
+        if kind is tuple:
+            item = self.item_type
+            return bool(value) and all([type(one) is item for one in value])
+        if kind is self.scalar_type:
+            return True
+        return self.type == "dtype" and isinstance(value, np.dtype) and value in DTYPES
 
     def _convert(self, value: Any, given: str, where: object) -> Any:
         wanted = self.type

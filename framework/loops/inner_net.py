@@ -10,7 +10,7 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext
 from ..base.errors import OpscopeError
 from ..base.scope import Scope
-from ..ir.desc import INPUT, SlotMap, input_names, make_op
+from ..ir.desc import INPUT, SlotMap, make_op
 from ..ir.messages import as_op_list, op_from_message, to_message
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
@@ -60,7 +60,7 @@ class InnerNet(Net):
         op = self.make_op(net)
         outer = OpList(net.name, vars=list(net.vars), ops=[op])
         declared = {var.name for var in outer.vars}
-        for name in dict.fromkeys(input_names(op)):
+        for name in dict.fromkeys(op.input_names()):
             if name not in declared:
                 outer.vars.append(VarDecl(name, kind=INPUT))
         self.plain = PlainNet(outer)

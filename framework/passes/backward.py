@@ -22,10 +22,8 @@ from ..ir.desc import (
     STATE,
     as_names,
     format_location,
-    input_names,
     make_op,
     make_var,
-    output_names,
 )
 from ..ir.gradient_args import GradientArgs, VersionedName
 from ..ir.names import (
@@ -168,9 +166,9 @@ class _Builder:
         self.writers: dict[Value, int] = {}
         self.version: dict[str, int] = {}
         for index, op in enumerate(self.ops):
-            self.seen.append({name: self.version.get(name, 0) for name in input_names(op)})
+            self.seen.append({name: self.version.get(name, 0) for name in op.input_names()})
             made = {}
-            for name in output_names(op):
+            for name in op.output_names():
                 if name != EMPTY:
                     made[name] = self.version[name] = self.version.get(name, 0) + 1
                     self.writers[(name, made[name])] = index
@@ -221,7 +219,7 @@ class _Builder:
         """Gradients follow names: one that passes from a matrix to a view of it would be lost."""
         needed = {name for name, _ in self.needed}
         for index, op in enumerate(self.ops):
-            for name in (*input_names(op), *output_names(op)):
+            for name in (*op.input_names(), *op.output_names()):
                 var = self.vars.get(name)
                 if var is None or var.view is None:
                     continue
@@ -321,7 +319,7 @@ class _Builder:
                 )
             args = _OperatorGradient(self, index, self.ops[index])
             made_ops = entry.gradient(args)
-            self.result += [op for op in made_ops if output_names(op)]
+            self.result += [op for op in made_ops if op.output_names()]
 
     def finish(self) -> list[OpNode]:
         """The gradient operators with every renamed part in place."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..ir.desc import OUTPUT, TEMPORARY, inner_nets, input_names, output_names
+from ..ir.desc import OUTPUT, TEMPORARY
 from ..ir.messages import as_op_list, encode_attr
 from ..ir.names import EMPTY
 from ..ir.op_list import OpList, OpNode
@@ -94,11 +94,11 @@ class MergeCommon:
             if self._mergeable(op, facts):
                 earlier = first.setdefault(key, desc)
                 if earlier is not desc and self._replaceable(op, facts):
-                    made = dict(zip(output_names(desc), output_names(earlier), strict=True))
+                    made = dict(zip(desc.output_names(), earlier.output_names(), strict=True))
                     renames.update({old: new for old, new in made.items() if old != EMPTY})
                     continue
             remaining.append(desc)
-            for name in output_names(desc):
+            for name in desc.output_names():
                 versions[facts.base(name)] = index + 1
         return _with_ops(net, remaining)
 
@@ -222,11 +222,11 @@ class _Facts:
         self.fixed |= {var.name for var in net.vars if var.kind != TEMPORARY}
         self.fixed |= {var.name for var in net.vars if var.sequence_levels}
         self.fixed |= set(_outside_names(net))
-        self.readers = {name for op in net.ops for name in input_names(op)}
+        self.readers = {name for op in net.ops for name in op.input_names()}
         self.writes: dict[str, int] = {}
         self._last_write: dict[str, int] = {}
         for index, op in enumerate(net.ops):
-            for name in output_names(op):
+            for name in op.output_names():
                 self.writes[name] = self.writes.get(name, 0) + 1
                 self._last_write[name] = index
 
@@ -274,14 +274,14 @@ def _outside_names(net: OpList) -> Iterator[str]:
         if step.child_net is not None:
             yield from _mentioned(step.child_net)
     for op in net.ops:
-        for _, inner in inner_nets(op):
+        for _, inner in op.inner_nets():
             yield from _mentioned(inner)
 
 
 def _mentioned(net: OpList) -> Iterator[str]:
     for op in net.ops:
-        yield from input_names(op)
-        yield from output_names(op)
+        yield from op.input_names()
+        yield from op.output_names()
     yield from _outside_names(net)
 
 
@@ -291,7 +291,7 @@ def _with_ops(net: OpList, ops: list[OpNode]) -> OpList:
     out.ops = ops
     if len(ops) == len(net.ops):
         return out
-    used = {name for op in ops for name in (*input_names(op), *output_names(op))}
+    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
     used |= {var.view.base for var in net.vars if var.view is not None and var.name in used}
     used |= set(_outside_names(out))
     out.vars = [var for var in net.vars if var.kind != TEMPORARY or var.name in used]

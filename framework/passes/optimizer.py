@@ -23,7 +23,6 @@ from ..ir.desc import (
     caller_location,
     make_op,
     make_var,
-    output_names,
 )
 from ..ir.names import MERGE_OP, grad_name, rows_name, state_name
 from ..ir.op_list import OpList, OpNode, VarDecl
@@ -173,7 +172,7 @@ class _Builder:
         """The learning rate as a variable: fixed, or computed from the step by a schedule."""
         base = self.attrs.learning_rate
         needs_step = bool(self.attrs.schedule) or "step" in self.entry.input_slots
-        counted = any(STEP in output_names(op) for op in net.ops)
+        counted = any(STEP in op.output_names() for op in net.ops)
         if needs_step:
             self.state(STEP, (), "int64", 0)
             if not counted:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
-from ..ir.desc import FORWARD, input_names, output_names
+from ..ir.desc import FORWARD
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
 
@@ -34,13 +34,13 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: boo
     for op in reversed(net.ops):
         if forward_only and op.role != FORWARD:
             continue
-        writes = {bases.get(name, name) for name in output_names(op)}
+        writes = {bases.get(name, name) for name in op.output_names()}
         if writes & wanted:
             remaining.append(op)
-            for name in input_names(op):
+            for name in op.input_names():
                 wanted.add(name)
                 wanted.add(bases.get(name, name))
-    used = wanted | {name for op in remaining for name in output_names(op)}
+    used = wanted | {name for op in remaining for name in op.output_names()}
     out = net.copy()
     out.ops = remaining[::-1]
     out.vars = [var for var in net.vars if var.name in used]

@@ -229,6 +229,8 @@ class Frame:
         self._scratch.restart()
         dtype = _deciding_dtype(op, self.plan.specs)
         for kernel in op.entry.kernels_for(self.place.kind, dtype, self.plan.options.libraries):
+            if kernel.in_loops and self.prepared is None:
+                continue
             try:
                 call = kernel.bind(args)
             except OpscopeError:

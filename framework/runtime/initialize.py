@@ -8,7 +8,7 @@ from ...proto import net_pb2 as pb
 from ..base.context import OpContext, default_context
 from ..base.errors import ShapeError, VariableError, format_shape
 from ..base.scope import Scope
-from ..ir.desc import PARAMETER, STATE, inner_nets, output_names
+from ..ir.desc import PARAMETER, STATE
 from ..ir.infer import fits
 from ..ir.messages import from_message
 from ..ir.op_list import OpList, OpNode, VarDecl
@@ -41,7 +41,7 @@ def _nets(desc: OpList, linked: frozenset[str]) -> Iterator[tuple[OpList, frozen
         inner |= {name for memory in step.memories for name in (memory.state, memory.previous)}
         yield from _nets(step.net, inner)
     for op in desc.ops:
-        for _, inner_net in inner_nets(op):
+        for _, inner_net in op.inner_nets():
             yield from _nets(inner_net, frozenset())
 
 
@@ -113,7 +113,7 @@ def _initializer(var: VarDecl) -> OpNode:
     """The operator that fills `var`, with the variable's place in the source."""
     op = var.initializer
     assert op is not None
-    written = output_names(op)
+    written = op.output_names()
     if written != [var.name]:
         raise VariableError(
             f"the initialiser of {var.name!r} must write it and nothing else;"

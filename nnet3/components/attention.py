@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ..index.indexes import IndexList
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.component import Component, Properties

@@ -12,9 +12,9 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ..operators.blocks import blocks_of, whole_blocks
 from ..operators.fused import called, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots

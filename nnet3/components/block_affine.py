@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, as_rows, product
 from ..operators.mkl import register_mkl_kernel
 from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import NOTHING, Reads
 from .base.fields import BOOL, INT, VECTOR, Field

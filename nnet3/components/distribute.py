@@ -9,9 +9,9 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ...operators.base.indexing import scatter_adder
 from ...operators.linear.matmul import as_rows
 from ..index.indexes import NO_TIME, IndexList

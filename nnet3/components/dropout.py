@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ..index.indexes import IndexList
 from ..operators.blocks import blocks_of
 from .base.checks import check_block

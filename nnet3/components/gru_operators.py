@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from ..operators.fused import computed
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"

@@ -7,9 +7,10 @@ from typing import Any
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from ..operators.fused import called, computed, fused
 from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 

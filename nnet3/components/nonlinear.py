@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import in_order
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
 from .base.keys import key, optional

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ..operators.blocks import blocks_of, whole_blocks
 from .base.checks import check_block
 from .base.component import Component, Properties

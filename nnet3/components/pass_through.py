@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, VECTOR, Field
 from .base.keys import key, optional

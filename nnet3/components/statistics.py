@@ -13,9 +13,9 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 from ..index.indexes import Columns, IndexList
 from .base.component import Component, Properties
 from .base.dependence import Column, Reads

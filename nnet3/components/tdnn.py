@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
 from ..operators.mkl import register_mkl_kernel

@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order
 
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
 _NO_GRADIENT = "compiled computations hold it, whose backward part is compiled, too"

@@ -21,8 +21,8 @@ from ...framework.fusion import compiler
 from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...operators.base.calls import in_order
 
 
 def computed(

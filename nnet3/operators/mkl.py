@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call
 from ...framework.ir.registry import lookup
 from ...operators.backends import mkl as _mkl
 
@@ -17,8 +17,5 @@ def register_mkl_kernel(op_type: str, bind: Callable[..., Call | None]) -> None:
     Args:
         bind: called with the kernel's arguments and a function that makes products.
     """
-
-    def kernel(k: KernelArgs) -> Call | None:
-        return None if _mkl.library() is None else bind(k, _mkl.product)
-
+    kernel = _mkl.kernel(bind)
     lookup(op_type).kernel(kernel, device="cpu", dtypes=(np.float32, np.float64), library="mkl")

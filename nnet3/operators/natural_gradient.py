@@ -18,9 +18,10 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 
 EPSILON = 1e-10
 """Least value of rho and d; also their first one."""

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_order, reducing
+from ...operators.base.calls import reducing
 
 _NO_GRADIENT = "it serves updates of parameters"
 

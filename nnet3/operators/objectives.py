@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 
 _SOURCE = "Kaldi: nnet3/nnet-training.cc (ComputeObjectiveFunction)"
 

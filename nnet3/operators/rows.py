@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 from ...operators.base.indexing import scatter_adder
 
 _ALPHA = AttrSpec("alpha", "float", "factor of x", 1.0)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import copying, in_order
+from ...operators.base.calls import copying
 from .blocks import blocks_of
 
 PROBABILITY = 0.5

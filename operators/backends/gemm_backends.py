@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,15 +22,6 @@ from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
 from . import mkl as _mkl
 from . import packed_gemm as _packed_gemm
-
-
-def _with_mkl(bind: Callable[..., Call], multiply: Any = _mkl.product) -> Kernel:
-    """The kernel `bind` with MKL's product; it declines where there is no MKL."""
-
-    def kernel(k: KernelArgs) -> Call | None:
-        return None if _mkl.library() is None else bind(k, multiply)
-
-    return kernel
 
 
 def _with_packing(bind: Callable[..., Call]) -> Kernel:
@@ -54,9 +44,13 @@ for _op_type, _bind in {
     "matmul": bind_matmul,
     "matmul_grad": bind_matmul_grad,
 }.items():
-    for _library, _with in (("mkl", _with_mkl), ("packed", _with_packing)):
+    for _library, _kernel in (("mkl", _mkl.kernel(_bind)), ("packed", _with_packing(_bind))):
         lookup(_op_type).kernel(
-            _with(_bind), device="cpu", dtypes=(np.float32, np.float64), library=_library
+            _kernel,
+            device="cpu",
+            dtypes=(np.float32, np.float64),
+            library=_library,
+            in_loops=_library == "packed",
         )
 
 for _family, _binds in {
@@ -66,7 +60,7 @@ for _family, _binds in {
     for _rank in (1, 2, 3):
         for _ending, _bind in zip(("", "_grad"), _binds, strict=True):
             lookup(f"{_family}{_rank}d{_ending}").kernel(
-                _with_mkl(_bind, _mkl.stacked),
+                _mkl.kernel(_bind, _mkl.stacked),
                 device="cpu",
                 dtypes=(np.float32, np.float64),
                 library="mkl",

@@ -13,6 +13,7 @@ import functools
 import importlib.metadata
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,10 @@ import numpy as np
 
 from ...framework.fusion import team
 from ...framework.fusion.compiler import load_openmp
-from ...framework.ir.kernel_args import Call
+from ...framework.fusion.team import in_order
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.registry import Kernel
 from ..base import calls as _calls
-from ..base.calls import in_order
 from ..linear import matmul
 
 _log = logging.getLogger(__name__)
@@ -131,6 +133,20 @@ def product(
     if a.size and b.size and (bias is None or by is None):
         call = _bind((a, b, out), (alpha, beta), bias)
     return call or matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
+
+
+def kernel(bind: Callable[..., Call | None], multiply: Callable[..., Call] = product) -> Kernel:
+    """The kernel `bind` with MKL's product; it declines where there is no MKL.
+
+    Args:
+        bind: called with the kernel's arguments and a function that makes products.
+        multiply: that function.
+    """
+
+    def with_mkl(k: KernelArgs) -> Call | None:
+        return None if library() is None else bind(k, multiply)
+
+    return with_mkl
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:

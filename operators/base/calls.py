@@ -1,4 +1,4 @@
-"""Building blocks of kernels: calls in order, copies, and sums over broadcast axes."""
+"""Building blocks of kernels: copies, and sums over broadcast axes."""
 
 from __future__ import annotations
 
@@ -8,38 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import address
-from ...framework.fusion import team
 from ...framework.ir.kernel_args import Call
-
-
-def nothing() -> None:
-    """A call that does nothing, for kernels whose result is there already."""
-
-
-def in_order(*calls: Call | None) -> Call:
-    """One call that runs several one after the other; None among them is skipped."""
-    left = [call for call in calls if call is not None]
-    if not left:
-        return nothing
-    if len(left) == 1:
-        return left[0]
-    tasks = [task for call in left if (task := team.task_of(call)) is not None]
-    if len(tasks) == len(left):
-        return team.run_together(tasks)
-    if len(left) == 2:
-        first, second = left
-
-        def both() -> None:
-            first()
-            second()
-
-        return both
-
-    def every() -> None:
-        for call in left:
-            call()
-
-    return every
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:

@@ -9,8 +9,9 @@ from typing import Any
 from ...framework.fusion.array_calls import SPECIAL, array_calls, array_plan
 from ...framework.fusion.expression import names, nodes, parse, part_name
 from ...framework.fusion.pointwise import ABSENT
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from .calls import in_order, reducing
+from .calls import reducing
 from .erf import erf_call, erfc_call
 
 SPECIAL.update(erf=erf_call, erfc=erfc_call)

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.fusion.array_calls import ArrayHost
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call
-from .calls import in_order
 
 # Highest power first.
 _ERFC_SHORT = (

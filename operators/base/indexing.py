@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
-from .calls import nothing
 
 _CHUNK = 1 << 15  # elements of a chunk's index, so that it stays in the second-level cache
 

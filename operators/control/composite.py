@@ -17,9 +17,7 @@ from ...framework.ir.desc import (
     TEMPORARY,
     TYPE_NAMES,
     enum_name,
-    input_names,
     make_op,
-    output_names,
 )
 from ...framework.ir.infer import infer_specs
 from ...framework.ir.names import EMPTY, SUM_OP, inner_name
@@ -138,8 +136,8 @@ def _inner_ops(op: OperatorView) -> list[OpNode]:
     for desc in inner.ops:
         if desc.role != FORWARD:
             names.refuse(f"holds the {enum_name(ROLE_NAMES, desc.role)} operator {desc.type}")
-        reads = [name for name in input_names(desc) if name != EMPTY]
-        writes = [name for name in output_names(desc) if name != EMPTY]
+        reads = [name for name in desc.input_names() if name != EMPTY]
+        writes = [name for name in desc.output_names() if name != EMPTY]
         for name in reads:
             names.read(name, desc)
         for name in writes:

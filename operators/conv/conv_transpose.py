@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import in_order, stacked
+from ..base.calls import stacked
 from .conv import GROUPS
 from .im2col import Correlation
 from .windows import DILATION, PADDING, STRIDE, check_attrs, make_axes, per_axis

@@ -24,8 +24,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ..base.calls import copying, in_order, stacked
+from ..base.calls import copying, stacked
 from .windows import Axis, tap_spans
 
 _SHORT_AXIS = 16

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import copying, in_order
+from ..base.calls import copying
 from .windows import PADDING, STRIDE, Axis, check_attrs, make_axes, per_axis, spread
 
 _SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import ArraySpecs, rows_of
-from ..base.calls import in_order
 
 Product = Callable[..., Call]
 """Something called as `product` below."""

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import in_order
 from ..base.indexing import taker
 from ..linear.matmul import as_rows
 from ..math.softmax import FEW

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import in_order
 from ..base.derived import derived_kernel
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...framework.base.errors import RunError
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import in_order
 from ..linear.matmul import as_rows
 from .labels import IGNORE_INDEX, INDEX_LABEL, bind_labels, index_rule
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import in_order, nothing
 from ..linear.matmul import as_rows
 from ..sequence.sequences import levels_of, offsets_in, reduce_groups
 from .labels import IGNORE_INDEX, INDEX_LABEL, bind_labels, index_rule

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import in_order, reducing
+from ..base.calls import reducing
 from ..base.derived import derived_kernel, summed_back_kernel
 
 _X = "any shape that broadcasts with y"

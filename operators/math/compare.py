@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...framework.ir.rows import elementwise
-from ..base.calls import copying, in_order, reducing
+from ..base.calls import copying, reducing
 
 _NO_GRADIENT = "its result is a truth value"
 

@@ -11,12 +11,13 @@ from math import pi
 
 from ...framework.base.shape import ShapeArgs, same_as
 from ...framework.fusion.expression import names, parse
+from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import copying, in_order
+from ..base.calls import copying
 from ..base.derived import derived_kernel
 
 _FLAT = "its derivative is zero wherever there is one"

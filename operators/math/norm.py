@@ -16,10 +16,11 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import copying, in_order, reducing
+from ..base.calls import copying, reducing
 
 
 def _epsilon(default: float) -> AttrSpec:

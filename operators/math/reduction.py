@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import in_order, nothing, reducing
+from ..base.calls import reducing
 
 _ATTRS = (
     AttrSpec("axes", "ints", "axes to reduce; none = all", ()),

@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import in_order
 
 FEW = 32
 """Up to so many columns NumPy reduces a transposed copy faster than the rows themselves."""

@@ -26,9 +26,10 @@ from ...framework.fusion.array_calls import (
     per_run_values,
 )
 from ...framework.fusion.pointwise import ABSENT
+from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import copying, in_order
+from ..base.calls import copying
 
 _CHUNK = 16384
 """Elements of a chunk: a handful of float32 chunks fit the second-level cache."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.desc import make_op
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import in_order, nothing
 from .sequences import (
     gather,
     gather_grad,

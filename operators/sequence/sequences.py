@@ -13,8 +13,9 @@ import numpy as np
 
 from ...framework.base.sequence import lengths_of, make_schedule, offsets_of
 from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ..base.calls import copying, in_order, nothing
+from ..base.calls import copying
 from ..base.indexing import taker
 
 _STEP_COST = 48

@@ -10,9 +10,9 @@ import numpy as np
 from ...framework.base.errors import RunError
 from ...framework.base.sequence import lengths_of, offsets_of, runs
 from ...framework.base.shape import Levels, ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import in_order, nothing
 from ..base.indexing import taker
 from .sequences import (
     equal_levels,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ..base.calls import nothing
 from .sequences import gather, levels_of, offsets_in, reduce_groups, sequence_of_row
 
 sequence_softmax = operator(

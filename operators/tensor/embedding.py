@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs, count
+from ...framework.fusion.team import nothing
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.calls import nothing
 from ..base.indexing import id_check, scatter_adder, taker
 from .shape import copier
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import Shape, ShapeArgs
+from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import beside
-from ..base.calls import in_order
 from .fill import check_value
 
 _X = Slot("x", "any shape", not_in_gradient=True)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.calls import copying, in_order, nothing
+from ..base.calls import copying
 from ..base.indexing import along_axis, id_check, open_mesh, scatter_adder, taker
 
 _X = Slot("x", "any shape", not_in_gradient=True)

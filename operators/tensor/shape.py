@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
+from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import nothing, reducing, same_memory
+from ..base.calls import reducing, same_memory
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 

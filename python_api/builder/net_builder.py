@@ -40,12 +40,8 @@ from ...framework.ir.desc import (
     STATE,
     NetDesc,
     caller_location,
-    input_names,
     make_op,
     make_var,
-)
-from ...framework.ir.desc import (
-    output_names as written_names,
 )
 from ...framework.ir.messages import as_op_list
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
@@ -172,7 +168,7 @@ class NetBuilder(BuilderMethods):
         forward = as_op_list(desc).copy()
         builder = cls(forward.name)
         forward.ops = [op for op in forward.ops if op.role == FORWARD]
-        used = {name for op in forward.ops for name in (*input_names(op), *written_names(op))}
+        used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
         forward.vars = [var for var in forward.vars if var.name in used]
         builder.switch_to(PlainNet(forward))
         return builder

@@ -26,10 +26,8 @@ from ...framework.ir.desc import (
     RECURRENT,
     STATE,
     caller_location,
-    input_names,
     make_op,
     make_var,
-    output_names,
 )
 from ...framework.ir.names import steps_name
 from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl, VarDecl
@@ -258,7 +256,7 @@ class StepBlock:
         step.net.name = self.name
         step.net.ops += [op.node for op in inner.operators]
         self._copy_linked_inputs(step, linked)
-        used = {name for op in step.net.ops for name in (*input_names(op), *output_names(op))}
+        used = {name for op in step.net.ops for name in (*op.input_names(), *op.output_names())}
         made = [
             var
             for var in inner.vars.values()
@@ -283,7 +281,7 @@ class StepBlock:
 
     def _copy_linked_inputs(self, step: Any, linked: set[str]) -> None:
         """Copy inputs that links or memories take as they are: these need outputs of operators."""
-        written = {name for op in step.net.ops for name in output_names(op)}
+        written = {name for op in step.net.ops for name in op.output_names()}
         wanted = [*step.out_links, *step.sum_links]
         copies: dict[str, str] = {}
         for holder, field in (

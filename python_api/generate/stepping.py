@@ -31,10 +31,8 @@ from ...framework.ir.desc import (
     INPUT,
     PLAIN,
     STATE,
-    input_names,
     make_op,
     make_var,
-    output_names,
 )
 from ...framework.ir.infer import declared_spec
 from ...framework.ir.op_list import OpList, OpNode
@@ -108,32 +106,32 @@ class _Cut:
         pruned = prune(net, [scores])
         self.moving = {ids}  # what depends on the tokens
         for op in pruned.ops:
-            if self.moving & set(input_names(op)):
-                self.moving.update(output_names(op))
+            if self.moving & set(op.input_names()):
+                self.moving.update(op.output_names())
         if scores not in self.moving:
             raise VariableError(f"{self.title}: {scores!r} does not depend on {ids!r}")
-        self.ops = [op for op in pruned.ops if self.moving & set(output_names(op))]
+        self.ops = [op for op in pruned.ops if self.moving & set(op.output_names())]
         self.forward = [op for op in net.ops if op.role == FORWARD]
         self.left_behind = {  # states of sequences, for the next minibatch
             name
             for op in self.forward
-            if self.moving & set(input_names(op))
-            for name in output_names(op)
+            if self.moving & set(op.input_names())
+            for name in op.output_names()
             if self.vars[name].kind == STATE
         }
         self.made = OneStep(OpList(f"{net.name} step", PLAIN))
         self.inner: dict[str, Any] = {}  # declarations of opened step nets
 
     def result(self) -> OneStep:
-        needed = {name for op in self.ops for name in input_names(op)} | {self.scores}
+        needed = {name for op in self.ops for name in op.input_names()} | {self.scores}
         for index, desc in enumerate(self.ops):
             if desc.type == "recurrent":
                 self._open(desc, needed, f"{index}/")
             else:
                 self._check_rows(desc)
                 self.made.net.ops.append(desc)
-        written = {name for op in self.made.net.ops for name in output_names(op)}
-        read = {name for op in self.made.net.ops for name in input_names(op)}
+        written = {name for op in self.made.net.ops for name in op.output_names()}
+        read = {name for op in self.made.net.ops for name in op.input_names()}
         for name in dict.fromkeys((*read, *written)):
             var = self.vars.get(name) if name not in self.inner else self.inner[name]
             if var is not None:
@@ -225,7 +223,7 @@ class _Cut:
         for name in step.vars:
             names.setdefault(name, prefix + name)
         for inner in step.net.ops:
-            for name in output_names(inner):
+            for name in inner.output_names():
                 names.setdefault(name, prefix + name)
                 if name in step.vars and names[name] not in self.vars:
                     self.inner[names[name]] = step.vars[name].changed(name=names[name])
@@ -235,8 +233,8 @@ class _Cut:
         """Whether initial states come from variables that carry states between minibatches."""
         wanted = {boot}
         for op in reversed(self.forward):
-            if wanted & set(output_names(op)) and not self.left_behind & set(output_names(op)):
-                wanted.update(input_names(op))
+            if wanted & set(op.output_names()) and not self.left_behind & set(op.output_names()):
+                wanted.update(op.input_names())
         return bool(wanted & self.left_behind)
 
 

@@ -22,7 +22,7 @@ from ...cntk.network.nodes.initial_values import kind_of_values
 from ...cntk.network.nodes.node import Node
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.files.tensor_file import write_tensors
-from ...framework.ir.desc import OpList, input_names, make_op, output_names
+from ...framework.ir.desc import OpList, make_op
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import VarDecl
 from ...framework.passes.prune import prune
@@ -90,7 +90,7 @@ def write_values(code: PythonCode, path: PathLike) -> None:
 def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[OpList, dict[str, str]]:
     """The net with each root as a variable of its name."""
     desc, outputs = lowered.op_list.copy(), {}
-    made = {name for op in desc.ops for name in output_names(op)}
+    made = {name for op in desc.ops for name in op.output_names()}
     for node in roots:
         name = lowered.values[node]
         if name not in made:  # an input or a statistic as it is
@@ -107,7 +107,7 @@ def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[OpList, dict[str
 def _style(
     network: Network, lowered: Lowered, desc: OpList, given: set[str], in_file: bool
 ) -> Style:
-    multiplied = {input_names(op)[1] for op in _all_ops(desc) if op.type == "matmul"}
+    multiplied = {op.input_names()[1] for op in _all_ops(desc) if op.type == "matmul"}
     shapes = {var.name: var.shape for var in desc.vars}
     levels, notes = {}, {}
     for node, sparse in lowered.inputs.items():

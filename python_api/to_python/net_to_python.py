@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.ir.desc import INPUT, PARAMETER, STATE, input_names, output_names
+from ...framework.ir.desc import INPUT, PARAMETER, STATE
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.registry import REQUIRED, OperatorDef, lookup
@@ -155,7 +155,7 @@ class Writer:
         """Write operators; `read` counts further uses of their variables."""
         uses: Counter[str] = Counter(read or ())
         for op in ops:
-            for name in input_names(op):
+            for name in op.input_names():
                 uses[name] += 2 if op.type == "recurrent" else 1
         uses.update(name for name in self.keep)
         layers, absorbed = self._layers(ops, uses)
@@ -204,18 +204,18 @@ class Writer:
         self, ops: Sequence[OpNode], uses: Counter[str]
     ) -> tuple[dict[int, _Layer], set[int]]:
         """Operators that end a fully connected layer, and those that are part of one."""
-        writer = {name: number for number, op in enumerate(ops) for name in output_names(op)}
+        writer = {name: number for number, op in enumerate(ops) for name in op.output_names()}
         found: dict[int, _Layer] = {}
         absorbed: set[int] = set()
         for number, op in enumerate(ops):
-            reads = input_names(op)
+            reads = op.input_names()
             if op.type == "add":
                 for linear, bias in (reads, reads[::-1]):
                     at = writer.get(linear, number)
                     if at == number or not self._is_product(ops[at]) or not self._is(bias, 1):
                         continue
                     if uses[linear] == 1 and linear not in self.keep:
-                        x, w = input_names(ops[at])
+                        x, w = ops[at].input_names()
                         if self._width(w) == self._width(bias):
                             found[number] = _Layer(x, w, bias, "")
                             absorbed.add(at)
@@ -233,7 +233,7 @@ class Writer:
         """Whether an operator multiplies something by a parameter, a matrix."""
         if op.type != "matmul" or any(_given(lookup(op.type), op)):
             return False
-        return self._is(input_names(op)[1], 2)
+        return self._is(op.input_names()[1], 2)
 
     def _is(self, name: str, rank: int) -> bool:
         var = self._vars.get(name)
@@ -342,7 +342,7 @@ class Writer:
         ops = []
         for each in step.net.ops:  # copies are made by the block itself
             if each.type == COPY_OP:
-                (source,), (copy,) = input_names(each), output_names(each)
+                (source,), (copy,) = each.input_names(), each.output_names()
                 self._python[copy] = self._name(source)
             else:
                 ops.append(each)
@@ -380,7 +380,7 @@ def _reads(ops: Iterable[OpNode]) -> Iterator[str]:
     for op in ops:
         if op.type == "recurrent":
             yield from _reads(op.attrs["net"].steps[0].net.ops)
-        yield from input_names(op)
+        yield from op.input_names()
 
 
 def _given(entry: OperatorDef, op: OpNode) -> list[tuple[str, Any]]:

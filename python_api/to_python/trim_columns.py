@@ -12,9 +12,7 @@ from ...framework.ir.desc import (
     PARAMETER,
     STATE,
     OpList,
-    input_names,
     make_op,
-    output_names,
 )
 from ...framework.ir.names import inner_name
 from ...framework.ir.op_list import OpNode
@@ -64,8 +62,8 @@ class _Trim:
         if op.type == "recurrent":
             self._take_loop(op)
             return
-        reads = input_names(op)
-        out = next(iter(output_names(op)), "")
+        reads = op.input_names()
+        out = next(iter(op.output_names()), "")
         column = self._is_column(out)
         if op.type == "reshape":
             if self._drop_reshape(reads[0], out, op.attrs["shape"]):
@@ -166,7 +164,7 @@ class _Trim:
         elif short is not None or wanted[:1] != (0,) or self._shapes[out] != shape:
             return False
         if out in self._kept:  # the result's name goes to the operator that makes it
-            made = any(source in output_names(op) for op in self._ops)
+            made = any(source in op.output_names() for op in self._ops)
             if source in self._kept or not made:
                 return False
             self._rename(source, out)
@@ -189,7 +187,7 @@ class _Trim:
         if short is None:
             return name
         whole = inner_name(name, "0")
-        if not any(whole in output_names(op) for op in self._ops):
+        if not any(whole in op.output_names() for op in self._ops):
             shape = (0, 1, self._width(name))
             self._ops.append(make_op("reshape", {"x": short}, {"out": whole}, {"shape": shape}))
         return whole

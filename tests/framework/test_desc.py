@@ -17,10 +17,8 @@ from opscope.framework.ir.desc import (
     PARAMETER,
     caller_location,
     format_location,
-    input_names,
     make_op,
     make_var,
-    output_names,
 )
 from opscope.framework.ir.messages import (
     ATTR_FIELDS,
@@ -99,10 +97,10 @@ def test_an_unset_attribute():
 def test_operators_from_python_values():
     op = make_op("t", {"x": "a", "y": ["b", "c"], "z": []}, {"out": "d"}, {"n": 1, "none": None})
     assert op.inputs == {"x": ("a",), "y": ("b", "c")}
-    assert list(input_names(op)) == ["a", "b", "c"] and list(output_names(op)) == ["d"]
+    assert list(op.input_names()) == ["a", "b", "c"] and list(op.output_names()) == ["d"]
     assert list(op.attrs) == ["n"], "None leaves an attribute to its default"
     renamed = op.renamed({"a": "A", "d": "D"})
-    assert list(input_names(renamed)) == ["A", "b", "c"] and list(output_names(op)) == ["d"]
+    assert list(renamed.input_names()) == ["A", "b", "c"] and list(op.output_names()) == ["d"]
 
 
 def test_variables_of_unknown_shape_and_dtype():

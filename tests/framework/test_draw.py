@@ -14,10 +14,8 @@ from opscope.framework.ir.desc import (
     INPUT,
     PARAMETER,
     RECURRENT,
-    input_names,
     make_op,
     make_var,
-    output_names,
 )
 from opscope.framework.ir.op_list import Link, OpList, StepDecl
 from opscope.framework.passes.optimizer import OptimizerAttrs
@@ -89,7 +87,7 @@ def test_dot_names_all_operators_and_edges():
     dot = to_dot(desc)
     assert dot.count("shape=box") == len(desc.ops)
     assert 'label="net mlp: backward"' in dot and dot.count("{") == dot.count("}")
-    reads = sum(len(input_names(op)) + len(output_names(op)) for op in desc.ops)
+    reads = sum(len(op.input_names()) + len(op.output_names()) for op in desc.ops)
     assert dot.count(" -> ") == reads
 
 

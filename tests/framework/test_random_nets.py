@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import output_names
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
 from opscope.framework.passes.cleanup import cleanup_passes
@@ -135,7 +134,7 @@ class Guilty:
     def apply(self, desc: OpList) -> OpList:
         made = desc.copy()
         made.ops = [
-            op.changed(type="add") if output_names(op)[0] == "kept" else op for op in desc.ops
+            op.changed(type="add") if op.output_names()[0] == "kept" else op for op in desc.ops
         ]
         return made
 

@@ -7,7 +7,7 @@ from component_lines import from_config
 from component_runs import arrays, backprop, backprop_reads, propagate
 from opscope.framework.base.errors import RunError, ShapeError, UnknownOperatorError
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, input_names, make_var, output_names
+from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
@@ -116,7 +116,7 @@ def test_backprop_adds_and_accumulates():
 def test_only_what_is_asked_for_is_computed():
     ops = ComponentOps(component(AFFINE), "p")
     made = backprop(ops, "x", "y", "g", None, trained=True)
-    assert "dx" not in {name for op in made for name in output_names(op)}
+    assert "dx" not in {name for op in made for name in op.output_names()}
     made = backprop(ops, "x", "y", "g", "dx")
     assert [op.type for op in made] == ["matmul_grad"]
     assert list(made[0].outputs) == ["x_grad"]
@@ -179,11 +179,11 @@ def test_like_components_share_operators_but_no_variables():
     second = ComponentOps(component(AFFINE), "q")
     for name, ops in {"p": first, "q": second, "p ": first}.items():
         made = propagate(ops, "x" + name, "y" + name) + backprop(ops, "x", "y", "g", "dx")
-        names = [input_names(op) for op in made]
+        names = [op.input_names() for op in made]
         p = f"{name.strip()}/linear_params"
         bias = f"{name.strip()}/bias_params"
         assert names == [["x" + name, p], ["c1/0", bias], ["x", p, "g"]]
-        assert output_names(made[1]) == ["y" + name]
+        assert made[1].output_names() == ["y" + name]
     other = ComponentOps(component(RELU), "r")
     assert first.recipe().key() == second.recipe().key() != other.recipe().key()
 

@@ -7,7 +7,7 @@ from component_runs import arrays, backprop, propagate
 from op_test import Case, OpTest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var, output_names
+from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3.components import Component, ComponentOps, new_component, set_statistic
@@ -213,7 +213,7 @@ def component(text):
 def run(ops, feeds, seed=0):
     """All variables of a net after a run; those it writes itself are kept."""
     net = OpList(ops=ops)
-    written = {name for op in ops for name in output_names(op)}
+    written = {name for op in ops for name in op.output_names()}
     for name, array in feeds.items():
         kind = STATE if name in written else INPUT
         net.vars.append(make_var(name, array.shape, array.dtype, kind))

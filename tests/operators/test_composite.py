@@ -20,7 +20,6 @@ from opscope.framework.ir.desc import (
     STATE,
     make_op,
     make_var,
-    output_names,
 )
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, View
@@ -31,7 +30,7 @@ from opscope.framework.runtime.plain_net import PlainNet
 def text(op):
     """One line: outputs = type(inputs)."""
     reads = ", ".join(f"{slot}={'+'.join(names)}" for slot, names in op.inputs.items())
-    return f"{'+'.join(output_names(op))} = {op.type}({reads})"
+    return f"{'+'.join(op.output_names())} = {op.type}({reads})"
 
 
 def expanded(*args, **kwargs):
@@ -127,7 +126,7 @@ class TestNet:
         outer.vars.extend(inner_net().vars)
         outer.ops.append(net_op())
         op = net_op(outer, outputs="c", input_names=["a"], output_names=["b"])
-        names = {name for made in expand_op(op) for name in output_names(made)}
+        names = {name for made in expand_op(op) for name in made.output_names()}
         assert names == {"c@INNER@h", "c@INNER@t", "count", "c"}
 
     def test_runs_and_trains_as_its_operators_do(self):

@@ -18,10 +18,8 @@ from ...base.shape import ArraySpec, Levels
 from ...ir.desc import (
     INPUT,
     RECURRENT,
-    input_names,
     make_op,
     make_var,
-    output_names,
     the_step,
 )
 from ...ir.equal_nets import shared_by_equal_nets
@@ -208,8 +206,8 @@ def free_names(net: OpList, given: Iterable[str]) -> list[str]:
     """Variables that the operators of a net read and that are neither given nor written before."""
     known, free = {*given, EMPTY}, dict[str, None]()
     for op in net.ops:
-        free.update((name, None) for name in input_names(op) if name not in known)
-        known.update(output_names(op))
+        free.update((name, None) for name in op.input_names() if name not in known)
+        known.update(op.output_names())
     return list(free)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.desc import BACKWARD, FORWARD, RECURRENT, make_op, output_names
+from ...ir.desc import BACKWARD, FORWARD, RECURRENT, make_op
 from ...ir.gradient_args import GradientArgs
 from ...ir.names import (
     COPY_OP,
@@ -107,7 +107,7 @@ class _Maker:
     def _finish(self, result: BackwardResult, name: str) -> str:
         """The gradient of `name` as a dense variable that the gradient step net itself writes."""
         found = result.gradients[name]
-        written = {made for op in result.ops for made in output_names(op)}
+        written = {made for op in result.ops for made in op.output_names()}
         own = f"{grad_name(name)}@LINK"
         if rows_name(found) in written:
             result.ops.append(dense_gradient(name, found, own))
@@ -216,7 +216,7 @@ class _Maker:
 
     def _zeros(self, written: set[str], sums: list[OpNode]) -> list[OpNode]:
         """Fills the gradients that are wanted and that nothing flows to."""
-        done = written | {name for op in sums for name in output_names(op)}
+        done = written | {name for op in sums for name in op.output_names()}
         return [
             self.g.op(FILL_OP, {"x": str(name)}, {"out": grad}, {"value": 0.0})
             for slot, grads in self.wanted.items()

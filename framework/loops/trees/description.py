@@ -18,8 +18,6 @@ from ...ir.desc import (
     FORWARD,
     INPUT,
     RECURSIVE,
-    input_names,
-    output_names,
     the_step,
 )
 from ...ir.equal_nets import shared_by_equal_nets
@@ -268,7 +266,7 @@ def _split(desc: OpList, given: Iterable[str]) -> tuple[PlainNet, PlainNet | Non
     """
     whole, forward = desc.copy(), desc.copy()
     forward.ops = [op for op in desc.ops if op.role == FORWARD]
-    used = {name for op in forward.ops for name in (*input_names(op), *output_names(op))}
+    used = {name for op in forward.ops for name in (*op.input_names(), *op.output_names())}
     read = dict.fromkeys(name for name in given if name in used)
     whole.vars = [var.changed(kind=INPUT) if var.name in read else var for var in desc.vars]
     declared = {var.name for var in desc.vars}

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.errors import RunError
 from ...fusion.row_copies import take_rows
-from ...ir.desc import INPUT, input_names, make_var, output_names
+from ...ir.desc import INPUT, make_var
 from ...ir.gradient_args import GradientArgs
 from ...ir.kernel_args import KernelArgs
 from ...ir.names import EMPTY, carry_name, grad_name, linked_grad_name, rows_name
@@ -70,12 +70,12 @@ def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> OpList:
     read = [name for name in dict.fromkeys(wrt) if name in known]
     seeds = {name: carry_name(name) for name in targets}
     result = build_backward(made, targets=seeds, wrt=read, required=False)
-    written = {name for op in result.ops for name in output_names(op)}
+    written = {name for op in result.ops for name in op.output_names()}
     for name, found in result.gradients.items():
         if rows_name(found) in written:
             result.ops.append(dense_gradient(name, found, linked_grad_name(name, 0)))
     made.ops += result.ops
-    used = {name for op in result.ops for name in input_names(op)}
+    used = {name for op in result.ops for name in op.input_names()}
     made.vars += [make_var(seed, None, None, INPUT) for seed in seeds.values() if seed in used]
     return made
 

@@ -24,7 +24,7 @@ representations from tree-structured long short-term memory networks.
 from __future__ import annotations
 
 from ....proto import net_pb2 as pb
-from ...ir.desc import RECURSIVE, input_names, make_op, output_names
+from ...ir.desc import RECURSIVE, make_op
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
 from ...ir.op_list import Link, OpList, OpNode, StepDecl
@@ -76,12 +76,12 @@ def _link_free_names(step: StepDecl) -> None:
     ):
         known = {*linked, *own, EMPTY}
         for op in [] if net is None else net.ops:
-            for name in input_names(op):
+            for name in op.input_names():
                 if name not in known:
                     step.static_links.append(Link(name, name))
                     linked.append(name)
                     known.add(name)
-            known.update(output_names(op))
+            known.update(op.output_names())
 
 
 @register_net(RECURSIVE)

@@ -26,8 +26,6 @@ from ...ir.desc import (
     STATE,
     TEMPORARY,
     format_location,
-    input_names,
-    output_names,
 )
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList
@@ -142,11 +140,11 @@ class NetCheck:
 
     def reads(self, index: int) -> list[str]:
         """The variables that an operator reads, with bases in place of views."""
-        return [self.base(name) for name in input_names(self.ops[index]) if name != EMPTY]
+        return [self.base(name) for name in self.ops[index].input_names() if name != EMPTY]
 
     def writes(self, index: int) -> list[str]:
         """The variables that an operator writes, with bases in place of views."""
-        return [self.base(name) for name in output_names(self.ops[index]) if name != EMPTY]
+        return [self.base(name) for name in self.ops[index].output_names() if name != EMPTY]
 
     def _number_writers(self) -> None:
         self.writers: dict[str, list[int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...base.errors import nearest
-from ...ir.desc import PLAIN, TYPE_NAMES, enum_name, inner_nets, output_names
+from ...ir.desc import PLAIN, TYPE_NAMES, enum_name
 from ...ir.op_list import StepDecl
 from .net_check import NetCheck
 
@@ -22,10 +22,10 @@ def step_nets(net: NetCheck) -> None:
 
 def _step(net: NetCheck, step: StepDecl, title: str) -> None:
     known = set(net.vars) | set(net.writers) | net.given | net.outer
-    made = {name for op in step.net.ops for name in output_names(op)}
+    made = {name for op in step.net.ops for name in op.output_names()}
     declared = {var.name for var in step.net.vars}
     pairs = [] if step.child_net is None else step.child_net.ops
-    by_pair = {name for op in pairs for name in output_names(op)}
+    by_pair = {name for op in pairs for name in op.output_names()}
     for kind, links in (("in", step.in_links), ("static", step.static_links)):
         for link in links:
             if link.outer not in known:
@@ -73,6 +73,6 @@ def nested(net: NetCheck) -> None:
     """Nets in attributes are sound, too."""
     visible = frozenset({*net.vars, *net.writers, *net.given, *net.outer})
     for index, op in enumerate(net.ops):
-        for _, inner in inner_nets(op):
+        for _, inner in op.inner_nets():
             title = f"{net.title(index)}: net {inner.name or '?'!r}"
             net.inside(inner, title, index, frozenset(), visible, visible)

@@ -12,9 +12,6 @@ from ...ir.desc import (
     PARAMETER,
     STATE,
     TEMPORARY,
-    inner_nets,
-    input_names,
-    output_names,
 )
 from ...ir.names import EMPTY
 from ...ir.op_list import OpList
@@ -28,7 +25,7 @@ def definitions(net: NetCheck) -> None:
     written: set[str] = set()
     cycles: set[frozenset[int]] = set()
     for index, op in enumerate(net.ops):
-        for name in dict.fromkeys(name for name in input_names(op) if name != EMPTY):
+        for name in dict.fromkeys(name for name in op.input_names() if name != EMPTY):
             root = net.base(name)
             if root in written or net.has_value(root) or name in net.given:
                 continue
@@ -88,7 +85,7 @@ def double_writes(net: NetCheck) -> None:
     """A variable is written once, but where it is read, too, or outlives the run."""
     first: dict[str, int] = {}
     for index, op in enumerate(net.ops):
-        names = [name for name in output_names(op) if name != EMPTY]
+        names = [name for name in op.output_names() if name != EMPTY]
         for name in {name for name in names if names.count(name) > 1}:
             net.add("doubly-defined", f"{net.title(index)} writes {name!r} twice", index)
         reads = set(net.reads(index))
@@ -116,7 +113,7 @@ def unused(net: NetCheck) -> None:
     """Every result is read by somebody; a warning only."""
     read = {name for index in range(len(net.ops)) for name in net.reads(index)}
     read |= net.wanted | set(_linked_names(net.desc))
-    read |= {name for op in net.ops for _, inner in inner_nets(op) for name in _all_names(inner)}
+    read |= {name for op in net.ops for _, inner in op.inner_nets() for name in _all_names(inner)}
     for index, op in net.operators.items():
         for slot, names in op.outputs.items():
             if op.entry.output_slots[slot].intermediate or op.role != FORWARD:
@@ -145,9 +142,9 @@ def _linked_names(desc: OpList) -> Iterator[str]:
 def _all_names(net: OpList) -> Iterator[str]:
     """Every variable name that the operators of a net mention."""
     for op in net.ops:
-        yield from input_names(op)
-        yield from output_names(op)
-        for _, inner in inner_nets(op):
+        yield from op.input_names()
+        yield from op.output_names()
+        for _, inner in op.inner_nets():
             yield from _all_names(inner)
     for step in net.steps:
         for link in (*step.in_links, *step.static_links, *step.out_links):
