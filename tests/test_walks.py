@@ -1,0 +1,29 @@
+"""The three walks of docs/architecture.md stay short: how many files each enters, at most."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST_FILES = {
+    "b.fc": 17,
+    "first run": 33,
+    "second run": 10,
+    "nnet3 config": 8,
+    "nnet3 compile and lower": 43,
+    "nnet3 computer": 10,
+    "nnet3 run": 24,
+    "NDL to Network": 25,
+    "NDL net": 15,
+}
+"""What they entered before the floors had rooms."""
+
+
+def test_walks_enter_few_files():
+    command = [sys.executable, "-P", str(ROOT / "benchmarks" / "walks.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = dict(re.findall(r"^(\S.*?) +calls +\d+ files +(\d+) ", done.stdout, re.MULTILINE))
+    assert found.keys() == MOST_FILES.keys()
+    longer = {name: files for name, files in found.items() if int(files) > MOST_FILES[name]}
+    assert not longer
