@@ -86,23 +86,8 @@ KINDS = {
 MOST_MODULES = 15
 """How many modules any other folder may hold, `__init__.py` not counted."""
 
-CROWDED: dict[str, int] = {}
-"""Folders that hold more for now, and how many at most."""
-
 MOST_LINES = 500
 """How long a file may be."""
-
-LONG_FILES: dict[str, int] = {}
-"""Files that are longer for now, and how long at most."""
-
-MODULES_IN_CIRCLES = 0
-"""How many modules may import each other in a circle at run time, inside functions included."""
-
-MODULES_IN_CIRCLES_OF_TYPES = 0
-"""The same with what is imported for type checkers only, under `if TYPE_CHECKING`."""
-
-UNNAMED_FUNCTIONS = 0
-"""How many functions may be called `_`."""
 
 DESCRIBED_FLOORS: tuple[str, ...] = ("framework", "operators", "nnet3", "cntk", "python_api")
 """Floors whose rooms docs/architecture.md names, each once, in a row that begins with its path."""

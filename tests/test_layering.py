@@ -149,15 +149,10 @@ def test_rooms_import_what_stands_before_them():
     assert against_the_order(edges(), house.ROOMS) == []
 
 
-@pytest.mark.parametrize(
-    ("types", "most"),
-    [(False, house.MODULES_IN_CIRCLES), (True, house.MODULES_IN_CIRCLES_OF_TYPES)],
-)
-def test_modules_do_not_import_in_circles(types, most):
-    found = circles(edges(types))
-    count = sum(map(len, found))
-    text = "\n".join(" ".join(circle) for circle in found)
-    assert count <= most, f"{count} modules in circles:\n{text}"
+@pytest.mark.parametrize("types", [False, True])
+def test_modules_do_not_import_in_circles(types):
+    """Imports inside functions count, and with `types` those for type checkers alone as well."""
+    assert circles(edges(types)) == []
 
 
 @pytest.mark.parametrize("folder", folders())
@@ -172,14 +167,11 @@ def test_folders_stay_small(folder):
         return
     modules = [path for path in (ROOT / folder).glob("*.py") if path.name != "__init__.py"]
     count = sum(not path.stem.endswith("_pb2") for path in modules)
-    most = house.CROWDED.get(folder, house.MOST_MODULES)
-    assert count <= most, f"{folder} holds {count} modules: make rooms"
+    assert count <= house.MOST_MODULES, f"{folder} holds {count} modules: make rooms"
 
 
 def test_the_tables_name_what_is_there():
-    assert house.KINDS | set(house.CROWDED) <= set(folders())
-    assert not house.KINDS & set(house.CROWDED)
-    assert set(house.LONG_FILES) <= {shown(path) for path in all_files()}
+    assert house.KINDS <= set(folders())
     assert set(house.DESCRIBED_FLOORS) <= set(FLOORS)
     for start in house.START_UP:
         assert any(name.startswith(start) for name in sources()), f"nothing begins with {start}"
@@ -203,8 +195,7 @@ def test_the_architecture_names_every_room_once(floor):
 
 def test_files_stay_short():
     lengths = {shown(path): len(path.read_bytes().splitlines()) for path in all_files()}
-    most = {path: house.LONG_FILES.get(path, house.MOST_LINES) for path in lengths}
-    assert {path: lines for path, lines in lengths.items() if lines > most[path]} == {}
+    assert {path: lines for path, lines in lengths.items() if lines > house.MOST_LINES} == {}
 
 
 def unnamed_functions(source: str) -> list[int]:
@@ -218,8 +209,7 @@ def test_functions_have_names():
     found = [
         f"{path}:{line}" for path, text in sources().items() for line in unnamed_functions(text)
     ]
-    text = "\n".join(found[:20])
-    assert len(found) <= house.UNNAMED_FUNCTIONS, f"{len(found)} functions are called _:\n{text}"
+    assert found == []
 
 
 # -- the checkers, on made-up sources
