@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import ShapeError, VariableError, nearest
-from ...framework.base.scope import Scope
+from ...framework.base.scope import Scope, Variable
 from ...framework.ir.desc import BACKWARD, INPUT, OUTPUT, PARAMETER, STATE, NetDesc
 from ...framework.ir.names import grad_name
 from ...framework.ir.op_list import OpList
@@ -35,7 +35,8 @@ class NnetComputer:
     Args:
         net: what `compile_request` gave.
         nnet: the network whose parameters are used; the same as, or of the same structure as, the
-            one that was compiled.
+            one that was compiled. On the CPU its arrays are read where they are, without a copy:
+            call `reload` after a change of the network.
         place: where to compute; the CPU by default.
         shared: a scope for the arrays of the network, which several computers may then share; its
             place is where they compute. By default each computer has its own.
@@ -68,9 +69,16 @@ class NnetComputer:
     def _load(self, wanted: Callable[[str], bool]) -> None:
         for var in self._vars.values():
             if var.kind == PARAMETER and wanted(var.name):
-                self._arrays.var(var.name).set(self._parameter(var.name))
+                self._take(self._arrays.var(var.name), self._parameter(var.name))
             elif var.kind == STATE and wanted(var.name):
                 self._arrays.var(var.name).set(first_value(var).copy())
+
+    def _take(self, variable: Variable, array: np.ndarray) -> None:
+        """Read an array of the network where it is, if that can be; else copy it."""
+        if self._arrays.place.kind == "cpu" and array.flags.c_contiguous:
+            variable.share(array)
+        else:
+            variable.set(array)
 
     def _component(self, name: str) -> tuple[Any, str]:
         """The component that a variable belongs to, and the rest of the variable's name."""

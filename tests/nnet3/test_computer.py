@@ -141,3 +141,29 @@ def test_names_of_the_package():
         assert getattr(nnet3, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Network'"):
         nnet3.Network  # noqa: B018
+
+
+def test_parameters_are_read_where_they_are():
+    nnet = nnet3.Nnet.from_config_text(
+        "input-node name=input dim=3\n"
+        "component name=a type=AffineComponent input-dim=3 output-dim=2\n"
+        "component-node name=a component=a input=input\noutput-node name=output input=a\n",
+        0,
+    )
+    computer = nnet3.NnetComputer(
+        nnet3.compile_request(nnet, nnet3.simple_request(nnet, frames=4)), nnet
+    )
+    x, affine = np.ones((4, 3), np.float32), nnet.components["a"]
+
+    def scores():
+        computer.accept_input("input", x)
+        computer.run()
+        return computer.get_output("output").copy()
+
+    before, weights = scores(), affine.linear_params.copy()
+    np.testing.assert_array_equal(affine.linear_params, weights)  # nothing is written to it
+    affine.linear_params = 2 * affine.linear_params
+    np.testing.assert_array_equal(scores(), before)  # an array in its place is not seen yet
+    computer.reload()
+    wanted = 2 * (before - affine.bias_params) + affine.bias_params
+    np.testing.assert_allclose(scores(), wanted, rtol=1e-5, atol=1e-6)
