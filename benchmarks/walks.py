@@ -27,6 +27,9 @@ from opscope.cntk.network.validate import validate
 from opscope.cntk.run.runtime import CntkNet
 
 ROOT = os.path.dirname(os.path.abspath(opscope.__file__)) + os.sep
+FLOORS = tuple(
+    ROOT + floor + os.sep for floor in ("framework", "operators", "nnet3", "cntk", "python_api")
+)
 NNET3 = """\
 input-node name=input dim=4
 component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=3
@@ -58,7 +61,7 @@ def traced(call: Callable[[], Any]) -> tuple[Walk, Any]:
 
     def trace(frame: FrameType, event: str, argument: Any) -> None:
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(ROOT):
+        if event == "call" and name.startswith(FLOORS):
             entered.append(name[len(ROOT) :])
 
     sys.setprofile(trace)
