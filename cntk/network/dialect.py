@@ -29,9 +29,8 @@ from ...framework.ir.desc import (
     make_op,
     make_var,
 )
-from ...framework.ir.messages import as_op_list, attr_value, decode_attr
+from ...framework.ir.messages import as_op_list, attr_value, undamaged
 from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
-from ...proto import net_pb2 as pb
 from ..base.text import Location, Source
 from .catalogue import kind
 from .graph import GROUPS
@@ -145,8 +144,7 @@ def _encode(spec: AttributeSpec | None, value: Any) -> Any:
 
 def _decode(name: str, spec: AttributeSpec | None, value: Any) -> Any:
     """The inverse of `_encode`."""
-    if isinstance(value, pb.Attr):
-        value = decode_attr(value)  # damaged, so this refuses it
+    value = undamaged(value)
     if spec is None or spec.type != "any":
         if (
             name in ("rngSeed", "rngOffset", "samplesSeen", "onlyUpToRow", "onlyUpToT")

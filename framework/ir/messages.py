@@ -237,6 +237,15 @@ def decode_attr(attr: pb.Attr) -> Any:
     return value
 
 
+def undamaged(value: Any) -> Any:
+    """The value of an attribute in memory; one that was damaged in its file is still an `Attr`.
+
+    Raises:
+        FormatError, ShapeError: it is damaged.
+    """
+    return decode_attr(value) if isinstance(value, pb.Attr) else value
+
+
 def _decode_tensor(tensor: pb.Tensor) -> np.ndarray:
     dtype = to_dtype(tensor.dtype)
     count = 1

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...proto import net_pb2 as pb
 from ..base.dtypes import DTYPES, to_dtype
 from ..base.errors import AttributeTypeError, nearest
-from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, decode_attr
+from .messages import ATTR_FIELDS, EmptyList, attr_type, attr_value, undamaged
 from .op_list import OpList
 
 _SCALAR_TYPES = {"bool": bool, "int": int, "float": float, "string": str, "net": OpList}
@@ -79,8 +78,7 @@ class AttrSpec:
         if not self._is_of_type(value):
             value = attr_value(value)
             given = attr_type(value)
-            if isinstance(value, pb.Attr):
-                value = decode_attr(value)  # which refuses it, or it would be a plain value
+            value = undamaged(value)
             if given != self.type:
                 value = self._convert(value, given, where)
             elif type(value) is EmptyList:

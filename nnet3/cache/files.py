@@ -22,14 +22,13 @@ from ...framework.ir.desc import NetDesc, make_op
 from ...framework.ir.messages import (
     FORMAT_VERSION,
     attr_type,
-    decode_attr,
     from_message,
     parse_net,
     serialize_net,
     to_message,
+    undamaged,
 )
 from ...framework.ir.op_list import OpList, OpNode
-from ...proto.net_pb2 import Attr
 from ..components import Component
 from ..components.composite import CompositeComponent
 from ..files.kaldi_io import Reader, Writer
@@ -136,4 +135,4 @@ def _attr(op: OpNode, name: str, kind: str) -> Any:
     if name not in op.attrs or attr_type(op.attrs[name]) != kind:
         raise FormatError(f"an operator {op.type!r} without {name!r} stands in a cache")
     value = op.attrs[name]
-    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
+    return undamaged(value)

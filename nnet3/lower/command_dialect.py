@@ -40,10 +40,9 @@ from ...framework.ir.messages import (
     as_op_list,
     attr_type,
     attr_value,
-    decode_attr,
+    undamaged,
 )
 from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
-from ...proto.net_pb2 import Attr
 from ..compile.command import Command
 from ..compile.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
 from ..components.attention import AttentionRows
@@ -382,7 +381,7 @@ def _attr(op: OpNode, name: str, kind: str = "") -> Any:
     found = attr_type(value)
     if kind and found != kind:
         raise FormatError(f"the attribute {name!r} should be a {kind}, not a {found}")
-    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
+    return undamaged(value)
 
 
 def _only(slots: SlotNames, name: str) -> str:

@@ -26,9 +26,8 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.ir import desc
 from ...framework.ir.desc import PARAMETER, STATE, NetDesc, make_op, make_var
-from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value, decode_attr
+from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value, undamaged
 from ...framework.ir.op_list import OpList, OpNode, SlotNames
-from ...proto.net_pb2 import Attr
 from ..components import Component, new_component
 from ..components.base.fields import Field
 from ..language.descriptor_parse import parse_descriptor
@@ -187,7 +186,7 @@ def _attr(op: OpNode, name: str) -> Any:
     if name not in op.attrs:
         raise FormatError(f"the attribute {name!r} is missing")
     value = op.attrs[name]
-    return decode_attr(value) if isinstance(value, Attr) else value  # damaged, so it is refused
+    return undamaged(value)
 
 
 # Nodes
