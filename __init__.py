@@ -44,6 +44,7 @@ _HOMES = {
     "Scope": ".framework.base.scope",
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
+    **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.threads"),
     "OpContext": ".framework.base.context",
     "Net": ".framework.runtime.net",
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
+from ..base import settings, threads
 from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
@@ -261,6 +261,7 @@ class PlainNet(Net):
             ShapeError: shapes or dtypes do not fit.
             RunError: an operator failed.
         """
+        threads.look()
         context = context or default_context()
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
