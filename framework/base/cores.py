@@ -50,9 +50,7 @@ def _cgroup_folders(mount: Path, names: str, path: str) -> list[Path]:
     """The folders of a cgroup and of those around it, which limit it as well."""
     mounts = [mount / name for name in dict.fromkeys((names, *_CPU))] if names else [mount]
     parts = Path(path).parts
-    return [
-        Path(each, *parts[:depth]) for each in mounts for depth in range(len(parts), -1, -1)
-    ]
+    return [Path(each, *parts[:depth]) for each in mounts for depth in range(len(parts), -1, -1)]
 
 
 def _quota(words: list[str]) -> float | None:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from . import settings
 from .cores import Load, usable_cores
 from .errors import OpscopeError
+from .numpy_blas import BlasThreads, controllers
 
 _INTERVAL = 0.2  # seconds from one look at the load to the next
 _COST = 500  # times the duration of a look is the least interval
@@ -39,19 +40,24 @@ class _Setting:
     Attributes:
         asked: threads by `set_threads`; None: by the environment, or automatic.
         most: into how many parts work is cut; no more threads are ever used.
+        chosen: whether `set_threads` or `OPSCOPE_THREADS` says the number.
         load: None where the number is fixed.
         next: when to look at the load again, on the monotonic clock.
+        more: whether a core more was free at the last look.
         forked: whether this is the child of a fork, where the pool has no threads.
+        followers: told of each change. numpy: the one among them that is for NumPy's BLAS.
     """
 
     def __init__(self) -> None:
         self.asked: int | None = None
         self.most = 0
+        self.chosen = False
         self.load: Load | None = None
         self.next = 0.0
         self.more = False
         self.forked = False
         self.followers: list[Callable[[int, bool], None]] = []
+        self.numpy: BlasThreads | None = None
 
 
 _setting = _Setting()
@@ -109,17 +115,24 @@ def most_threads() -> int:
     return _setting.most
 
 
-def is_fixed() -> bool:
-    """Whether the number was chosen by somebody, and not by the load."""
-    most_threads()
-    return _setting.load is None
-
-
 def follow(function: Callable[[int, bool], None]) -> None:
-    """Call a function now and after each change: with the number, and whether it was chosen."""
-    chosen = is_fixed()  # decided now, if it was not
+    """Call a function now and after each change.
+
+    Its arguments are the number, and whether `set_threads` or `OPSCOPE_THREADS` chose it.
+    """
+    most_threads()  # decided now, if it was not
     _setting.followers.append(function)
-    function(POOL[0], chosen)
+    function(POOL[0], _setting.chosen)
+
+
+def follow_by_numpy(*, always: bool) -> None:
+    """Let NumPy's BLAS follow the number, always or only where somebody chose it."""
+    most_threads()
+    if _setting.numpy is None:
+        _setting.numpy = BlasThreads(controllers())
+        _setting.followers.append(_setting.numpy)
+    _setting.numpy.always |= always
+    _setting.numpy(POOL[0], _setting.chosen)
 
 
 def look() -> None:
@@ -144,9 +157,11 @@ def look() -> None:
 
 def _start() -> None:
     """Begin with what is asked for: by the caller, by the environment, or automatically."""
-    asked = 1 if _setting.forked else _setting.asked or _from_environment()
+    chosen = _setting.asked or _from_switch()
+    asked = 1 if _setting.forked else chosen or _from_openmp()
     cores = usable_cores()
     _setting.most = cores if asked is None else min(asked, cores)
+    _setting.chosen = chosen is not None
     _setting.load = None if asked or cores == 1 else Load()
     _setting.more = False
     _setting.next = float("inf")
@@ -158,15 +173,26 @@ def _start() -> None:
             number = _within((os.cpu_count() or 1) - others)
     POOL[0] = 0  # followers hear of it in any case
     _use(number)
+    if chosen is not None:
+        follow_by_numpy(always=False)
 
 
-def _from_environment() -> int | None:
-    """`OPSCOPE_THREADS`, or the first number of `OMP_NUM_THREADS`, which libraries read, too."""
+def _from_switch() -> int | None:
+    """The number that `OPSCOPE_THREADS` says.
+
+    Raises:
+        OpscopeError: it says something else.
+    """
     text = settings.switch("OPSCOPE_THREADS")
-    if text:
-        if not text.isdecimal() or not text.isascii() or not 0 < int(text[:9]):
-            raise OpscopeError(f"OPSCOPE_THREADS={text}: want a whole number from 1 on, or nothing")
-        return int(text[:9])
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text[:9])):
+        raise OpscopeError(f"OPSCOPE_THREADS={text}: want a whole number from 1 on, or nothing")
+    return int(text[:9])
+
+
+def _from_openmp() -> int | None:
+    """The first number of `OMP_NUM_THREADS`, which NumPy's BLAS reads as well."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first[:9]) or None if first.isascii() and first.isdecimal() else None
 
@@ -180,7 +206,7 @@ def _use(number: int) -> None:
         return
     POOL[0] = number
     for function in _setting.followers:
-        function(number, _setting.load is None)
+        function(number, _setting.chosen)
 
 
 def _after_fork() -> None:

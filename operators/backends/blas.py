@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.base.threads import follow, is_fixed
+from ...framework.base.numpy_blas import controllers
+from ...framework.base.threads import follow_by_numpy
 from ...framework.fusion import team
 from ...framework.fusion.compiler import Library
-from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
@@ -69,50 +69,22 @@ class _OpenBlas(NamedTuple):
     code: Library
 
 
-def _controllers() -> list[Any]:
-    """What threadpoolctl finds of NumPy's BLAS."""
-    from threadpoolctl import ThreadpoolController
-
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
-    own = [one for one in found if "numpy" in one.filepath]
-    return own or (found if len(found) == 1 else [])
-
-
-class _NumpyThreads:
-    """Carries the number of threads to NumPy's BLAS.
-
-    A number that somebody chose goes there. One that follows the load goes there only where
-    products are left to its own threads; then it never exceeds what it was in the beginning.
-    """
-
-    def __init__(self, controllers: list[Any], *, always: bool) -> None:
-        self._controllers = controllers
-        self._first = [one.get_num_threads() for one in controllers]
-        self._always = always
-
-    def __call__(self, number: int, chosen: bool) -> None:
-        for one, first in zip(self._controllers, self._first, strict=True):
-            wanted = number if chosen else min(number, first) if self._always else first
-            if one.get_num_threads() != wanted:
-                one.set_num_threads(wanted)
-
-
 @functools.cache
 def library() -> _OpenBlas | None:
     """NumPy's OpenBLAS for the threads of a team; None where NumPy has another BLAS, or there is
     no C compiler. What NumPy computes itself then follows the number of threads."""
-    controllers = _controllers()
-    found = _open(controllers)
-    follow(_NumpyThreads(controllers, always=found is None))
+    found = _open()
+    if found is None:
+        follow_by_numpy(always=True)
     return found
 
 
-def _open(controllers: list[Any]) -> _OpenBlas | None:
+def _open() -> _OpenBlas | None:
     teams = team.library()
     code = team.load(_SOURCE)
     if teams is None or code is None:
         return None
-    for one in controllers:
+    for one in controllers():
         if one.internal_api != "openblas":
             continue
         for begin, end, bits in _NAMES:

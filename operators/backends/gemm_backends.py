@@ -77,9 +77,7 @@ def _register(op_type: str, library: str, kernel: Kernel) -> None:
 
 for _op_type, _bind in _MATRICES.items():
     _both = _op_type.startswith("matmul")  # has products of stacks, too
-    _register(
-        _op_type, "mkl", _mkl.kernel(_bind, _mkl.product, *([_mkl.stacked] if _both else []))
-    )
+    _register(_op_type, "mkl", _mkl.kernel(_bind, _mkl.product, *([_mkl.stacked] if _both else [])))
     _register(
         _op_type, "blas", _with_blas(_bind, _blas.product, *([_blas.stacked] if _both else []))
     )

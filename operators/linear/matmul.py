@@ -101,9 +101,7 @@ def _scaling(xp: Any, out: Any, alpha: float) -> Call:
 
 
 @matmul.kernel
-def bind_matmul(
-    k: KernelArgs, product: Product = product, stacked: Product = stacked
-) -> Call:
+def bind_matmul(k: KernelArgs, product: Product = product, stacked: Product = stacked) -> Call:
     """Kernel of `matmul` on top of products of two matrices, and of two stacks of them."""
     x, y = _matrices(k, k["x"], k["y"])
     out = _as_matrices(k, k["out"])
@@ -117,9 +115,7 @@ def bind_matmul(
 
 
 @matmul.backward("x", "y")
-def bind_matmul_grad(
-    k: KernelArgs, product: Product = product, stacked: Product = stacked
-) -> Call:
+def bind_matmul_grad(k: KernelArgs, product: Product = product, stacked: Product = stacked) -> Call:
     """Kernel of `matmul_grad` on top of products of two matrices, and of two stacks of them."""
     x, y = _matrices(k, k["x"], k["y"])
     grad = _as_matrices(k, k["out_grad"])

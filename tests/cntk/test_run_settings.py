@@ -110,12 +110,16 @@ class TestLog:
 class TestParameters:
     def test_those_not_used_are_told(self, run):
         log = run(
-            "parallelTrain = true ; hyperCompressMemory = false ; multiThreadedDeserialization = true",
+            "parallelTrain = true ; hyperCompressMemory = false ; shareNodeValueMatrices = true",
             reader="keepDataInMemory = true",
             sgd="ParallelTrain = [ parallelizationMethod = DataParallelSGD ] ; learnRate = 1",
         )
         told = re.findall(r":(\w+) is not used: (.*)", log)
-        assert [name for name, _ in told] == ["parallelTrain", "multiThreadedDeserialization", "keepDataInMemory"]
+        assert [name for name, _ in told] == [
+            "parallelTrain",
+            "shareNodeValueMatrices",
+            "keepDataInMemory",
+        ]
         assert told[0][1] == "training runs in one process"
         assert re.search(r"WARNING: .*unknown parameter .*:SGD:learnRate ", log)
 

@@ -18,6 +18,7 @@ from opscope import NetBuilder, Scope
 from opscope.framework.base import cores, threads
 from opscope.framework.base.cores import Load, cgroup_quota, usable_cores
 from opscope.framework.base.errors import OpscopeError
+from opscope.framework.files.saved import persistent_values
 
 
 @pytest.fixture
@@ -56,7 +57,6 @@ def look(setting: Any) -> int:
 
 def test_all_cores_of_a_quiet_machine(setting: Any) -> None:
     assert threads.get_threads() == threads.most_threads() == 8
-    assert not threads.is_fixed()
 
 
 def test_the_first_guess_is_what_runs_now(setting: Any) -> None:
@@ -86,7 +86,6 @@ def test_set_threads(setting: Any) -> None:
     threads.set_threads(3)
     FakeLoad.others = 7.0
     assert look(setting) == threads.most_threads() == 3
-    assert threads.is_fixed()
     threads.set_threads(None)
     assert threads.most_threads() == 8
     assert look(setting) == 1
@@ -113,9 +112,7 @@ def test_wrong_numbers(setting: Any, wrong: Any) -> None:
         ("OPSCOPE_THREADS", "99", 8),
     ],
 )
-def test_the_environment(
-    setting: Any, monkeypatch: Any, name: str, text: str, number: int
-) -> None:
+def test_the_environment(setting: Any, monkeypatch: Any, name: str, text: str, number: int) -> None:
     monkeypatch.setenv(name, text)
     assert threads.get_threads() == number
 
@@ -265,7 +262,7 @@ def test_results_do_not_depend_on_the_threads_at_work(monkeypatch: Any) -> None:
     feed = {"x": np.random.default_rng(0).normal(size=(900, 700)).astype(np.float32)}
     with threads.threads_set(2):
         b.initialize(scope)
-        start = {v.name: scope.get(v.name).numpy().copy() for v in b.op_list.vars if v.kind in (2, 3)}
+        start = {name: array.copy() for name, array in persistent_values(b.op_list, scope).items()}
         results = []
         for number in (1, 2):
             for name, value in start.items():
@@ -286,3 +283,20 @@ def test_a_fork_keeps_one_thread() -> None:
         os._exit(0 if threads.get_threads() == 1 and threads.most_threads() == 1 else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert threading.active_count() == before
+
+
+def test_the_command_line() -> None:
+    program = "import opscope; print(opscope.get_threads())"
+    code = (
+        "import sys; from opscope.python_api.cli.main import main;"
+        "main(['--threads', '1', 'version'], standalone_mode=False);" + program
+    )
+    env = {name: value for name, value in os.environ.items() if not name.endswith("THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=env
+    )
+    assert done.stdout.splitlines()[-1] == "1"
+    wrong = [sys.executable, "-P", "-m", "opscope", "--threads", "0", "version"]
+    refused = subprocess.run(wrong, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "0 is not in the range x>=1" in refused.stderr
