@@ -10,9 +10,9 @@ import numpy as np
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope, default_scope
 from ...framework.passes.prune import prune
+from ...framework.runtime.feeding import feed_inputs
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
-from .feeding import feed_inputs
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import NotFiniteError, ShapeError, VariableError, nearest
-from ...framework.base.scope import Scope
-from ...framework.base.sequence import Sequences
-from ...framework.base.shape import Levels
-from ...framework.ir.desc import INPUT
-from ...framework.ir.infer import fits
-from ...framework.ir.op_list import OpList, VarDecl
+from ..base.errors import NotFiniteError, ShapeError, VariableError, nearest
+from ..base.scope import Scope
+from ..base.sequence import Sequences
+from ..base.shape import Levels
+from ..ir.desc import INPUT
+from ..ir.infer import fits
+from ..ir.op_list import OpList, VarDecl
 
 
 @np.errstate(over="ignore", invalid="ignore")
