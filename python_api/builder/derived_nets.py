@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
 
 
@@ -26,6 +28,21 @@ class Objective:
     optimizers: tuple[OptimizerAttrs, ...] = ()
 
 
+class BoundRun(NamedTuple):
+    """What a kind of run needs and no scope decides.
+
+    Attributes:
+        net: the operators that run. context: of the run.
+        fed: what may be fed.
+        inputs: the inputs that must hold values, because operators read them or they are fetched.
+    """
+
+    net: PlainNet
+    context: OpContext
+    fed: Inputs
+    inputs: tuple[str, ...]
+
+
 @dataclass
 class RunCache:
     """What runs share until the net changes.
@@ -34,10 +51,10 @@ class RunCache:
         initialized: the scopes whose parameters hold values.
         nets: by the variables that are fetched: the forward operators that these need; all of them
             for no variables.
-        contexts: those of runs, by the context that the caller gave, whether it trains, and the
-            variables that are fetched.
+        runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
+            the variables that are fetched.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
-    contexts: dict[tuple[OpContext, bool, frozenset[str]], OpContext] = field(default_factory=dict)
+    runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)

@@ -304,11 +304,11 @@ class BuilderMethods:
     def run(
         self,
         scope: Scope | None = None,
-        *,
-        feed: Mapping[str, Any] | None = None,
-        fetch: Iterable[Var | str] = ...,
-        need_backward: bool = True,
         context: OpContext | None = None,
+        need_backward: bool = True,
+        *,
+        feed: Mapping[Any, Any] | None = None,
+        fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
     def bound_net(
@@ -322,7 +322,8 @@ class BuilderMethods:
         scope: Scope,
         values: Mapping[Any, Any],
     ) -> None:
-        """Give input variables their values, cast to the declared dtypes."""
+        """Give input variables values that stay, cast to the declared dtypes: all of them or
+        none."""
     def tree_lstm(
         self,
         x: Var | str,

@@ -22,10 +22,10 @@ from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE
+from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
-from ..builder.feeding import Feeder, not_finite
 from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
 from .history import EVAL_PREFIX, Averages, History
 from .progress import CtrlC, Progress
