@@ -13,6 +13,7 @@ from ...framework.passes.prune import prune
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from .feeding import feed_inputs
+from .gradients import settle_rates
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
 
@@ -27,6 +28,7 @@ def initialize(
 ) -> None:
     """Fill parameters and states that hold no value (or all of them) by their initialisers."""
     scope = scope or default_scope()
+    settle_rates(builder, scope)
     fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
     builder.run_cache.initialized.add(scope)
 
