@@ -51,7 +51,7 @@ Maker = TypeVar("Maker", bound=GradientMaker)
 Expansion = Callable[[OpNode], list[OpNode]]
 """From a composite operator to simpler ones that compute the same."""
 StateRule = Callable[[Sequence[Shape], np.dtype, Mapping[str, Any]], Mapping[str, ArraySpec]]
-"""From the shapes and the dtype of the parameters, and the attributes, to (shape, dtype) by slot."""
+"""From shapes and dtype of the parameters, and attributes, to the (shape, dtype) of each state."""
 EpilogueSplit = Callable[[OperatorView], list[OpNode]]
 """From an operator to a head and its elementwise epilogue; no operators where it has none."""
 

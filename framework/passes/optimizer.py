@@ -12,8 +12,8 @@ edit here; what an operator gets follows from its slots:
 - Where `param` is duplicable, one operator updates all parameters.
 - Without a slot `rows`, sparse gradients are made dense before.
 
-Each optimizer of a net has a learning rate of its own: `optimizer@LEARNING_RATE` is the first one's,
-`optimizer@LEARNING_RATE@2` that of the second.
+Each optimizer of a net has a learning rate of its own: `optimizer@LEARNING_RATE` is that of the
+first, `optimizer@LEARNING_RATE@2` that of the second.
 """
 
 from __future__ import annotations
@@ -203,9 +203,7 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
 def _parameters(
     net: OpList, declared: Mapping[str, VarDecl], attrs: OptimizerAttrs
 ) -> list[VarDecl]:
-    updated = {
-        name: op.type for op in net.ops if op.role == OPTIMIZE for name in op.output_names()
-    }
+    updated = {name: op.type for op in net.ops if op.role == OPTIMIZE for name in op.output_names()}
     wanted = attrs.parameters
     if wanted is None or wanted == REST:
         chosen = [

@@ -20,13 +20,18 @@ from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
+from ...framework.files.checkpoint import (
+    check_same_net,
+    checkpoint_path,
+    read_checkpoint,
+    write_checkpoint,
+)
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
 from ..builder.feeding import Feeder, not_finite
-from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
 from .history import EVAL_PREFIX, Averages, History
 from .progress import CtrlC, Progress
 
@@ -103,7 +108,7 @@ def train(
         metrics: further variables to report. All are averaged over minibatches by rows.
         log_csv: file with a line for each epoch, rewritten after each.
         plot: PNG of the curves, drawn at the end; needs the extra `plot`.
-        checkpoint: prefix of the checkpoint's name, see `checkpoint.py`.
+        checkpoint: prefix of the checkpoint's name, see `framework/files/checkpoint.py`.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
         checkpoint_batches: also every so many minibatches; 0: only between epochs.
         resume: go on from the checkpoint; without one, start afresh.

@@ -10,7 +10,7 @@ import pytest
 import opscope
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import AttributeTypeError, GradientError, VariableError
-from opscope.python_api.train.checkpoint import load_checkpoint
+from opscope.framework.files.checkpoint import load_checkpoint
 
 STEP_DECAY = {"schedule": "step_decay", "schedule_attrs": {"step_size": 2, "gamma": 0.5}}
 COSINE = {"schedule": "cosine", "schedule_attrs": {"total_steps": 8}}

@@ -15,8 +15,8 @@ import pytest
 import opscope
 from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
 from opscope.framework.base.scope import Scope
+from opscope.framework.files.checkpoint import check_same_net, load_checkpoint, read_checkpoint
 from opscope.framework.runtime.initialize import initialize
-from opscope.python_api.train.checkpoint import check_same_net, load_checkpoint, read_checkpoint
 from opscope.python_api.train.training import EarlyStop, train
 from small_nets import classifier, data
 from training_runs import BATCHES, HELD_OUT, InterruptAfter, numbers, run, same, values

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, atomic_file
-from ...framework.base.errors import FormatError
-from ...framework.base.scope import Scope
-from ...framework.files.saved import Loaded, check_fits, persistent_values, put_values
-from ...framework.files.tensor_file import TensorFile, digest, write_tensors
-from ...framework.ir.desc import NetDesc
-from ...framework.ir.messages import from_message, parse_net, serialize_net, to_message
-from ...framework.ir.op_list import OpList
-from ...framework.runtime.initialize import persistent_vars
-from ...framework.runtime.net import Net
+from ..base.atomic import PathLike, atomic_file
+from ..base.errors import FormatError
+from ..base.scope import Scope
+from ..ir.desc import NetDesc
+from ..ir.messages import from_message, parse_net, serialize_net, to_message
+from ..ir.op_list import OpList
+from ..runtime.initialize import persistent_vars
+from ..runtime.net import Net
+from .saved import Loaded, check_fits, persistent_values, put_values
+from .tensor_file import TensorFile, digest, write_tensors
 
 SUFFIX = ".checkpoint"
 FORMAT = 1
