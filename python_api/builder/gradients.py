@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER
@@ -136,7 +138,7 @@ def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) 
             settled[name] = value
             variable = None if name in keep else scope.find(name)
             if variable is not None and variable.array is not None:
-                variable.array.fill(value)
+                variable.set(np.asarray(value, variable.array.dtype))
 
 
 def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[str] | str:
