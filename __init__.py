@@ -36,6 +36,7 @@ if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source 
 
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
+    "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     "NetBuilder": ".python_api.builder",
     **dict.fromkeys(("train", "EarlyStop"), ".python_api.train.training"),

@@ -90,9 +90,9 @@ class BuilderMethods:
     def backward_from(
         self,
         cost: Var | str,
-        wrt: Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | Var | str | None = None,
     ) -> None:
-        """Ask for gradients of `cost` (of the sum of all costs named so)."""
+        """Ask for gradients of `cost`, a single number (of the sum of all costs named so)."""
     def add_optimization(
         self,
         learning_rate: float = 0.01,
@@ -102,10 +102,10 @@ class BuilderMethods:
         schedule_attrs: Mapping[str, Any] | None = None,
         clip_value: float = 0.0,
         clip_norm: float = 0.0,
-        parameters: Sequence[Var | str] | None = None,
+        parameters: Sequence[Var | str] | Var | str | None = None,
         **attrs: Any,
     ) -> None:
-        """Append an optimizer; see `OptimizerAttrs` for the arguments."""
+        """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
     def gradient(
         self,
         var: Var | str,

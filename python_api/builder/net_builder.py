@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
+from ...framework.base.scope import Scope
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -68,6 +70,8 @@ class NetBuilder(BuilderMethods):
         self.dtype = np.dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(PlainNet(OpList(name)))
 
@@ -133,7 +137,7 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
+                wrt = wanted.wrt_of(net.vars.values())
                 gradients = net.add_backward_ops(list(wanted.costs), wrt)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)

@@ -25,6 +25,7 @@ from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from .derived_nets import BoundRun
+from .gradients import settle_rates
 from .methods import builder_method
 from .net_builder import NetBuilder
 from .var import Var
@@ -43,6 +44,7 @@ def initialize(
 ) -> None:
     """Fill parameters and states that hold no value (or all of them) by their initialisers."""
     scope = scope or default_scope()
+    settle_rates(builder, scope)
     fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
     builder.run_cache.initialized.add(scope)
 

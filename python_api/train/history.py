@@ -10,6 +10,7 @@ from typing import Any
 
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
+from .resuming import Resumed
 
 EVAL_PREFIX = "eval_"
 """Before the names of what is measured on held-out data."""
@@ -24,12 +25,14 @@ class History:
             metrics by their names, the same on held-out data with the prefix `eval_`, `seconds`.
         interrupted: ended by Ctrl-C. stopped_early: ended by the early stop.
         best_epoch: the epoch whose parameters the scope holds, where there was an early stop.
+        resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
     interrupted: bool = False
     stopped_early: bool = False
     best_epoch: int = 0
+    resumed: Resumed | None = None
 
     @property
     def columns(self) -> list[str]:
