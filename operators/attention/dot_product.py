@@ -30,8 +30,9 @@ attention = operator(
         " broadcast. With `heads` query is [N, T, heads d], key [N, S, heads d], value"
         " [N, S, heads e] and out [N, T, heads e]: each head takes its own columns. `mask`"
         " broadcasts to the weights, [..., T, S] or [N, heads, T, S]: booleans are true where a"
-        " query may look, floats are added. `causal` lets row t see the keys 0 .. t alone. A row"
-        " that sees nothing gives zeros, and has no gradient. While training, `dropout` sets"
+        " query may look, floats are added. `key_mask` [N, S] says the same of keys, for all"
+        " queries; N is the first axis. `causal` lets row t see the keys 0 .. t alone. A row that"
+        " sees nothing gives zeros, and has no gradient. While training, `dropout` sets"
         " weights to 0 with that probability and divides the others by 1 - dropout."
     ),
     inputs=[
@@ -39,6 +40,7 @@ attention = operator(
         Slot("key", "[..., S, d]"),
         Slot("value", "[..., S, e]"),
         Slot("mask", "booleans or floats", optional=True, not_in_gradient=True),
+        Slot("key_mask", "booleans [N, S], true at keys", optional=True, not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "[..., T, e]"),
@@ -67,6 +69,8 @@ def attention_shape(s: ShapeArgs) -> None:
     weights = (*batch, query[-2], keys)
     if s.has("mask"):
         _check_mask(s, weights, dtype)
+    if s.has("key_mask"):
+        _check_key_mask(s, weights)
     if s.attrs["heads"]:
         columns = s["value"][-1]
         s.set("out", ((batch[0], query[-2], columns), dtype))
@@ -90,6 +94,15 @@ def _check_mask(s: ShapeArgs, weights: Shape, dtype: np.dtype) -> None:
         s.fail(f"mask does not broadcast to the weights [{shown}]")
 
 
+def _check_key_mask(s: ShapeArgs, weights: Shape) -> None:
+    if s.dtype("key_mask") != _BOOL:
+        s.fail(f"key_mask wants bool, true where there is a key, and has {s.dtype('key_mask')}")
+    if len(weights) < 3:
+        s.fail("key_mask is [N, S], and query, key and value have no axis N in front")
+    given = s.rank("key_mask", 2)
+    s.same_shape("key_mask and [N, S] of the weights", given, (weights[0], weights[-1]))
+
+
 def _scaled(k: KernelArgs, query: Any) -> tuple[Any, Call]:
     """scale * query in scratch memory, and the call that puts it there."""
     out = k.scratch(query.shape, query.dtype)
@@ -102,18 +115,23 @@ def _scale(k: KernelArgs, query: Any) -> Any:
 
 def _masking(k: KernelArgs, weights: Any) -> list[Call]:
     """Calls that add 0 or minus infinity, or a float mask, to the products."""
-    xp, mask, calls = k.xp, k.get("mask"), list[Call]()
-    never = weights.dtype.type(-np.inf)
+    xp, mask, keys = k.xp, k.get("mask"), k.get("key_mask")
+    added = []
+    calls = []
     if k.attrs["causal"]:
-        later = np.triu(np.full(weights.shape[-2:], never), 1)
-        calls.append(partial(xp.add, weights, xp.asarray(later), weights))
-    if mask is not None and mask.dtype == _BOOL:
-        bias = k.scratch(mask.shape, weights.dtype)
-        calls += [partial(bias.fill, never), partial(xp.copyto, bias, 0, where=mask)]
-        mask = bias
-    if mask is not None:
-        calls.append(partial(xp.add, weights, mask, weights))
-    return calls
+        later = np.triu(np.full(weights.shape[-2:], -np.inf, weights.dtype), 1)
+        added.append(xp.asarray(later))
+    if keys is not None:
+        keys = keys.reshape(len(keys), *(1,) * (weights.ndim - 2), keys.shape[1])
+    for given in (mask, keys):
+        if given is None or given.dtype != _BOOL:
+            continue
+        bias = k.scratch(given.shape, weights.dtype)
+        calls += [partial(bias.fill, -np.inf), partial(xp.copyto, bias, 0, where=given)]
+        added.append(bias)
+    if mask is not None and mask.dtype != _BOOL:
+        added.append(mask)
+    return [*calls, *(partial(xp.add, weights, bias, weights) for bias in added)]
 
 
 def _softmax(k: KernelArgs, x: Any) -> Call:

@@ -12,6 +12,9 @@ ALLOWED = np.array(
 )
 
 
+KEYS = np.array([[True, True, True, False, True, False], [True, True, True, True, True, True]])
+
+
 def heads_apart(x, heads):
     """[N, T, heads d] as [N, heads, T, d]."""
     return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3) if heads else x
@@ -52,14 +55,19 @@ class TestAttention(OpTest):
         yield Case(arrays((3, 4), (4, 4), (4, 2)) | {"mask": ALLOWED}, {"scale": 0.7})
         yield Case(plain | {"mask": rng.random((2, 1, 1, 6)) < 0.7})
         yield Case(arrays((2, 3, 2, 4), (1, 3, 5, 4), (3, 5, 4)) | {"mask": rng.random((5,)) < 0.6})
+        yield Case(plain | {"key_mask": KEYS}, {"causal": True})
         side_by_side = arrays((2, 3, 6), (2, 4, 6), (2, 4, 9))
         yield Case(side_by_side, {"heads": 3})
         yield Case(side_by_side | {"mask": ALLOWED}, {"heads": 3, "causal": True})
+        yield Case(side_by_side | {"mask": ALLOWED, "key_mask": KEYS[:, 2:]}, {"heads": 3})
 
     def reference(self, inputs, attrs):
         heads = attrs["heads"]
         query, key, value = (heads_apart(inputs[s], heads) for s in ("query", "key", "value"))
         mask = inputs.get("mask")
+        if "key_mask" in inputs:
+            keys = inputs["key_mask"][:, None, None]
+            mask = keys if mask is None else np.where(keys, mask, False)
         out, weights = attend(query, key, value, mask, attrs["causal"], attrs["scale"])
         if heads:
             out = out.transpose(0, 2, 1, 3).reshape(*inputs["query"].shape[:2], -1)
@@ -127,6 +135,10 @@ class TestAttention(OpTest):
             r"does not broadcast to the weights \[2, 3, 5\]",
             given(mask=np.zeros((1, 1, 3, 5), bool)),
         )
+        self.refuses("have one shape", given(key_mask=np.ones((2, 4), bool)))
+        self.refuses("key_mask wants bool", given(key_mask=np.ones((2, 5))))
+        flat = given((3, 4), (5, 4), (5, 4), key_mask=np.ones((2, 5), bool))
+        self.refuses("no axis N in front", flat)
         self.refuses("mask wants bool", given(mask=np.zeros((3, 5), int)))
         self.refuses("above 1", given(), {"dropout": 1.5}, AttributeTypeError)
 
