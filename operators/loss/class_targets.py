@@ -18,41 +18,49 @@ def reshaped(k: KernelArgs) -> bool:
     return k.attrs["label_smoothing"] > 0 or k.get("weight") is not None
 
 
-def bind_targets(k: KernelArgs, samples: int, classes: int) -> tuple[Any, list[Call]]:
-    """The factors of -log p, [samples, classes], and the calls that compute them first.
+def bind_targets(k: KernelArgs, samples: int, classes: int) -> tuple[Any, list[Call], Any]:
+    """The factors of -log p, [samples, classes], the calls that compute them, ignored samples.
 
-    They are weight[c] ((1 - eps) label[c] + eps / C), where a class number is 1 at its class; rows
-    of ignored samples are 0.
+    The factors are weight[c] ((1 - eps) label[c] + eps / C), where a class number is 1 at its
+    class. The last of the three is a mask [samples, 1], or None where no sample can be ignored.
     """
-    xp, eps, weight = k.xp, k.attrs["label_smoothing"], k.get("weight")
     if k.attrs["soft_label"]:
         label, load = as_rows(k, k["label"], samples, classes)
-        if not reshaped(k):
-            return label, load
-        out = k.scratch(label.shape, label.dtype)
-        load = [*load, partial(xp.multiply, label, label.dtype.type(1 - eps), out)]
-        labels = None
-    else:
-        labels = bind_labels(k, classes)
-        dtype = k["softmax"].dtype if "softmax" in k.op.inputs else k["x"].dtype
-        out, load = k.scratch((samples, classes), dtype), list(labels.load)
-    spread, peak = out.dtype.type(eps / max(classes, 1)), out.dtype.type(1 - eps)
-    numbers = xp.arange(samples)
+        return (*_soft_targets(k, label, load), None) if reshaped(k) else (label, load, None)
+    labels = bind_labels(k, classes)
+    dtype = k["softmax"].dtype if "softmax" in k.op.inputs else k["x"].dtype
+    out, ignored = k.scratch((samples, classes), dtype), k.scratch((samples, 1), bool)
+    eps, weight, numbers = k.attrs["label_smoothing"], k.get("weight"), k.xp.arange(samples)
+    spread, peak = dtype.type(eps / max(classes, 1)), dtype.type(1 - eps)
 
     def run() -> None:
-        valid = None
-        if labels is None:
-            xp.add(out, spread, out)
+        valid = labels.check()
+        out.fill(spread)
+        if valid is None:
+            ignored.fill(False)
+            out[numbers, labels.values] += peak
         else:
-            valid = labels.check()
-            out.fill(spread)
-            out[numbers, labels.values if valid is None else labels.values * valid] += peak
+            k.xp.logical_not(valid[:, None], ignored)
+            out[numbers, labels.values * valid] += peak
         if weight is not None:
-            xp.multiply(out, weight, out)
-        if valid is not None:
-            out[~valid] = 0
+            k.xp.multiply(out, weight, out)
 
-    return out, [*load, run]
+    return out, [*labels.load, run], ignored
+
+
+def _soft_targets(k: KernelArgs, label: Any, load: list[Call]) -> tuple[Any, list[Call]]:
+    eps, weight, dtype = k.attrs["label_smoothing"], k.get("weight"), label.dtype
+    out, spread = k.scratch(label.shape, dtype), dtype.type(eps / max(label.shape[1], 1))
+    calls = [*load, partial(k.xp.multiply, label, dtype.type(1 - eps), out)]
+    calls.append(partial(k.xp.add, out, spread, out))
+    if weight is not None:
+        calls.append(partial(k.xp.multiply, out, weight, out))
+    return out, calls
+
+
+def clearing(k: KernelArgs, rows: Any, ignored: Any) -> Call | None:
+    """A call that sets rows of ignored samples to 0, even where they hold NaN."""
+    return None if ignored is None else partial(k.xp.copyto, rows, 0, where=ignored)
 
 
 label_weight = operator(

@@ -20,7 +20,7 @@ from ...framework.ir.rows import rows_of
 from ..base.indexing import taker
 from ..linear.matmul import as_rows
 from ..math.softmax import FEW
-from .class_targets import bind_targets, reshaped
+from .class_targets import bind_targets, clearing, reshaped
 from .labels import IGNORE_INDEX, Labels, bind_labels, index_rule, soft_rule
 
 _LABEL = Slot("label", "classes 0 .. C-1 as integers [...] or [..., 1]; soft: weights [..., C]")
@@ -209,8 +209,8 @@ def softmax_cross_entropy_kernel(k: KernelArgs) -> Call:
     if softmax is not None:
         softmax, store_softmax = as_rows(k, softmax, samples, classes, write=True)
     if k.attrs["soft_label"] or reshaped(k):
-        label, load_label = bind_targets(k, samples, classes)
-        run = _soft_loss(k, x, label, out, softmax)
+        label, load_label, ignored = bind_targets(k, samples, classes)
+        run = in_order(_soft_loss(k, x, label, out, softmax), clearing(k, out, ignored))
         return in_order(*load, *load_label, run, *store, *store_softmax)
     run, load_label = _index_loss(k, x, out[:, 0], softmax)
     return in_order(*load, *load_label, run, *store, *store_softmax)
@@ -294,7 +294,7 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     grad, load_grad = as_rows(k, k["out_grad"], samples, 1)
     x_grad, store = as_rows(k, k["x_grad"], samples, classes, write=True)
     if k.attrs["soft_label"] or reshaped(k):
-        label, load_label = bind_targets(k, samples, classes)
+        label, load_label, ignored = bind_targets(k, samples, classes)
         weight = k.scratch((samples, 1), label.dtype)
         pull = k.scratch((samples, classes), label.dtype)
 
@@ -304,7 +304,8 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
             xp.subtract(pull, label, pull)
             xp.multiply(pull, grad, x_grad)
 
-        return in_order(*load, *load_grad, *load_label, soft, *store)
+        clear = clearing(k, x_grad, ignored)
+        return in_order(*load, *load_grad, *load_label, soft, clear, *store)
 
     labels = bind_labels(k, classes)
     few = xp is np and classes <= FEW
