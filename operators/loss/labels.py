@@ -44,7 +44,8 @@ class Labels(NamedTuple):
     Attributes:
         values: int64 [N]. load: calls that fill them first, mostly none.
         check: callable: None where every label counts, else a mask [N] of those that do, the
-            others being `ignore_index`, which may be one of the classes. Raises RunError with the first that is neither.
+            others being `ignore_index`, which may be one of the classes. Raises RunError with the
+            first that is neither.
     """
 
     values: Any
