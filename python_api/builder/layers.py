@@ -16,7 +16,8 @@ from typing import Any
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.registry import OperatorDef, lookup
 from .methods import layer, takes
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @layer("w")
@@ -56,7 +57,7 @@ def fc(
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     inputs = list(x) if isinstance(x, (list, tuple)) else [x]
     if w is not None:
-        nothing_to_learn(f"layer {name!r} (fc)", "w", learned)
+        nothing_to_learn(f"layer {name!r} (fc)", "w=", learned)
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (fc): give `size` or the parameter `w`")
@@ -83,12 +84,12 @@ def known_size(builder: NetBuilder, x: Any, axis: int, name: str, kind: str) -> 
 
 
 def nothing_to_learn(title: str, given: str, learned: Mapping[str, Any]) -> None:
-    """Refuse arguments about parameters that the layer does not make, as `given` is there."""
+    """Refuse arguments about parameters where the layer makes none, because of `given`."""
     for key, value in learned.items():
         if value is not None and value is not True:
             raise AttributeTypeError(
-                f"{title}: {key}={value!r} is about parameters that the layer makes, and `{given}`"
-                " is given: say it where that is declared"
+                f"{title}: {key}={value!r} is about parameters that the layer makes, and with"
+                f" {given} it makes none"
             )
 
 
@@ -146,7 +147,7 @@ def _conv(
     entry = lookup(kind)
     learned = {"lr_factor": o.lr_factor, "trainable": o.trainable}
     if w is not None:
-        nothing_to_learn(f"layer {name!r} ({kind})", "w", learned)
+        nothing_to_learn(f"layer {name!r} ({kind})", "w=", learned)
     else:
         if filters is None or kernel is None:
             raise AttributeTypeError(f"layer {name!r} ({kind}): give `filters` and `kernel`")
@@ -237,7 +238,9 @@ def conv_transpose1d(
     **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, L]; see `conv2d`."""
-    return _conv(builder, "conv_transpose1d", x, filters, kernel, activation, TransposedOptions(**options))
+    return _conv(
+        builder, "conv_transpose1d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
@@ -251,7 +254,9 @@ def conv_transpose2d(
     **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, H, W]; see `conv2d`."""
-    return _conv(builder, "conv_transpose2d", x, filters, kernel, activation, TransposedOptions(**options))
+    return _conv(
+        builder, "conv_transpose2d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
@@ -265,7 +270,9 @@ def conv_transpose3d(
     **options: Any,
 ) -> Var:
     """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
-    return _conv(builder, "conv_transpose3d", x, filters, kernel, activation, TransposedOptions(**options))
+    return _conv(
+        builder, "conv_transpose3d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
@@ -308,7 +315,7 @@ def sequence_conv(
     name = name or builder.unique_name("sequence_conv")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     if w is not None:
-        nothing_to_learn(f"layer {name!r} (sequence_conv)", "w", learned)
+        nothing_to_learn(f"layer {name!r} (sequence_conv)", "w=", learned)
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (sequence_conv): give `size` or `w`")
@@ -350,7 +357,7 @@ def embedding(
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     attrs = {"sparse": sparse, "padding_idx": padding_idx}
     if w is not None:
-        nothing_to_learn(f"layer {name!r} (embedding)", "w", learned)
+        nothing_to_learn(f"layer {name!r} (embedding)", "w=", learned)
     else:
         if size is None:
             raise AttributeTypeError(f"layer {name!r} (embedding): give `size` or `w`")

@@ -9,7 +9,8 @@ from typing import Any
 from ...framework.ir.registry import lookup
 from .layers import known_size, nothing_to_learn
 from .methods import layer, takes
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def _parameters(
         given: parameters by slot; None: to be made, unless another one is given.
     """
     learned = {"lr_factor": o.lr_factor, "trainable": o.trainable}
-    there = [slot for slot, value in given.items() if value is not None]
+    there = [f"{slot}=" for slot, value in given.items() if value is not None]
     if isinstance(o, AffineOptions) and not o.affine:
         there.insert(0, "affine=False")
     if there:

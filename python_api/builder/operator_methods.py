@@ -102,7 +102,9 @@ def method_parameters(entry: OperatorDef) -> list[inspect.Parameter]:
     for attr in entry.attrs:
         default = inspect.Parameter.empty if attr.default is REQUIRED else attr.default
         parameters.append(
-            inspect.Parameter(attr.name, keyword, default=default, annotation=_attr_type(entry, attr))
+            inspect.Parameter(
+                attr.name, keyword, default=default, annotation=_attr_type(entry, attr)
+            )
         )
     parameters.append(inspect.Parameter("name", keyword, default="", annotation="str"))
     return parameters
