@@ -48,6 +48,7 @@ class BuilderMethods:
         scale: float = 1.0,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> tuple[Var, Var]:
         """Attention of each query over its own sequence of the memory."""
@@ -59,6 +60,7 @@ class BuilderMethods:
         activation: str = "tanh",
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a simple RNN: h' = activation(x w_x + h w_h + b)."""
@@ -73,6 +75,7 @@ class BuilderMethods:
         forget_bias: float = 0.0,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> LSTMState:
         """One step of an LSTM."""
@@ -84,6 +87,7 @@ class BuilderMethods:
         reset_after: bool = True,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product."""
@@ -123,6 +127,7 @@ class BuilderMethods:
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """Fully connected layer: out = activation(x w + b), as Paddle's composite `fc`."""
@@ -130,54 +135,132 @@ class BuilderMethods:
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, L]; see `conv2d`."""
     def conv2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, H, W] with its parameters."""
     def conv3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, D, H, W]; see `conv2d`."""
     def conv_transpose1d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, L]; see `conv2d`."""
     def conv_transpose2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, H, W]; see `conv2d`."""
     def conv_transpose3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
     def sequence_conv(
@@ -187,14 +270,15 @@ class BuilderMethods:
         *,
         left: int = 0,
         right: int = 0,
+        padding: str = "zero",
         w: Any = None,
         b: Any = None,
         bias: bool = True,
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b."""
     def embedding(
@@ -203,36 +287,14 @@ class BuilderMethods:
         size: Sequence[int] | None = None,
         *,
         w: Any = None,
+        sparse: bool | None = None,
+        padding_idx: int | None = None,
         init: Any = "normal",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
-    def batch_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
-    def layer_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Layer normalisation over the last dimension, with scale and bias."""
-    def rms_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Root-mean-square normalisation over the last dimension, with scale."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -243,6 +305,86 @@ class BuilderMethods:
         desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recursive net over the outer names of its links."""
+    def batch_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        mean: Any = None,
+        variance: Any = None,
+        *,
+        momentum: float | None = None,
+        epsilon: float | None = None,
+        use_global_stats: bool | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+    def layer_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Layer normalisation over the last dimension, with scale and bias."""
+    def rms_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+    def group_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        groups: int,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Group normalisation of [N, C, ...] with scale and bias."""
+    def instance_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Instance normalisation of [N, C, ...] with scale and bias."""
     def recurrent(
         self,
         name: str = "",
@@ -270,7 +412,17 @@ class BuilderMethods:
         size: int,
         *,
         activation: str = "tanh",
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
     def gru(
@@ -279,7 +431,17 @@ class BuilderMethods:
         size: int,
         *,
         reset_after: bool = True,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
     def lstm(
@@ -290,7 +452,17 @@ class BuilderMethods:
         peepholes: bool = False,
         projection: int = 0,
         forget_bias: float = 0.0,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of an LSTM over sequences; see `lstm_cell`."""
     def initialize(
@@ -334,6 +506,7 @@ class BuilderMethods:
         init: Any = "xavier",
         forget_bias: float = 1.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
@@ -425,9 +598,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -440,9 +613,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -455,9 +628,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -469,7 +642,7 @@ class BuilderMethods:
     def bernoulli_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         p: float = 0.5,
         seed: int = 0,
@@ -612,14 +785,14 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x broadcast to a shape, as NumPy's broadcast_to; new axes come in front."""
     def fill_constant(
         self,
         *,
-        shape: Sequence[int] = ...,
+        shape: int | Sequence[int] = ...,
         dtype: Any = ...,
         value: float = 0.0,
         name: str = "",
@@ -660,7 +833,7 @@ class BuilderMethods:
     def gaussian_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         mean: float = 0.0,
         std: float = 1.0,
@@ -732,19 +905,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x >= y."""
-    def group_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
-        *,
-        groups: int,
-        epsilon: float = 1e-05,
-        name: str = "",
-    ) -> Var:
-        """Group normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias with mean and (biased) variance over each sample's groups of C / groups
-        channels; scale and bias are [C]."""
     def hard_sigmoid(
         self,
         x: Var | str,
@@ -765,7 +925,7 @@ class BuilderMethods:
     def he_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         uniform: bool = True,
@@ -803,18 +963,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
-    def instance_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
-        *,
-        epsilon: float = 1e-05,
-        name: str = "",
-    ) -> Var:
-        """Instance normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias, with mean and (biased) variance over the spatial axes of each sample's
-        channel; scale and bias are [C]."""
     def isfinite(
         self,
         x: Var | str,
@@ -916,7 +1064,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -991,8 +1139,8 @@ class BuilderMethods:
         step: Var | str,
         *,
         learning_rate: float = 0.01,
-        boundaries: Sequence[int],
-        factors: Sequence[float],
+        boundaries: int | Sequence[int],
+        factors: float | Sequence[float],
         name: str = "",
     ) -> Var:
         """Learning-rate schedule: out = learning_rate factors[i], i being how many boundaries
@@ -1073,9 +1221,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
@@ -1087,9 +1235,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
@@ -1101,9 +1249,9 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] = ...,
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
@@ -1190,7 +1338,7 @@ class BuilderMethods:
     def orthogonal_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         gain: float = 1.0,
         seed: int = 0,
@@ -1202,7 +1350,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        paddings: Sequence[int],
+        paddings: int | Sequence[int],
         value: float = 0.0,
         name: str = "",
     ) -> Var:
@@ -1244,7 +1392,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1253,7 +1401,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1262,7 +1410,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1271,7 +1419,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1281,7 +1429,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1297,7 +1445,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """The elements of x, in row-major order, in another shape."""
@@ -1532,10 +1680,10 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
-        starts: Sequence[int],
-        ends: Sequence[int] = ...,
-        steps: Sequence[int] = ...,
+        axes: int | Sequence[int],
+        starts: int | Sequence[int],
+        ends: int | Sequence[int] = ...,
+        steps: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """A range along each of some axes, as x[start:end:step] in Python, negative steps too."""
@@ -1591,7 +1739,7 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = 0,
-        sections: Sequence[int] = ...,
+        sections: int | Sequence[int] = ...,
         name: str = "",
     ) -> tuple[Var, ...]:
         """x cut along an axis into as many parts as there are outputs."""
@@ -1622,7 +1770,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x without axes of size 1."""
@@ -1660,7 +1808,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        repeats: Sequence[int],
+        repeats: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i]."""
@@ -1678,14 +1826,14 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        perm: Sequence[int] = ...,
+        perm: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
     def uniform_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         low: float = -1.0,
         high: float = 1.0,
@@ -1697,7 +1845,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x with new axes of size 1."""
@@ -1713,7 +1861,7 @@ class BuilderMethods:
     def xavier_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         fan_out: int = 0,
