@@ -29,6 +29,11 @@ def layer(
 ) -> Callable[[_F], _F]:
     """Register the layer of the operator that has the function's name."""
 
+def takes(
+    options: type,
+) -> Callable[[_F], _F]:
+    """Tell the signature of a function whose `**keywords` are the fields of a dataclass."""
+
 class BuilderMethods:
     def layer_for(
         self,
