@@ -213,6 +213,23 @@ def test_type_errors_of_other_calls_stay_what_they_are() -> None:
         NetBuilder().input("x", 3)
 
 
+# -- padding -----------------------------------------------------------------------------------
+
+
+def test_padding_may_be_a_word() -> None:
+    b = NetBuilder()
+    x = b.input("x", [-1, 4, 7, -1])
+    assert b.conv2d(x, 6, 3, padding="same").shape == (-1, 6, 7, -1)
+    assert b.conv2d(x, 6, 3, stride=2, padding="same", name="c").shape == (-1, 6, 4, -1)
+    assert b.conv2d(x, 6, 3, padding="valid").shape == (-1, 6, 5, -1)
+    assert b.max_pool2d(x, kernel=3, stride=2, padding="same", name="p").shape == (-1, 4, 4, -1)
+    assert b.avg_pool2d(x, kernel=[3, 2], padding="same").shape == (-1, 4, 3, -1)
+    out = b.run(Scope(), feed={"x": rows(2, 4, 7, 10)}, fetch=["c", "p"], need_backward=False)
+    assert (out["c"].shape, out["p"].shape) == ((2, 6, 4, 5), (2, 4, 4, 5))
+    with pytest.raises(AttributeTypeError, match="conv_transpose2d.*padding"):
+        b.conv_transpose2d(x, 6, 3, padding="same")
+
+
 # -- normalisations ----------------------------------------------------------------------------
 
 
