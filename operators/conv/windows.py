@@ -30,7 +30,7 @@ PADDING_ALGORITHM = AttrSpec(
     "padding_algorithm",
     "string",
     "`explicit`: as `padding` says; `valid`: none; `same`: the least that gives ceil(S / stride)"
-    " positions, of an odd total the greater part at the end (TensorFlow's SAME, ONNX's SAME_UPPER)",
+    " positions, the greater part at the end (TensorFlow's SAME, ONNX's SAME_UPPER)",
     "explicit",
     choices=("explicit", "same", "valid"),
 )

@@ -534,6 +534,66 @@ class BuilderMethods:
         """Share of samples whose label is among the k highest scores. x [..., C], label [...].
         Of equal scores the lower class counts as the higher one; samples whose score is NaN are
         wrong; those whose label is `ignore_index` do not count. Without samples it is 0."""
+    def adaptive_avg_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_max_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
     def add(
         self,
         x: Var | str,
@@ -605,7 +665,8 @@ class BuilderMethods:
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -613,14 +674,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool2d(
         self,
         x: Var | str,
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -628,14 +691,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool3d(
         self,
         x: Var | str,
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -643,7 +708,8 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def bernoulli_random(
         self,
         *,
@@ -968,6 +1034,21 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
+    def interpolate(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int] = ...,
+        scale: float | Sequence[float] = ...,
+        mode: str = "nearest",
+        align_corners: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Interpolation of [N, C, ...] along all spatial axes, to another `size` or by a factor
+        `scale`: upsampling and downsampling. An axis of S places becomes one of floor(S *
+        scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or S / size; with
+        align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest`
+        takes floor(p * r)."""
     def isfinite(
         self,
         x: Var | str,
@@ -1228,42 +1309,48 @@ class BuilderMethods:
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool2d(
         self,
         x: Var | str,
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool3d(
         self,
         x: Var | str,
         *,
         kernel: int | Sequence[int],
         stride: int | Sequence[int] = ...,
-        padding: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def maximum(
         self,
         x: Var | str,
