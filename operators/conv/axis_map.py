@@ -87,10 +87,10 @@ class AxisMap:
 
         A repetition shares the weight of the place that it repeats: 0 times infinity is NaN.
         """
-        pair, count = (self.results, self.places), self.after
         if transposed:
-            pair, count = pair[::-1], self.before
-        made = Table.of(*pair, self.weights, count)
+            made = Table.of(self.places, self.results, self.weights, self.before)
+        else:
+            made = Table.of(self.results, self.places, self.weights, self.after)
         absent = (~made.present).sum(0)
         shared = made.value[0] / (absent + 1)
         weights = np.where(made.present, made.value, shared)

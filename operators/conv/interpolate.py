@@ -10,7 +10,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from .axis_map import AxisMap, apply_maps
-from .windows import per_axis, spread
+from .windows import per_axis
 
 _RANKS = {"bilinear": 2, "trilinear": 3, "bicubic": 2}
 _KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -111,11 +111,13 @@ def _far(distance: np.ndarray) -> np.ndarray:
 
 
 def _maps(k: KernelArgs, before: Sequence[int], after: Sequence[int]) -> list[AxisMap]:
-    mode, rank = k.attrs["mode"], len(before) - 2
-    scales = spread(k.attrs["scale"] or (0.0,), rank)
-    aligned = k.attrs["align_corners"]
-    sizes = zip(before[2:], after[2:], scales, strict=True)
-    return [_axis_map(_KINDS.get(mode, mode), *one, aligned) for one in sizes]
+    mode, aligned = str(k.attrs["mode"]), k.attrs["align_corners"]
+    given = k.attrs["scale"] or (0.0,)
+    scales = given if len(given) > 1 else given * (len(before) - 2)
+    return [
+        _axis_map(_KINDS.get(mode, mode), size, positions, scale, aligned)
+        for size, positions, scale in zip(before[2:], after[2:], scales, strict=True)
+    ]
 
 
 @interpolate.kernel

@@ -27,6 +27,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
 
+_ELSEWHERE = {"upsample": "interpolate", "linear": "fc", "dense": "fc", "conv": "conv2d"}
+"""Names of layers in PyTorch and Keras -> ours, for messages."""
+
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
 
@@ -40,7 +43,9 @@ class BuilderMethods:
         try:
             entry = lookup(name)
         except UnknownOperatorError as error:
-            raise AttributeError(f"NetBuilder has no attribute {name!r}; {error}") from None
+            ours = _ELSEWHERE.get(name, "")
+            said = f"write b.{ours}" if ours else error
+            raise AttributeError(f"NetBuilder has no attribute {name!r}; {said}") from None
         method = make_method(entry)
         setattr(BuilderMethods, name, method)
         return method.__get__(self)

@@ -174,6 +174,8 @@ def test_variables_of_another_builder_are_refused() -> None:
 def test_unknown_method_names_the_nearest() -> None:
     with pytest.raises(AttributeError, match="did you mean softmax"):
         NetBuilder().sofmax  # noqa: B018
+    with pytest.raises(AttributeError, match="'upsample'; write b.interpolate"):
+        NetBuilder().upsample  # noqa: B018
 
 
 # -- gradients, updates, runs ------------------------------------------------------------------
