@@ -11,6 +11,7 @@ from . import (  # noqa: F401
     gradients,
     layers,
     loops,
+    norm_layers,
     recurrent,
     recurrent_layers,
     running,

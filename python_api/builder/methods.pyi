@@ -29,6 +29,11 @@ def layer(
 ) -> Callable[[_F], _F]:
     """Register the layer of the operator that has the function's name."""
 
+def takes(
+    options: type,
+) -> Callable[[_F], _F]:
+    """Tell the signature of a function whose `**keywords` are the fields of a dataclass."""
+
 class BuilderMethods:
     def layer_for(
         self,
@@ -48,6 +53,7 @@ class BuilderMethods:
         scale: float = 1.0,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> tuple[Var, Var]:
         """Attention of each query over its own sequence of the memory."""
@@ -59,6 +65,7 @@ class BuilderMethods:
         activation: str = "tanh",
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a simple RNN: h' = activation(x w_x + h w_h + b)."""
@@ -73,6 +80,7 @@ class BuilderMethods:
         forget_bias: float = 0.0,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> LSTMState:
         """One step of an LSTM."""
@@ -84,6 +92,7 @@ class BuilderMethods:
         reset_after: bool = True,
         init: Any = "xavier",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product."""
@@ -123,6 +132,7 @@ class BuilderMethods:
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> Var:
         """Fully connected layer: out = activation(x w + b), as Paddle's composite `fc`."""
@@ -130,54 +140,132 @@ class BuilderMethods:
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, L]; see `conv2d`."""
     def conv2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, H, W] with its parameters."""
     def conv3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        padding_algorithm: str = "explicit",
     ) -> Var:
         """Convolution over [N, C, D, H, W]; see `conv2d`."""
     def conv_transpose1d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, L]; see `conv2d`."""
     def conv_transpose2d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, H, W]; see `conv2d`."""
     def conv_transpose3d(
         self,
         x: Any,
         filters: int | None = None,
-        kernel: Any = None,
+        kernel: int | Sequence[int] | None = None,
         activation: str = "",
-        **o: Any,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        w: Any = None,
+        b: Any = None,
+        bias: bool = True,
+        init: Any = "he",
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        output_padding: int | Sequence[int] = 0,
     ) -> Var:
         """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
     def sequence_conv(
@@ -187,14 +275,15 @@ class BuilderMethods:
         *,
         left: int = 0,
         right: int = 0,
+        padding: str = "zero",
         w: Any = None,
         b: Any = None,
         bias: bool = True,
         init: Any = "xavier",
         bias_init: Any = 0.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Convolution over time: row t of a sequence becomes (x[t-left], ..., x[t+right]) w + b."""
     def embedding(
@@ -203,36 +292,14 @@ class BuilderMethods:
         size: Sequence[int] | None = None,
         *,
         w: Any = None,
+        sparse: bool | None = None,
+        padding_idx: int | None = None,
         init: Any = "normal",
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
-        **attrs: Any,
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
-    def batch_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
-    def layer_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Layer normalisation over the last dimension, with scale and bias."""
-    def rms_norm(
-        self,
-        x: Any,
-        *,
-        name: str = "",
-        **attrs: Any,
-    ) -> Var:
-        """Root-mean-square normalisation over the last dimension, with scale."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -243,6 +310,86 @@ class BuilderMethods:
         desc: OpList | NetDesc,
     ) -> tuple[Var, ...]:
         """Append a recursive net over the outer names of its links."""
+    def batch_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        mean: Any = None,
+        variance: Any = None,
+        *,
+        momentum: float | None = None,
+        epsilon: float | None = None,
+        use_global_stats: bool | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+    def layer_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Layer normalisation over the last dimension, with scale and bias."""
+    def rms_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        *,
+        begin_norm_axis: int | None = None,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+    def group_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        groups: int,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Group normalisation of [N, C, ...] with scale and bias."""
+    def instance_norm(
+        self,
+        x: Any,
+        scale: Any = None,
+        bias: Any = None,
+        *,
+        epsilon: float | None = None,
+        init: Any = 1.0,
+        bias_init: Any = 0.0,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+        affine: bool = True,
+    ) -> Var:
+        """Instance normalisation of [N, C, ...] with scale and bias."""
     def recurrent(
         self,
         name: str = "",
@@ -270,7 +417,17 @@ class BuilderMethods:
         size: int,
         *,
         activation: str = "tanh",
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
     def gru(
@@ -279,7 +436,17 @@ class BuilderMethods:
         size: int,
         *,
         reset_after: bool = True,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
     def lstm(
@@ -290,7 +457,17 @@ class BuilderMethods:
         peepholes: bool = False,
         projection: int = 0,
         forget_bias: float = 0.0,
-        **options: Any,
+        layers: int = 1,
+        bidirectional: bool = False,
+        reverse: bool = False,
+        dropout: float = 0.0,
+        initial: Any = None,
+        carry: int = 0,
+        keep: Any = None,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
     ) -> tuple[Var, list[Any]]:
         """Layers of an LSTM over sequences; see `lstm_cell`."""
     def initialize(
@@ -335,6 +512,7 @@ class BuilderMethods:
         init: Any = "xavier",
         forget_bias: float = 1.0,
         lr_factor: float | None = None,
+        trainable: bool = True,
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
@@ -357,6 +535,66 @@ class BuilderMethods:
         """Share of samples whose label is among the k highest scores. x [..., C], label [...].
         Of equal scores the lower class counts as the higher one; samples whose score is NaN are
         wrong; those whose label is `ignore_index` do not count. Without samples it is 0."""
+    def adaptive_avg_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_avg_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Mean of each window, with windows chosen so that out has a given size. Along an axis
+        of S places that becomes one of P, window p covers the places from floor(p * S / P) to
+        ceil((p + 1) * S / P)."""
+    def adaptive_max_pool1d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool2d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
+    def adaptive_max_pool3d(
+        self,
+        x: Var | str,
+        *,
+        size: int | Sequence[int],
+        name: str = "",
+    ) -> Var:
+        """Maximum of each window, with windows chosen so that out has a given size. Along an
+        axis of S places that becomes one of P, window p covers the places from floor(p * S / P)
+        to ceil((p + 1) * S / P). Of equal inputs the first one, row by row, gets the gradient."""
     def add(
         self,
         x: Var | str,
@@ -426,9 +664,10 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -436,14 +675,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool2d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -451,14 +692,16 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def avg_pool3d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         name: str = "",
@@ -466,11 +709,12 @@ class BuilderMethods:
         """Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. An
         axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. What hangs over the padding at the end never counts."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). What hangs over the
+        padding at the end never counts."""
     def bernoulli_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         p: float = 0.5,
         seed: int = 0,
@@ -613,14 +857,14 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x broadcast to a shape, as NumPy's broadcast_to; new axes come in front."""
     def fill_constant(
         self,
         *,
-        shape: Sequence[int] = ...,
+        shape: int | Sequence[int] = ...,
         dtype: Any = ...,
         value: float = 0.0,
         name: str = "",
@@ -661,7 +905,7 @@ class BuilderMethods:
     def gaussian_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         mean: float = 0.0,
         std: float = 1.0,
@@ -733,19 +977,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x >= y."""
-    def group_norm(
-        self,
-        x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
-        *,
-        groups: int,
-        epsilon: float = 1e-05,
-        name: str = "",
-    ) -> Var:
-        """Group normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias with mean and (biased) variance over each sample's groups of C / groups
-        channels; scale and bias are [C]."""
     def hard_sigmoid(
         self,
         x: Var | str,
@@ -766,7 +997,7 @@ class BuilderMethods:
     def he_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         uniform: bool = True,
@@ -804,18 +1035,21 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
-    def instance_norm(
+    def interpolate(
         self,
         x: Var | str,
-        scale: Var | str | None = None,
-        bias: Var | str | None = None,
         *,
-        epsilon: float = 1e-05,
+        size: int | Sequence[int] = ...,
+        scale: float | Sequence[float] = ...,
+        mode: str = "nearest",
+        align_corners: bool = False,
         name: str = "",
     ) -> Var:
-        """Instance normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) *
-        scale + bias, with mean and (biased) variance over the spatial axes of each sample's
-        channel; scale and bias are [C]."""
+        """Interpolation of [N, C, ...] along all spatial axes, to another `size` or by a factor
+        `scale`: upsampling and downsampling. An axis of S places becomes one of floor(S *
+        scale). Place p lies at (p + 0.5) * r - 0.5 of x, where r is 1 / scale, or S / size; with
+        align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest`
+        takes floor(p * r)."""
     def isfinite(
         self,
         x: Var | str,
@@ -917,7 +1151,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -992,8 +1226,8 @@ class BuilderMethods:
         step: Var | str,
         *,
         learning_rate: float = 0.01,
-        boundaries: Sequence[int],
-        factors: Sequence[float],
+        boundaries: int | Sequence[int],
+        factors: float | Sequence[float],
         name: str = "",
     ) -> Var:
         """Learning-rate schedule: out = learning_rate factors[i], i being how many boundaries
@@ -1074,44 +1308,50 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool2d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def max_pool3d(
         self,
         x: Var | str,
         *,
-        kernel: Sequence[int],
-        stride: Sequence[int] = ...,
-        padding: Sequence[int] = ...,
+        kernel: int | Sequence[int],
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
         ceil_mode: bool = False,
         name: str = "",
     ) -> Var:
         """Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding].
         An axis of size S becomes floor((S + padding at both ends - k) / stride) + 1, or with
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
-        end. Of equal inputs the first one, row by row, gets the gradient."""
+        end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
+        one, row by row, gets the gradient."""
     def maximum(
         self,
         x: Var | str,
@@ -1191,7 +1431,7 @@ class BuilderMethods:
     def orthogonal_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         gain: float = 1.0,
         seed: int = 0,
@@ -1203,7 +1443,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        paddings: Sequence[int],
+        paddings: int | Sequence[int],
         value: float = 0.0,
         name: str = "",
     ) -> Var:
@@ -1245,7 +1485,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1254,7 +1494,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1263,7 +1503,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1272,7 +1512,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1282,7 +1522,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int] = ...,
+        axes: int | Sequence[int] = ...,
         keepdims: bool = False,
         name: str = "",
     ) -> Var:
@@ -1298,7 +1538,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """The elements of x, in row-major order, in another shape."""
@@ -1533,10 +1773,10 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
-        starts: Sequence[int],
-        ends: Sequence[int] = ...,
-        steps: Sequence[int] = ...,
+        axes: int | Sequence[int],
+        starts: int | Sequence[int],
+        ends: int | Sequence[int] = ...,
+        steps: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """A range along each of some axes, as x[start:end:step] in Python, negative steps too."""
@@ -1592,7 +1832,7 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = 0,
-        sections: Sequence[int] = ...,
+        sections: int | Sequence[int] = ...,
         name: str = "",
     ) -> tuple[Var, ...]:
         """x cut along an axis into as many parts as there are outputs."""
@@ -1623,7 +1863,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x without axes of size 1."""
@@ -1661,7 +1901,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        repeats: Sequence[int],
+        repeats: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x repeated along each axis: out.shape[i] = repeats[i] * x.shape[i]."""
@@ -1679,14 +1919,14 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        perm: Sequence[int] = ...,
+        perm: int | Sequence[int] = ...,
         name: str = "",
     ) -> Var:
         """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
     def uniform_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         low: float = -1.0,
         high: float = 1.0,
@@ -1698,7 +1938,7 @@ class BuilderMethods:
         self,
         x: Var | str,
         *,
-        axes: Sequence[int],
+        axes: int | Sequence[int],
         name: str = "",
     ) -> Var:
         """x with new axes of size 1."""
@@ -1714,7 +1954,7 @@ class BuilderMethods:
     def xavier_random(
         self,
         *,
-        shape: Sequence[int],
+        shape: int | Sequence[int],
         dtype: Any = ...,
         fan_in: int = 0,
         fan_out: int = 0,

@@ -17,7 +17,6 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,6 @@ from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
 from ...framework.base.errors import (
-    AttributeTypeError,
     SlotError,
     VariableError,
     nearest,
@@ -289,10 +287,6 @@ class NetBuilder(BuilderMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
-            try:
-                inspect.signature(layer).bind(*inputs, name=name, **given)
-            except TypeError as error:
-                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 
