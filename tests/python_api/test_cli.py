@@ -378,3 +378,19 @@ def test_starting_loads_nothing_heavy():
     )
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "google.protobuf", "safetensors", "tqdm", "matplotlib"}
+
+
+def test_help_lists_programs_without_loading_them():
+    code = (
+        "import sys\nfrom opscope.python_api.cli.main import main\n"
+        "main(['--help'], standalone_mode=False)\n"
+        "print([name for name in sys.modules if name.startswith('opscope.nnet3.programs.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nnet3-am-copy" in done.stdout and done.stdout.endswith("\n[]\n")
