@@ -245,7 +245,9 @@ class Page:
             return ""
         return printed.decode(errors="replace")
 
-    def _opscope(self, arguments: list[str], environment: dict[str, str]) -> tuple[bytes, str | None]:
+    def _opscope(
+        self, arguments: list[str], environment: dict[str, str]
+    ) -> tuple[bytes, str | None]:
         """Run the command line in this process; what it prints, and what went wrong."""
         from click.testing import CliRunner
 
