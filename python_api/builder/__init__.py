@@ -16,6 +16,7 @@ from . import (  # noqa: F401
     running,
     trees,
 )
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 __all__ = ["NetBuilder", "Var"]

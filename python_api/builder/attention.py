@@ -6,7 +6,8 @@ from typing import Any
 
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 KINDS = ("dot", "additive")
 

@@ -15,7 +15,8 @@ import numpy as np
 from ...framework.base.errors import ShapeError, format_shape
 from ...operators.control.cells import gru_state, lstm_memory, lstm_output
 from .methods import builder_method
-from .net_builder import NetBuilder, Var, as_var
+from .net_builder import NetBuilder
+from .var import Var, as_var
 
 
 class LSTMState(NamedTuple):

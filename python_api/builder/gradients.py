@@ -9,8 +9,9 @@ from typing import Any
 from ...framework.base.errors import GradientError
 from ...framework.passes.optimizer import OptimizerAttrs
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
 from .operator_methods import where
+from .var import Var
 
 
 @builder_method

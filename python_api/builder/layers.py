@@ -15,7 +15,8 @@ from typing import Any
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.registry import lookup
 from .methods import layer
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @layer("w")

@@ -12,8 +12,8 @@ from ...framework.ir.registry import OperatorDef
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
-from .net_builder import Var
 from .recurrent import StepBlock
+from .var.handle import Var
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -9,7 +9,8 @@ from typing import Any
 from ...framework.base.errors import AttributeTypeError
 from .cells import LSTMState
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from .feeding import feed_inputs
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @builder_method

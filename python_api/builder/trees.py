@@ -9,7 +9,8 @@ from ...framework.base.errors import AttributeTypeError
 from ...framework.ir.desc import INPUT, RECURSIVE, make_op, make_var
 from ...framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 
 @builder_method
