@@ -3,10 +3,10 @@
 The language of a block says what is done with it:
 
     python      it runs; the blocks of a page share their names
-    sh          commands: `opscope ...`, `python ...`, `pip install -e FOLDER`, `ruff ...`; `> FILE`,
+    sh          commands: `opscope`, `python`, `pytest`, `ruff`, `pip install -e FOLDER`; `> FILE`,
                 `NAME=value` in front, `\\` at the end of a line and comments are as in a shell
-    (none)      what the block before it prints, an error in its last line included; `...` stands for
-                anything within a line, and a line `...` for any lines
+    (none)      what the block before it prints, an error in its last line included; `...` stands
+                for anything within a line, and a line `...` for any lines
     text        an illustration: it is not run
     others      data or a config: parsed by the parser of the language, see PARSERS
 

@@ -82,7 +82,7 @@ def test_the_list_of_names(pages: ModuleType) -> None:
 
 def test_methods_of_the_builder(pages: ModuleType) -> None:
     known = entries()
-    own = vars(opscope.NetBuilder).values()
+    own = [value for key, value in vars(opscope.NetBuilder).items() if key[0] != "_"]
     assert opscope.NetBuilder in known
     assert all(inspect.getdoc(method) for method in own if inspect.isfunction(method))
     assert not [name for name, function in BUILDER_METHODS.items() if function not in known]
@@ -129,6 +129,8 @@ def test_navigation() -> None:
     named = re.findall(r": (\S+\.md)$", text, re.MULTILINE)
     assert sorted(named) == sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
     assert named[0] == "index.md"
-    top = re.findall(r"^  - ([\w ]+):", text[text.index("nav:") :], re.MULTILINE)
+    top = re.findall(
+        r"^  - ([\w ]+):", text[text.index("nav:") : text.index("exclude_docs")], re.MULTILINE
+    )
     assert len(top) <= 7 and sum(map(len, top)) <= 50
     assert (DOCS / "index.md").read_text().startswith("# Quick start\n")
