@@ -254,6 +254,7 @@ class NetBuilder(BuilderMethods):
         return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
+        """Dtype of a variable, None where it is not known yet."""
         return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:

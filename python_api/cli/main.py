@@ -16,7 +16,7 @@ from ...nnet3.programs import OWN, PROGRAMS
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
-    "ops": (".look", "List the operators, or tell all about one."),
+    "ops": (".ops", "List layers and operators by topic, or tell all about one."),
     "version": (".look", "Versions of opscope and of what it runs on."),
     "run": (".run", "Run a saved net on arrays from files."),
     "train": (".train", "Train a saved net on arrays from files."),
