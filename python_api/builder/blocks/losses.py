@@ -8,7 +8,8 @@ import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
 from ..methods import builder_method
-from ..net_builder import NetBuilder, Var, as_var
+from ..net_builder import NetBuilder
+from ..var import Var, as_var
 
 REDUCTIONS = ("mean", "sum", "none")
 _SMALLEST = 1e-30  # of a sum of weights: without samples the mean is 0
