@@ -40,6 +40,8 @@ from .schema import REQUIRED, AttrSpec, Slot
 
 ENTRY_POINTS = "opscope.operators"
 BUILTIN_OPERATORS = "...operators.all"  # by name: framework imports no operator
+EVERYWHERE = ("cpu", "gpu")
+"""The devices, for `takes_halves`."""
 REFERENCE = "xp"
 """The library of the kernels that NumPy and CuPy share, against which all others are tested."""
 
@@ -92,6 +94,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    takes_halves: tuple[str, ...] = ()
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -217,6 +220,7 @@ class OperatorDef:
             shape=shape,
             scalar=scalar,
             no_gradient="the gradient of a gradient is not built",
+            takes_halves=self.takes_halves,
         )
 
         def maker(g: GradientArgs) -> list[OpNode]:
@@ -295,6 +299,7 @@ def operator(
     rows: RowsRule | None = None,
     accumulates: bool = False,
     column_views: tuple[str, str] | None = None,
+    takes_halves: tuple[str, ...] = (),
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -310,6 +315,9 @@ def operator(
             `k.accumulate` says so.
         column_views: for operators that only copy, the slots of an array and of its parts side by
             side along the attribute `axis`; these may be views of its columns instead.
+        takes_halves: devices on which its kernels, and those of its gradient, get float16 and
+            bfloat16 as they are: they only move values, or are exact enough by themselves. All
+            others see float32 (see framework/runtime/binding.py).
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -333,6 +341,7 @@ def operator(
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,
+        takes_halves=takes_halves,
         module=_module_being_imported(),
     )
     with _lock:

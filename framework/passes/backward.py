@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.dtypes import is_float
 from ..base.errors import GradientError, VariableError, nearest
 from ..ir.desc import (
     BACKWARD,
@@ -232,7 +233,7 @@ class _Builder:
     def _floating(self, name: str) -> bool:
         var = self.vars.get(name)
         dtype = var.dtype if var is not None else None
-        return dtype is None or dtype.kind == "f"
+        return dtype is None or is_float(dtype)
 
     # -- gradients by name ---------------------------------------------------------------------
 

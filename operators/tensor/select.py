@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.gradient_args import GradientArgs
@@ -356,7 +357,7 @@ cumsum = operator(
 def cumsum_shape(s: ShapeArgs) -> None:
     s.axis(s.attrs["axis"], len(s["x"]))
     dtype = s.dtype("x")
-    s.set("out", (s["x"], dtype if dtype.kind == "f" else _IDS))
+    s.set("out", (s["x"], dtype if is_float(dtype) else _IDS))
 
 
 @cumsum.kernel

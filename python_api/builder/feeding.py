@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.errors import NotFiniteError, ShapeError, VariableError, nearest
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
@@ -68,7 +69,7 @@ class Feeder:
     def _array(self, name: str, value: Any, where: Callable[[], str]) -> tuple[Any, Levels]:
         _, dtype, var = self._targets.get(name) or self._target(name, where)
         array, levels = _as_declared(value, var, dtype, lambda: f"{where()}: variable")
-        if array.dtype.kind == "f" and isinstance(array, np.ndarray):
+        if is_float(array.dtype) and isinstance(array, np.ndarray):
             bad = not_finite(array)
             if bad:
                 raise NotFiniteError(

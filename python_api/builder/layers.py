@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...framework.base.dtypes import wide
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.registry import lookup
 from .methods import layer
@@ -277,8 +278,8 @@ def batch_norm(builder: NetBuilder, x: Any, *, name: str = "", **attrs: Any) -> 
         x,
         builder.parameter(f"{name}.scale", width, 1.0),
         builder.parameter(f"{name}.bias", width, 0.0),
-        builder.state(f"{name}.mean", width, 0.0),
-        builder.state(f"{name}.variance", width, 1.0),
+        builder.state(f"{name}.mean", width, 0.0, dtype=wide(builder.dtype)),
+        builder.state(f"{name}.variance", width, 1.0, dtype=wide(builder.dtype)),
     )
     running = {"mean_out": f"{name}.mean", "variance_out": f"{name}.variance"}
     return builder.append(lookup("batch_norm"), inputs, attrs, name=name, outputs=running)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
+from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
     AttributeTypeError,
     SlotError,
@@ -152,7 +153,7 @@ class NetBuilder(BuilderMethods):
     """
 
     def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
         self._counters: dict[str, itertools.count[int]] = {}
@@ -303,7 +304,7 @@ class NetBuilder(BuilderMethods):
         kind: int,
         **extra: Any,
     ) -> Var:
-        numbers = self.dtype if dtype is None else np.dtype(dtype)
+        numbers = self.dtype if dtype is None else to_dtype(dtype)
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
