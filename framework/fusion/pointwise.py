@@ -46,7 +46,7 @@ class Pointwise:
     columns: int
 
     def cost(self) -> int:
-        """Work of one element. A kernel would need copies of halves: no loop is too small for them."""
+        """Work of one element; with halves, of the copies that a kernel would need, too."""
         operands = (*self.reads.values(), *self.writes.values())
         if any(operand.dtype in HALF_NAMES for operand in operands):
             return _COPIES + self.expressions.cost

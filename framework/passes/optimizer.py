@@ -27,6 +27,7 @@ from ..ir.desc import (
 from ..ir.names import MERGE_OP, grad_name, rows_name, state_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
+from .mixed_precision import in_mixed_precision
 
 STEP = "optimizer@STEP"
 LEARNING_RATE = "optimizer@LEARNING_RATE"
@@ -46,6 +47,8 @@ class OptimizerAttrs:
         clip_value: gradients are clipped to [-clip_value, clip_value]; 0 = not.
         clip_norm: gradients are scaled so that their global norm is at most this; 0 = not.
         parameters: names to update; None = every parameter that has a gradient.
+        master: whether parameters of half precision are updated in float32 copies, in which small
+            updates are not lost; their states are float32, too.
     """
 
     type: str = "sgd"
@@ -56,6 +59,7 @@ class OptimizerAttrs:
     clip_value: float = 0.0
     clip_norm: float = 0.0
     parameters: Sequence[str] | None = None
+    master: bool = True
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_value", "clip_norm"):
@@ -94,7 +98,8 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     scale = build.clip_by_norm(grads) if attrs.clip_norm else None
     for var in chosen:
         build.update(var, grads[var.name], scale, rows.get(var.name))
-    return build.result
+    made = build.result
+    return OptimizerResult(*in_mixed_precision(declared, made.ops, made.vars, master=attrs.master))
 
 
 def optimizer_types() -> list[str]:

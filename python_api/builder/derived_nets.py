@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
+from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 
@@ -19,11 +20,13 @@ class Objective:
         costs: variables whose sum is differentiated.
         wrt: variables to differentiate with respect to; None: every parameter.
         optimizers: what updates the parameters, one after the other.
+        loss_scale: factor of the costs, for gradients in half precision.
     """
 
     costs: tuple[str, ...] = ()
     wrt: tuple[str, ...] | None = None
     optimizers: tuple[OptimizerAttrs, ...] = ()
+    loss_scale: LossScale | None = None
 
 
 @dataclass

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...framework.base.errors import GradientError
+from ...framework.base.errors import AttributeTypeError, GradientError
+from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import OptimizerAttrs
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
@@ -42,13 +43,20 @@ def add_optimization(
     clip_value: float = 0.0,
     clip_norm: float = 0.0,
     parameters: Sequence[Var | str] | None = None,
+    master: bool = True,
+    loss_scale: LossScale | str | float | None = None,
     **attrs: Any,
 ) -> None:
     """Append an optimizer; see `OptimizerAttrs` for the arguments.
 
+    Args:
+        loss_scale: factor of the cost, so that float16 holds its gradients: a number, "dynamic" for
+            one that is found while training, or a `LossScale`. It goes for all optimizers of the
+            net; `gradient` then names gradients of the scaled cost.
+
     Raises:
         GradientError: no `backward_from` before, or a parameter without gradient.
-        AttributeTypeError: unknown optimizer or attribute.
+        AttributeTypeError: unknown optimizer or attribute, or two different loss scales.
     """
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
@@ -61,9 +69,17 @@ def add_optimization(
         clip_value=clip_value,
         clip_norm=clip_norm,
         parameters=None if parameters is None else [str(name) for name in parameters],
+        master=master,
     )
-    before = builder.objective
-    builder.set_objective(replace(before, optimizers=(*before.optimizers, wanted)))
+    before, scale = builder.objective, as_loss_scale(loss_scale)
+    if scale is not None and before.loss_scale not in (None, scale):
+        raise AttributeTypeError(
+            f"{where()}: a net has one loss scale; {before.loss_scale} came before {scale}"
+        )
+    scale = scale or before.loss_scale
+    builder.set_objective(
+        replace(before, optimizers=(*before.optimizers, wanted), loss_scale=scale)
+    )
 
 
 @builder_method

@@ -222,7 +222,8 @@ class NetBuilder(BuilderMethods):
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
                 wrt = None if wanted.wrt is None else list(wanted.wrt)
-                gradients = net.add_backward_ops(list(wanted.costs), wrt)
+                scale = wanted.loss_scale
+                gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients
