@@ -37,8 +37,8 @@ DTYPES = frozenset(_TO_PB)
 """The dtypes that a net can hold."""
 HALVES = tuple(_BY_NAME[name] for name in ("float16", "bfloat16") if name in _BY_NAME)
 """Floats of 16 bits; kernels compute on float32 copies of them (framework/runtime/binding.py)."""
-FLOATS = (*HALVES, np.dtype("float32"), np.dtype("float64"))
-SINGLE = np.dtype("float32")
+SINGLE, DOUBLE = np.dtype("float32"), np.dtype("float64")
+FLOATS = (*HALVES, SINGLE, DOUBLE)
 
 
 def is_float(dtype: Any) -> bool:

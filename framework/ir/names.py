@@ -13,6 +13,7 @@ CONCAT_OP = "concat"
 DENSE_OP = "rows_to_dense"
 COPY_OP = "assign"
 MERGE_OP = "merge_rows"
+CAST_OP = "cast"
 SEED_OP = "loss_scale_seed"
 CHECK_OP = "loss_scale_check"
 RESCALE_OP = "loss_scale_update"
@@ -55,6 +56,11 @@ def rows_name(name: str) -> str:
 def state_name(parameter: str, state: str) -> str:
     """An optimizer's state for one parameter: `w@ADAM_MOMENT1`, say."""
     return f"{parameter}@{state.upper()}"
+
+
+def single_name(name: str) -> str:
+    """`name`, of half precision, as an operator reads it that wants float32."""
+    return f"{name}@SINGLE"
 
 
 def unscaled_name(grad: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...proto import net_pb2 as pb
 from ..base import settings
-from ..base.backend import Place, on_device
+from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
@@ -317,6 +317,8 @@ class PlainNet(Net):
         train: bool,
     ) -> Frame:
         plan = self._plan(sources, (key, place), options, place)
+        for dtype in {dtype for _, dtype in plan.specs.values()}:
+            require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:
