@@ -43,21 +43,6 @@ class BuilderMethods:
         given: dict[str, Any],
     ) -> Callable[..., Any] | None:
         """The layer that `add_op` should call; None where there is none or parameters are given."""
-    def attention(
-        self,
-        query: Var | str,
-        memory: Var | str,
-        *,
-        keys: Var | str | None = None,
-        kind: str = "dot",
-        size: int = 0,
-        scale: float = 1.0,
-        init: Any = "xavier",
-        lr_factor: float | None = None,
-        trainable: bool = True,
-        name: str = "",
-    ) -> tuple[Var, Var]:
-        """Attention of each query over its own sequence of the memory."""
     def rnn_cell(
         self,
         x: Var | str,
@@ -519,6 +504,21 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
+    def attention(
+        self,
+        query: Var | str,
+        memory: Var | str,
+        *,
+        keys: Var | str | None = None,
+        kind: str = "dot",
+        size: int = 0,
+        scale: float = 1.0,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> tuple[Var, Var]:
+        """Attention of each query over its own sequence of the memory."""
     def cross_entropy_loss(
         self,
         scores: Var | str,
