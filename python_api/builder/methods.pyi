@@ -311,6 +311,15 @@ class BuilderMethods:
         fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: Var | str | Iterable[Var | str] | None = None,
+        batch_size: int | None = 256,
+        *,
+        scope: Scope | None = None,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
         self,
         names: frozenset[str],

@@ -24,6 +24,7 @@ from ...framework.runtime.feeding import (
 from ...framework.runtime.initialize import PERSISTENT
 from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
 from .methods import builder_method
 from .net_builder import NetBuilder, Var
@@ -213,6 +214,50 @@ def _bind_run(
         Inputs(builder.op_list),
         tuple(dict.fromkeys(inputs)),
     )
+
+
+@builder_method
+def predict(
+    builder: NetBuilder,
+    feed: Mapping[Any, Any],
+    fetch: Var | str | Iterable[Var | str] | None = None,
+    batch_size: int | None = BATCH_SIZE,
+    *,
+    scope: Scope | None = None,
+) -> dict[str, Any]:
+    """Values of some variables for given inputs: forward, in test phase, batch by batch.
+
+    It changes nothing in the scope, and several threads may predict at once.
+
+    Args:
+        feed: input name -> array or `Sequences`, cut into batches along the first axis (the
+            outermost sequences) where the input declares -1 there; other inputs go whole into each
+            batch. Inputs that the user set in `scope` need not be fed.
+        fetch: the results. None: what the net ends in, labels and losses left aside; see
+            `Predictor.predict`.
+        batch_size: rows of a batch; None: all at once.
+        scope: holds parameters and states that were trained, loaded or initialised; None: the
+            process's default scope.
+
+    Returns:
+        Name -> array on the host, with the rows of all batches; `Sequences` where the variable
+        carries sequences.
+
+    Raises:
+        VariableError: unknown names, inputs or parameters without a value, nothing to compute.
+        ShapeError: an array that does not fit, inputs with different numbers of rows, or a
+            result without a row for each row of a batch.
+    """
+    if isinstance(feed, Scope) or not (scope is None or isinstance(scope, Scope)):
+        raise VariableError("predict: want predict({'x': array}, scope=scope)")
+    cache = builder.run_cache
+    if cache.predictor is None:
+        cache.predictor = Predictor(builder.forward_net.op_list)
+    wanted = None if fetch is None else [_name_of(builder, var) for var in _listed(fetch)]
+    named = feed
+    if isinstance(feed, Mapping):
+        named = {_name_of(builder, key): value for key, value in feed.items()}
+    return cache.predictor.predict(scope or default_scope(), named, wanted, batch_size)
 
 
 @builder_method

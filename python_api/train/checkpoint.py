@@ -19,13 +19,12 @@ import numpy as np
 from ...framework.base.atomic import PathLike, atomic_file
 from ...framework.base.errors import FormatError
 from ...framework.base.scope import Scope
-from ...framework.files.saved import Loaded, check_fits, persistent_values, put_values
+from ...framework.files.saved import Loaded, check_fits, loaded, persistent_values
 from ...framework.files.tensor_file import TensorFile, digest, write_tensors
 from ...framework.ir.desc import NetDesc
 from ...framework.ir.messages import from_message, parse_net, serialize_net, to_message
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import persistent_vars
-from ...framework.runtime.net import Net
 
 SUFFIX = ".checkpoint"
 FORMAT = 1
@@ -111,17 +110,14 @@ def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
     }
 
 
-def load_checkpoint(prefix: PathLike, scope: Scope | None = None) -> Loaded:
+def load_checkpoint(prefix: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
     """The net and the values of a checkpoint, as `load` gives those of a saved net.
 
     Raises:
         FormatError: see `read_checkpoint`; a given scope is unchanged then.
     """
     found = read_checkpoint(prefix)
-    net = Net.create(found.op_list)
-    scope = scope if scope is not None else Scope()
-    put_values(found.values, scope)
-    return Loaded(net, scope)
+    return loaded(found.op_list, found.values, scope, train)
 
 
 def check_same_net(found: OpList, wanted: OpList, path: str) -> None:

@@ -21,7 +21,8 @@ from ...framework.base.context import Hook, OpContext
 from ...framework.base.errors import NotFiniteError, OpscopeError, VariableError, nearest
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.saved import op_list_of, persistent_values
-from ...framework.ir.desc import OPTIMIZE
+from ...framework.ir.desc import FORWARD, OPTIMIZE
+from ...framework.ir.op_list import OpList
 from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
@@ -92,12 +93,13 @@ def train(
     from the ends of epochs only).
 
     Args:
-        net: a NetBuilder, a Net or a NetDesc.
+        net: a NetBuilder, a Net, a NetDesc, or what `load(path, train=True)` gives.
         data: minibatches, each a mapping of input names to arrays. Either something that can be
             iterated over once an epoch (a list, a `Minibatches`), or a function of the epoch's
             number from 0, so that an order can depend on it and a resumed training repeats it.
         epochs: number of epochs in all, those before a resume among them.
-        scope: holds parameters and states; None: the process's default scope.
+        scope: holds parameters and states; None: that of a loaded net, or the process's default
+            scope.
         evaluate: held-out data in the same form, run forward in test phase after each epoch.
         loss: the variable (handle or name) that is minimised: a single number.
         metrics: further variables to report. All are averaged over minibatches by rows.
@@ -130,7 +132,8 @@ def train(
     if isinstance(early_stop, tuple):
         early_stop = EarlyStop(*early_stop)
     base = context or OpContext(seed=seed)
-    trainer = _Trainer(net, scope or default_scope(), str(loss), list(map(str, metrics)), base)
+    scope = scope or getattr(net, "scope", None) or default_scope()
+    trainer = _Trainer(net, scope, str(loss), list(map(str, metrics)), base)
     trainer.use(evaluate, early_stop, hooks, options)
     return trainer.train(data, progress)
 
@@ -179,13 +182,21 @@ class _Trainer:
         self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
         runs = built if isinstance(built, Net) else Net.create(self.op_list)
+        if runs.predicts:
+            raise OpscopeError(
+                f"net {self.op_list.name!r} was loaded to predict; load(path, train=True) gives a"
+                " net to train"
+            )
         self.scope = scope
         self.loss = loss
         self.names = list(dict.fromkeys([loss, *metrics]))
         known = {var.name for var in self.op_list.vars}
         for name in self.names:
             if name not in known:
-                raise VariableError(f"the net has no variable {name!r}{nearest(name, known)}")
+                hint = nearest(name, known)
+                if name == loss:
+                    hint += f"; loss= says what is minimised: {_candidates(self.op_list)}"
+                raise VariableError(f"the net has no variable {name!r}{hint}")
         updates = any(op.role == OPTIMIZE for op in self.op_list.ops)
         if not updates or not isinstance(runs, PlainNet):
             raise OpscopeError(
@@ -404,6 +415,16 @@ class _Trainer:
         self.best = found.best if self.early_stop is not None else {}
         for name, array in found.values.items():
             (self.scope.find(name) or self.scope.var(name)).set(array)
+
+
+def _candidates(net: OpList) -> str:
+    """What may be the loss of a net: single numbers that a forward operator computes last."""
+    forward = [op for op in net.ops if op.role == FORWARD]
+    read = {name for op in forward for name in op.input_names()}
+    made = [name for op in forward for name in op.output_names() if name not in read]
+    single = {var.name for var in net.vars if var.shape in ((), (1,))}
+    names = [name for name in made if name in single] or made
+    return "perhaps " + " or ".join(repr(name) for name in names[-3:]) if names else "nothing yet"
 
 
 def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
