@@ -132,7 +132,9 @@ def train(
     if isinstance(early_stop, tuple):
         early_stop = EarlyStop(*early_stop)
     base = context or OpContext(seed=seed)
-    scope = scope or getattr(net, "scope", None) or default_scope()
+    if scope is None:
+        held = getattr(net, "scope", None)
+        scope = held if isinstance(held, Scope) else default_scope()
     trainer = _Trainer(net, scope, str(loss), list(map(str, metrics)), base)
     trainer.use(evaluate, early_stop, hooks, options)
     return trainer.train(data, progress)
