@@ -9,6 +9,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
+from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
@@ -106,6 +107,18 @@ class BuilderMethods:
         **attrs: Any,
     ) -> None:
         """Append an optimizer; see `OptimizerAttrs` for the arguments."""
+    def add_backward_ops(
+        self,
+        targets: Var | str | Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> dict[str, str]:
+        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
+        default."""
+    def add_optimizer_ops(
+        self,
+        attrs: OptimizerAttrs,
+    ) -> list[str]:
+        """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`."""
     def gradient(
         self,
         var: Var | str,
@@ -299,8 +312,9 @@ class BuilderMethods:
         context: OpContext | None = None,
         *,
         overwrite: bool = False,
+        share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+        """Fill parameters and states that hold no value by their initialisers."""
     def run(
         self,
         scope: Scope | None = None,

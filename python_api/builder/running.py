@@ -40,11 +40,45 @@ def initialize(
     context: OpContext | None = None,
     *,
     overwrite: bool = False,
+    share: bool = False,
 ) -> None:
-    """Fill parameters and states that hold no value (or all of them) by their initialisers."""
-    scope = scope or default_scope()
-    fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
+    """Fill parameters and states that hold no value by their initialisers.
+
+    Values that the user set, or that come from a file, are used. Those that another NetBuilder
+    initialised, in this scope or in a parent, are not: two nets have no parameters in common unless
+    somebody says so.
+
+    Args:
+        overwrite: fill all of them, also those that hold a value, whoever made it.
+        share: use the values of other builders under the same names, now and in later runs in this
+            scope and its kids.
+
+    Raises:
+        VariableError: values of another builder, without `share` or `overwrite`; or variables with
+            neither value nor initialiser.
+    """
+    if scope is None:
+        scope = default_scope()
+    if share:
+        builder.shared_scopes.add(scope)
+    fill_variables(
+        builder.op_list,
+        scope,
+        context or builder.run_context,
+        overwrite=overwrite,
+        owner=builder.owner,
+        share=_is_shared(builder, scope),
+    )
     builder.run_cache.initialized.add(scope)
+
+
+def _is_shared(builder: NetBuilder, scope: Scope) -> bool:
+    above: Scope | None = scope
+    while above is not None:
+        if above in builder.shared_scopes:
+            return True
+        above = above.parent
+    return False
 
 
 @builder_method

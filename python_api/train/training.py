@@ -27,6 +27,7 @@ from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
+from ..builder import NetBuilder
 from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
 from .history import EVAL_PREFIX, Averages, History
 from .progress import CtrlC, Progress
@@ -181,6 +182,7 @@ class _Trainer:
     def __init__(
         self, net: Any, scope: Scope, loss: str, metrics: list[str], base: OpContext
     ) -> None:
+        self.given = net
         self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
         runs = built if isinstance(built, Net) else Net.create(self.op_list)
@@ -243,7 +245,7 @@ class _Trainer:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
                 self._resume(path)
-        initialize(self.op_list, self.scope, self.base)
+        self._initialize()
         feeder = Feeder(self.net.op_list, self.scope)
         _check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
@@ -258,6 +260,12 @@ class _Trainer:
         if options.plot is not None and self.history.rows:
             self.history.plot(options.plot)
         return self.history
+
+    def _initialize(self) -> None:
+        if isinstance(self.given, NetBuilder):
+            self.given.initialize(self.scope, self.base)
+        else:
+            initialize(self.op_list, self.scope, self.base)
 
     def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
         started = time.perf_counter()
@@ -371,7 +379,10 @@ class _Trainer:
 
     def _restore_best(self) -> None:
         for name, array in self.best.items():
-            self.scope.get(name).set(array)
+            variable = self.scope.get(name)
+            owner = variable.origin
+            variable.set(array)
+            variable.origin = owner
 
     # -- checkpoints ---------------------------------------------------------------------------
 
