@@ -10,6 +10,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
 from ...framework.passes.loss_scaling import LossScale
+from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
@@ -103,6 +104,18 @@ class BuilderMethods:
         **attrs: Any,
     ) -> None:
         """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
+    def add_backward_ops(
+        self,
+        targets: Var | str | Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> dict[str, str]:
+        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
+        default."""
+    def add_optimizer_ops(
+        self,
+        attrs: OptimizerAttrs,
+    ) -> list[str]:
+        """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`."""
     def gradient(
         self,
         var: Var | str,
@@ -464,8 +477,9 @@ class BuilderMethods:
         context: OpContext | None = None,
         *,
         overwrite: bool = False,
+        share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+        """Fill parameters and states that hold no value by their initialisers."""
     def run(
         self,
         scope: Scope | None = None,
@@ -476,6 +490,15 @@ class BuilderMethods:
         fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: Var | str | Iterable[Var | str] | None = None,
+        batch_size: int | None = 256,
+        *,
+        scope: Scope | None = None,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
         self,
         names: frozenset[str],
