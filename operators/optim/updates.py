@@ -84,6 +84,8 @@ class Method:
         attrs: attributes besides `lr_factor` and `weight_decay`.
         source: the paper, and where the same formulas are in other toolkits.
         step: whether there is a `step` slot.
+        shared: slots of numbers, [], that are the same for all parameters. The operator `TYPE_SLOT`
+            computes such a number once a run; see framework/passes/optimizer.py.
         decoupled: whether `weight_decay` shrinks the parameter itself; only for the documentation.
         weight_decay: its default.
     """
@@ -95,6 +97,7 @@ class Method:
     attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
     step: bool = False
+    shared: tuple[Slot, ...] = ()
     decoupled: bool = False
     weight_decay: float = 0.0
 
@@ -102,12 +105,15 @@ class Method:
 def register(method: Method) -> OperatorDef:
     """Register the operator of a method."""
     decay = "decoupled weight decay" if method.decoupled else "weight decay (L2, in the gradient)"
+    step = ["step"] if method.step else []
+    numbers = ", ".join(["lr", *step, *(slot.name for slot in method.shared)])
     entry = operator(
         method.type,
-        doc=f"{method.doc} All but lr, step and grad_scale have the shape of param.",
+        doc=f"{method.doc} All but {numbers} and grad_scale have the shape of param.",
         inputs=[
             *_INPUTS,
             *([_STEP] if method.step else []),
+            *method.shared,
             *(
                 Slot(s.name, s.doc, optional=s.optional, needed_by=s.needed_by)
                 for s in method.states
@@ -146,7 +152,7 @@ def _rule(method: Method, s: ShapeArgs) -> None:
         s.same_shape("the rows of param and grad", param[1:], grad[1:])
     else:
         s.same_shape("param and grad", param, grad)
-    for scalar in ("lr", "grad_scale"):
+    for scalar in ("lr", "grad_scale", *(slot.name for slot in method.shared)):
         if s.has(scalar):
             s.rank(scalar, 0)
             s.floats(scalar)
@@ -205,7 +211,8 @@ class _Update:
 def _prepare(method: Method, k: KernelArgs, names: list[str]) -> tuple[list[Call], _Update]:
     """Calls that come first in a run, and the update of one chunk after them."""
     numbers = {n: float(v) for n, v in k.attrs.items() if isinstance(v, (int, float))}
-    single = {slot: k[slot] for slot in ("lr", "step", "grad_scale") if slot in k.op.inputs}
+    slots = ("lr", "step", "grad_scale", *(slot.name for slot in method.shared))
+    single = {slot: k[slot] for slot in slots if slot in k.op.inputs}
     if "grad_scale" not in single:
         numbers["grad_scale"] = ABSENT["grad_scale"]
     wanted = (*(f"{name}_out" for name in names), "param_out")
