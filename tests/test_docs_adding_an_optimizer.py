@@ -11,8 +11,8 @@ def test_page(tmp_path):
     module, test = (body for _, body in fences(ROOT / "docs/adding_an_optimizer.md"))
     absolute = module.replace("from ...", "from opscope.")
     absolute = absolute.replace("from .updates", "from opscope.operators.optim.updates")
-    (tmp_path / "lion.py").write_text(absolute)
-    (tmp_path / "test_lion.py").write_text("import lion\n" + test)
+    (tmp_path / "signum.py").write_text(absolute)
+    (tmp_path / "test_signum.py").write_text("import signum\n" + test)
     paths = [str(tmp_path), str(ROOT / "tests"), str(ROOT.parent), os.environ.get("PYTHONPATH", "")]
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", str(tmp_path)],

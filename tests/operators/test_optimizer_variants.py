@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from op_test import Case, OpTest
-from opscope import NetBuilder, Scope
+from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import AttributeTypeError
 from optimizer_test import OptimizerTest, TorchOptimizerTest, torch_names
 
@@ -188,3 +188,16 @@ def test_fused_updates_equal_the_kernels(name, monkeypatch):
     plain, _ = fitted(name, 0.02, weight_decay=0.1)
     for variable in ("w", "c"):
         np.testing.assert_allclose(fused.numpy(variable), plain.numpy(variable), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["adamax", "nadam", "radam", "lion"])
+def test_the_updates_of_all_parameters_are_one_compiled_loop(name, monkeypatch):
+    monkeypatch.setenv("OPSCOPE_FUSE", "1")
+    b = NetBuilder()
+    b.backward_from(b.mean(b.fc(b.input("x", [-1, 3]), 2)))
+    b.add_optimization(0.1, name)
+    scope = Scope()
+    b.run(scope, feed={"x": np.ones((2, 3), "float32")})
+    steps = b.net.frame(scope, OpContext(train=True)).plan.steps
+    (update,) = [step for step in steps if name in [op.type for op in step.operators]]
+    assert [op.type for op in update.operators] == [name, name] and update.loops
