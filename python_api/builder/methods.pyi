@@ -1945,6 +1945,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
+    def nadam_correction(
+        self,
+        step: Var | str,
+        previous: Var | str,
+        *,
+        beta1: float = 0.9,
+        momentum_decay: float = 0.004,
+        name: str = "",
+    ) -> Var:
+        """The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to
+        mu(step), mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2): out = previous + (1 -
+        previous) (1 - mu(step))."""
     def neg(
         self,
         x: Var | str,
