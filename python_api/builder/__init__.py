@@ -17,6 +17,6 @@ from . import (  # noqa: F401
     trees,
 )
 from .net_builder import NetBuilder
-from .var import Var
+from .var import Var, reductions  # noqa: F401
 
 __all__ = ["NetBuilder", "Var"]
