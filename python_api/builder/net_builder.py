@@ -17,8 +17,8 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
-import inspect
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
+from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
-    AttributeTypeError,
     SlotError,
     VariableError,
     nearest,
 )
+from ...framework.base.scope import Scope
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -65,9 +66,11 @@ class NetBuilder(BuilderMethods):
     """
 
     def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(PlainNet(OpList(name)))
 
@@ -133,8 +136,8 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
-                gradients = net.add_backward_ops(list(wanted.costs), wrt)
+                wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
+                gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients
@@ -216,7 +219,7 @@ class NetBuilder(BuilderMethods):
         kind: int,
         **extra: Any,
     ) -> Var:
-        numbers = self.dtype if dtype is None else np.dtype(dtype)
+        numbers = self.dtype if dtype is None else to_dtype(dtype)
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
@@ -252,6 +255,7 @@ class NetBuilder(BuilderMethods):
         return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
+        """Dtype of a variable, None where it is not known yet."""
         return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:
@@ -285,10 +289,6 @@ class NetBuilder(BuilderMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
-            try:
-                inspect.signature(layer).bind(*inputs, name=name, **given)
-            except TypeError as error:
-                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 
