@@ -18,6 +18,6 @@ from . import (  # noqa: F401
 )
 from .blocks import attention, losses, multi_head, positions, transformer  # noqa: F401
 from .net_builder import NetBuilder
-from .var import Var
+from .var import Var, reductions  # noqa: F401
 
 __all__ = ["NetBuilder", "Var"]

@@ -693,6 +693,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
     def abs(
         self,
         x: Var | str,
@@ -1259,6 +1277,7 @@ class BuilderMethods:
         ids: Var | str,
         *,
         axis: int = 0,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
@@ -1887,13 +1906,6 @@ class BuilderMethods:
     ) -> Var:
         """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
-    def mean(
-        self,
-        x: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
@@ -2684,13 +2696,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Difference: out = x - y. Shapes broadcast as in NumPy."""
-    def sum(
-        self,
-        x: Sequence[Var | str],
-        *,
-        name: str = "",
-    ) -> Var:
-        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
     def take_along_axis(
         self,
         x: Var | str,
