@@ -139,7 +139,7 @@ hard_swish = unary(
     "hard_swish",
     "Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6.",
     "x * fmin(fmax(x + 3, 0), 6) / 6",
-    gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0 * x",
+    gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0",
     source="A. Howard et al., Searching for MobileNetV3, arXiv:1905.02244",
 )
 

@@ -70,7 +70,8 @@ class TestPrelu:
         slope = b.prelu(x, name="p") and b.var("p.w")
         b.prelu(x, slope)
         b.add_op("prelu", x, slope)
-        assert [name for name in b.op_list.vars if name.endswith(".w")] == ["p.w"]
+        made = [var.name for var in b.op_list.vars if var.name.endswith(".w")]
+        assert made == ["p.w"]
         with pytest.raises(AttributeTypeError, match="w="):
             b.prelu(x, slope, trainable=False)
 
