@@ -1030,11 +1030,11 @@ class BuilderMethods:
         y: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-08,
+        epsilon: float = 1e-08,
         name: str = "",
     ) -> Var:
-        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, eps)
-        max(|y|, eps)). x and y broadcast as in NumPy."""
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, epsilon)
+        max(|y|, epsilon)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -1905,10 +1905,10 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-12,
+        epsilon: float = 1e-12,
         name: str = "",
     ) -> Var:
-        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps)."""
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
         x: Var | str,

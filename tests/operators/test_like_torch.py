@@ -77,7 +77,7 @@ ONE = [
         drawn(3, 4),
     ),
     ("normalize", {"axis": 1}, F.normalize, drawn(3, 4)),
-    ("normalize", {"axis": 1, "eps": 9.0}, lambda x: F.normalize(x, eps=9.0), drawn(3, 4)),
+    ("normalize", {"axis": 1, "epsilon": 9.0}, lambda x: F.normalize(x, eps=9.0), drawn(3, 4)),
     *(
         ("norm", {"axes": [1], "p": p}, lambda x, p=p: torch.linalg.vector_norm(x, p, 1), x)
         for x in (drawn(3, 4), drawn(3, 4) * (np.arange(4) > 0))  # with zeros, too

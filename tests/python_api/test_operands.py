@@ -8,6 +8,8 @@ import pytest
 from opscope import NetBuilder
 from opscope.framework.base.errors import AttributeTypeError, ShapeError
 from opscope.framework.base.scope import Scope
+from opscope.framework.ir.registry import lookup
+from opscope.python_api.builder.methods import _ELSEWHERE as ELSEWHERE
 
 
 def values(b, feed, *fetch):
@@ -51,6 +53,13 @@ class TestMeshgrid:
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(one, other)
         assert b.meshgrid(x, y, indexing="xy")[0].shape == (3, -1)
+
+
+def test_names_of_other_libraries_are_understood():
+    assert all(lookup(ours) for ours in ELSEWHERE.values())
+    for theirs, ours in (("std", "reduce_std"), ("hardswish", "hard_swish"), ("clamp", "clip")):
+        with pytest.raises(AttributeError, match=f"'{theirs}'; write b.{ours}"):
+            getattr(NetBuilder(), theirs)
 
 
 class TestPrelu:
