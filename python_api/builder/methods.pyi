@@ -301,6 +301,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
+    def prelu(
+        self,
+        x: Var | str,
+        w: Any = None,
+        *,
+        shared: bool = False,
+        init: Any = 0.25,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -588,6 +600,21 @@ class BuilderMethods:
     ) -> Var:
         """Multi-head attention: each head looks with its own projections of query, key and
         value."""
+    def einsum(
+        self,
+        equation: str,
+        *operands: Var | str | Sequence[Var | str],
+        name: str = "",
+    ) -> Var:
+        """Sum of products by Einstein's convention, as numpy.einsum and torch.einsum."""
+    def meshgrid(
+        self,
+        *x: Var | str | Sequence[Var | str],
+        indexing: str = "ij",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Coordinates of a grid: each vector along an axis of its own, repeated along all
+        others."""
     def positional_encoding(
         self,
         x: Var | str,
@@ -1047,11 +1074,11 @@ class BuilderMethods:
         y: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-08,
+        epsilon: float = 1e-08,
         name: str = "",
     ) -> Var:
-        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, eps)
-        max(|y|, eps)). x and y broadcast as in NumPy."""
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, epsilon)
+        max(|y|, epsilon)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -1915,15 +1942,6 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
-    def meshgrid(
-        self,
-        x: Sequence[Var | str],
-        *,
-        indexing: str = "ij",
-        name: str = "",
-    ) -> tuple[Var, ...]:
-        """Coordinates of a grid: each vector along an axis of its own, repeated along all
-        others. There are as many results as vectors."""
     def minimum(
         self,
         x: Var | str,
@@ -2004,10 +2022,10 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-12,
+        epsilon: float = 1e-12,
         name: str = "",
     ) -> Var:
-        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps)."""
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
         x: Var | str,
@@ -2066,15 +2084,6 @@ class BuilderMethods:
     ) -> Var:
         """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
         = 0. Shapes broadcast as in NumPy."""
-    def prelu(
-        self,
-        x: Var | str,
-        w: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Parametric rectifier: out = x where x > 0, else w * x, with one slope w for each
-        channel, axis 1 of x [N, C, ...], or one for all."""
     def put_along_axis(
         self,
         x: Var | str,
