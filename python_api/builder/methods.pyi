@@ -337,6 +337,157 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
+    def cross_entropy_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        weight: Any = None,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to
+        minimise."""
+    def softmax_focal_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        gamma: float = 2.0,
+        alpha: Any = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Focal loss over classes that exclude each other: easy samples hardly count."""
+    def multi_head_attention(
+        self,
+        query: Var | str,
+        key: Var | str | None = None,
+        value: Var | str | None = None,
+        *,
+        heads: int,
+        size: int | None = None,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        rotary: bool = False,
+        bias: bool = True,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Multi-head attention: each head looks with its own projections of query, key and
+        value."""
+    def positional_encoding(
+        self,
+        x: Var | str,
+        *,
+        kind: str = "sinusoidal",
+        max_length: int = 0,
+        base: float = 10000.0,
+        init: Any = "normal",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """x plus a vector for each position: out[n, t] = x[n, t] + p[t]."""
+    def transformer_encoder_layer(
+        self,
+        x: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's encoder: self-attention, then two products with an
+        activation."""
+    def transformer_encoder(
+        self,
+        x: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Encoder of a transformer: a stack of `transformer_encoder_layer`, which says more."""
+    def transformer_decoder_layer(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's decoder: attention over x itself, then over a memory, then
+        products."""
+    def transformer_decoder(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
     def abs(
         self,
         x: Var | str,
@@ -536,6 +687,23 @@ class BuilderMethods:
         """Cross entropy of probabilities: out = -log(x[label]), with `soft_label` out =
         -sum(label * log(x)). x [..., C] -> out [...]. A probability below the smallest normal
         number counts as that number, so the loss stays finite."""
+    def ctc_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        blank: int = 0,
+        zero_infinity: bool = False,
+        per_label: bool = False,
+        name: str = "",
+    ) -> Var:
+        """CTC loss of each sequence: out[i] = -log of the probability that the rows of x give
+        the labels of sequence i in their order, wherever in time, each for one row or several,
+        with blanks in between; between two equal labels there is one at least. x holds logits
+        (or log-probabilities: the softmax is taken here), sequences [N, C], or [B, T, C] where
+        all have T rows. label holds as many sequences, of any lengths, empty ones too. Where the
+        rows are too few for the labels, out is infinite and the gradient NaN, or with
+        `zero_infinity` both are 0."""
     def cumsum(
         self,
         x: Var | str,
@@ -648,6 +816,15 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Largest whole number not above x."""
+    def focal_modulation(
+        self,
+        x: Var | str,
+        *,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of cross entropies x = -log(p) >= 0, p the probability of the right class:
+        out = (1 - p)^gamma x. Easy samples hardly count."""
     def gather(
         self,
         x: Var | str,
@@ -841,6 +1018,17 @@ class BuilderMethods:
     ) -> Var:
         """Absolute error: out = |x - y|; the derivative where x = y is 0. x, y and out have one
         shape."""
+    def label_weight(
+        self,
+        x: Var | str,
+        label: Var | str,
+        weight: Var | str | None = None,
+        *,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """How much each sample counts in a mean: out = weight[label], 1 without `weight`, and 0
+        where the label is `ignore_index`. label [...] or [..., 1], weight [C] -> out [...]."""
     def leaky_relu(
         self,
         x: Var | str,
@@ -1207,6 +1395,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with a border of one value."""
+    def positions(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -2,
+        name: str = "",
+    ) -> Var:
+        """Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries
+        sequences and the axis is that of their rows, each sequence begins at 0. By default the
+        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]."""
     def pow(
         self,
         x: Var | str,
@@ -1301,6 +1499,23 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """The elements of x, in row-major order, in another shape."""
+    def rotary_embedding(
+        self,
+        x: Var | str,
+        positions: Var | str | None = None,
+        *,
+        heads: int = 0,
+        base: float = 10000.0,
+        interleaved: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Rotary position embedding: each pair of columns is turned by the angle p base^(-2i /
+        d), p the row's position and i the pair's number, so that the product of a query and a
+        key depends on the distance of their positions alone. x [..., T, d], or with `heads`
+        [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without
+        it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are
+        neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and
+        i + d / 2."""
     def round(
         self,
         x: Var | str,
@@ -1334,6 +1549,30 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Linear map by constants: out = scale * x + bias."""
+    def scaled_dot_product_attention(
+        self,
+        query: Var | str,
+        key: Var | str,
+        value: Var | str,
+        mask: Var | str | None = None,
+        key_mask: Var | str | None = None,
+        *,
+        causal: bool = False,
+        dropout: float = 0.0,
+        scale: float = 0.0,
+        heads: int = 0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Attention: out = softmax(scale query key^T + mask) value. query [..., T, d], key [...,
+        S, d], value [..., S, e] -> out [..., T, e]; the axes in front (batch, heads) broadcast.
+        With `heads` query is [N, T, heads d], key [N, S, heads d], value [N, S, heads e] and out
+        [N, T, heads e]: each head takes its own columns. `mask` broadcasts to the weights, [...,
+        T, S] or [N, heads, T, S]: booleans are true where a query may look, floats are added.
+        `key_mask` [N, S] says the same of keys, for all queries; N is the first axis. `causal`
+        lets row t see the keys 0 .. t alone. A row that sees nothing gives zeros, and has no
+        gradient. While training, `dropout` sets weights to 0 with that probability and divides
+        the others by 1 - dropout."""
     def scatter_add(
         self,
         x: Var | str,
@@ -1507,6 +1746,19 @@ class BuilderMethods:
     ) -> Var:
         """Cross entropy of independent classes, from logits x and labels (or probabilities) in
         [0, 1]: out = max(x, 0) - x label + log(1 + exp(-|x|)). x, label and out have one shape."""
+    def sigmoid_focal_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        alpha: float = 0.25,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of independent classes, from logits x and labels in [0, 1]: with p =
+        sigmoid(x) and q = p (1 - label) + (1 - p) label, the probability of the wrong side, out
+        = a q^gamma times the cross entropy, a = alpha label + (1 - alpha) (1 - label). Easy
+        samples hardly count. alpha < 0: a = 1. x, label and out have one shape."""
     def sign(
         self,
         x: Var | str,
@@ -1528,6 +1780,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sine of x in radians."""
+    def sinusoidal_encoding(
+        self,
+        positions: Var | str,
+        *,
+        size: int,
+        dtype: Any = ...,
+        base: float = 10000.0,
+        name: str = "",
+    ) -> Var:
+        """Sines and cosines of positions p at falling rates: out[..., 2i] = sin(p / base^(2i /
+        D)), out[..., 2i + 1] = cos(p / base^(2i / D)), where D is `size`. positions [...] -> out
+        [..., D]."""
     def slice(
         self,
         x: Var | str,
@@ -1561,14 +1825,18 @@ class BuilderMethods:
         self,
         x: Var | str,
         label: Var | str,
+        weight: Var | str | None = None,
         *,
         soft_label: bool = False,
         ignore_index: int = -100,
+        label_smoothing: float = 0.0,
         name: str = "",
     ) -> Var:
         """Cross entropy of logits, in one stable step: out = log(sum(exp(x))) - x[label], with
         `soft_label` out = -sum(label * log_softmax(x)). x [..., C] -> out [...]. Samples whose
-        label is `ignore_index` have loss and gradient zero."""
+        label is `ignore_index` have loss and gradient zero. With `label_smoothing` eps the
+        target is (1 - eps) label + eps / C, and with `weight` [C] the term of class c counts
+        weight[c] times, as in PyTorch. (`cross_entropy_loss` takes the weighted mean besides.)"""
     def softplus(
         self,
         x: Var | str,
