@@ -10,8 +10,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
-from ..base.backend import Place, on_device
+from ..base import settings, threads
+from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
@@ -19,10 +19,12 @@ from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, op_from_message, to_message, var_from_message
+from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, expand_op
 from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
 from ..passes.backward import build_backward
+from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
@@ -45,6 +47,7 @@ class PlainNet(Net):
         name: that of the network.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
+        version: another number after each change of the operators or variables.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
@@ -79,7 +82,7 @@ class PlainNet(Net):
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
-        self._version = next(_tokens)
+        self.version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
         self._metadata = dict(self.metadata)
@@ -208,6 +211,8 @@ class PlainNet(Net):
         targets: str | Sequence[str] | Mapping[str, str] | None = None,
         wrt: Sequence[str] | None = None,
         stop: Sequence[str] = (),
+        *,
+        loss_scale: LossScale | None = None,
     ) -> dict[str, str]:
         """Append gradient operators.
 
@@ -216,6 +221,7 @@ class PlainNet(Net):
                 of a variable that holds its gradient. None: the last forward operator's output.
             wrt: variables whose gradients are wanted; None: every parameter that is not stopped.
             stop: variables that no gradient flows through, besides those declared so.
+            loss_scale: factor of the targets, so of all gradients; optimizers undo it.
 
         Returns:
             Variable -> name of its gradient, for each of `wrt` that `targets` depend on.
@@ -223,8 +229,13 @@ class PlainNet(Net):
         Raises:
             GradientError: an operator has no gradient, or it would read an overwritten value.
         """
-        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
-        self._extend(result.ops, result.vars)
+        scale = LOSS_SCALE if loss_scale is not None else ""
+        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop, scale=scale)
+        ops, variables = result.ops, result.vars
+        if loss_scale is not None:
+            ops = [*ops, *scale_ops(loss_scale, result.gradients.values())]
+            variables = [*scale_vars(loss_scale), *variables]
+        self._extend(ops, variables)
         return result.gradients
 
     def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
@@ -261,20 +272,38 @@ class PlainNet(Net):
             ShapeError: shapes or dtypes do not fit.
             RunError: an operator failed.
         """
+        threads.look()
         context = context or default_context()
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
-        key = (self._token, begin, end, context.train, context.live_out, context.device)
+        train = context.phase is not False
+        key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
             and frame.scope_version == scope.root.version
-            and frame.net_version == self._version
+            and frame.net_version == self.version
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
+        """The frame of a run of all operators where it still fits: preparing it cannot fail."""
+        train = context.phase is not False
+        frame = scope.bound.get((self._token, -1, -1, train, context.live_out, context.device))
+        if (
+            frame is not None
+            and frame.scope_version == scope.root.version
+            and frame.net_version == self.version
+        ):
+            return frame
+        return None
+
+    def externals(self, live_out: frozenset[str] | None = None) -> list[str]:
+        """The variables that a run of all operators reads, or updates, from the scope."""
+        return list(self._range(0, len(self.operators), live_out).externals)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
@@ -283,13 +312,13 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
-        frame_key = (key, self._version, signature, options)
+        frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
         with on_device(place, context.stream):
             if frame is None or not frame.accept_inputs():
                 sources = (span, known, offsets)
                 frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.net_version = self._version
+                frame.net_version = self.version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last
@@ -307,6 +336,8 @@ class PlainNet(Net):
         train: bool,
     ) -> Frame:
         plan = self._plan(sources, (key, place), options, place)
+        for dtype in {dtype for _, dtype in plan.specs.values()}:
+            require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:

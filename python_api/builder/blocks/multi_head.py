@@ -7,7 +7,8 @@ from typing import Any
 from ....framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ....framework.ir.registry import lookup
 from ..methods import builder_method
-from ..net_builder import NetBuilder, Var, as_var
+from ..net_builder import NetBuilder
+from ..var import Var, as_var
 from .parts import Parts
 
 _KIND = "multi_head_attention"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....framework.base.errors import ShapeError, format_shape
-from ..net_builder import NetBuilder, Var
+from ..net_builder import NetBuilder
+from ..var import Var
 
 
 class Parts:

@@ -6,7 +6,8 @@ from typing import Any
 
 from ....framework.base.errors import AttributeTypeError
 from ..methods import builder_method
-from ..net_builder import NetBuilder, Var, as_var
+from ..net_builder import NetBuilder
+from ..var import Var, as_var
 from .parts import Parts
 
 _KIND = "positional_encoding"

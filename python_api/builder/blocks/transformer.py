@@ -10,7 +10,8 @@ from typing import Any
 
 from ....framework.base.errors import AttributeTypeError
 from ..methods import builder_method
-from ..net_builder import NetBuilder, Var
+from ..net_builder import NetBuilder
+from ..var import Var
 from .parts import Parts
 
 
