@@ -25,5 +25,6 @@ from .python_api.generate.generation import Generator as Generator
 from .python_api.train.minibatches import Minibatches as Minibatches
 from .python_api.train.training import EarlyStop as EarlyStop
 from .python_api.train.training import train as train
+from .python_api.train import streaming as metrics
 
 __version__: str
