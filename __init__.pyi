@@ -22,8 +22,13 @@ from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
+from .python_api.train.callbacks import Callback as Callback
+from .python_api.train.callbacks import TrainingState as TrainingState
+from .python_api.train.early_stop import EarlyStop as EarlyStop
+from .python_api.train.history import History as History
+from .python_api.train.metrics import Measure as Measure
+from .python_api.train.metrics import Metric as Metric
 from .python_api.train.minibatches import Minibatches as Minibatches
-from .python_api.train.training import EarlyStop as EarlyStop
 from .python_api.train.training import train as train
 from .python_api.train import streaming as metrics
 
