@@ -53,7 +53,7 @@ _HOMES = {
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),
 }
 _SUBMODULES = ("cntk", "framework", "nnet3", "operators", "proto", "python_api")
-_MODULES = {"metrics": ".python_api.train.streaming"}
+_MODULES = {"metrics": ".python_api.metrics"}
 __all__ = [*_HOMES, *_SUBMODULES, *_MODULES]
 
 

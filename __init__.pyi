@@ -20,6 +20,7 @@ from .nnet3.inference.saved import save_nnet as save_nnet
 from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
+from .python_api import metrics as metrics
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.generate.generation import Generator as Generator
 from .python_api.train.callbacks import Callback as Callback
@@ -30,6 +31,5 @@ from .python_api.train.metrics import Measure as Measure
 from .python_api.train.metrics import Metric as Metric
 from .python_api.train.minibatches import Minibatches as Minibatches
 from .python_api.train.training import train as train
-from .python_api.train import streaming as metrics
 
 __version__: str

@@ -534,6 +534,20 @@ class BuilderMethods:
         """Share of samples whose label is among the k highest scores. x [..., C], label [...].
         Of equal scores the lower class counts as the higher one; samples whose score is NaN are
         wrong; those whose label is `ignore_index` do not count. Without samples it is 0."""
+    def acos(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arccosine in radians, from 0 to pi; NaN outside of [-1, 1]."""
+    def acosh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic cosine; NaN below 1."""
     def adaptive_avg_pool1d(
         self,
         x: Var | str,
@@ -642,6 +656,20 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Position of the smallest entry along an axis, the first of equal ones."""
+    def asin(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arcsine in radians, from -pi / 2 to pi / 2; NaN outside of [-1, 1]."""
+    def asinh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic sine."""
     def assign(
         self,
         x: Var | str,
@@ -649,6 +677,30 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Copy: out = x, of any dtype."""
+    def atan(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arctangent in radians, from -pi / 2 to pi / 2."""
+    def atan2(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Angle in radians, from -pi to pi, of the point with ordinate x and abscissa y: the
+        arctangent of x / y in the right quadrant, as torch.atan2(x, y). Shapes broadcast as in
+        NumPy."""
+    def atanh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Inverse hyperbolic tangent; NaN outside of [-1, 1]."""
     def auc(
         self,
         x: Var | str,
@@ -736,6 +788,15 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Smallest whole number not below x."""
+    def celu(
+        self,
+        x: Var | str,
+        *,
+        alpha: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Continuously differentiable exponential linear unit: out = x where x > 0, else alpha *
+        (exp(x / alpha) - 1)."""
     def clip(
         self,
         x: Var | str,
@@ -768,6 +829,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Cosine of x in radians."""
+    def cosh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic cosine."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -852,6 +920,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Exponential: out = e ** x."""
+    def exp2(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Power of two: out = 2 ** x."""
     def expand(
         self,
         x: Var | str,
@@ -860,6 +935,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x broadcast to a shape, as NumPy's broadcast_to; new axes come in front."""
+    def expm1(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """out = e ** x - 1, exact for small x too."""
     def fill_constant(
         self,
         *,
@@ -892,6 +974,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Largest whole number not above x."""
+    def floor_divide(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Quotient rounded down, as Python's //: out = floor(x / y), and 0 for integers divided
+        by 0. Shapes broadcast as in NumPy."""
+    def fmod(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Remainder with the sign of x, as C's fmod: out = x - trunc(x / y) * y. By 0 it is NaN,
+        and 0 for integers. Shapes broadcast as in NumPy."""
     def gather(
         self,
         x: Var | str,
@@ -960,6 +1060,15 @@ class BuilderMethods:
     ) -> Var:
         """Factor that brings the Euclidean norm of all x together down to `clip_norm`: scale =
         min(1, clip_norm / norm), []. It is float64 where an x is, else float32."""
+    def glu(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Gated linear unit: out = a / (1 + exp(-b)), where a and b are the halves of x along an
+        axis."""
     def greater(
         self,
         x: Var | str,
@@ -985,6 +1094,23 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sigmoid in three straight lines: out = min(max(alpha * x + beta, 0), 1)."""
+    def hard_swish(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6."""
+    def hard_tanh(
+        self,
+        x: Var | str,
+        *,
+        minimum: float = -1.0,
+        maximum: float = 1.0,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum).
+        Unlike that of `clip`, the gradient is 0 at both limits."""
     def hardmax(
         self,
         x: Var | str,
@@ -1056,6 +1182,20 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Whether an element is neither NaN nor infinite."""
+    def isinf(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whether an element is infinite, of either sign."""
+    def isnan(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whether an element is NaN."""
     def kl_div(
         self,
         x: Var | str,
@@ -1106,6 +1246,34 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Natural logarithm; NaN below 0."""
+    def log10(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm to base 10; NaN below 0."""
+    def log1p(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """out = log(1 + x), exact for small x too; NaN below -1."""
+    def log2(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm to base 2; NaN below 0."""
+    def log_sigmoid(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Logarithm of the logistic function: out = -log(1 + exp(-x)), without overflow."""
     def log_softmax(
         self,
         x: Var | str,
@@ -1385,6 +1553,22 @@ class BuilderMethods:
     ) -> Var:
         """Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
+    def mish(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Mish: out = x * tanh(log(1 + exp(x))), without overflow."""
+    def mod(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Remainder with the sign of y, as Python's and NumPy's %: out = x - floor(x / y) * y.
+        By 0 it is NaN, and 0 for integers. Shapes broadcast as in NumPy."""
     def mul(
         self,
         x: Var | str,
@@ -1456,6 +1640,15 @@ class BuilderMethods:
     ) -> Var:
         """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
         = 0. Shapes broadcast as in NumPy."""
+    def prelu(
+        self,
+        x: Var | str,
+        w: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Parametric rectifier: out = x where x > 0, else w * x, with one slope w for each
+        channel, axis 1 of x [N, C, ...], or one for all."""
     def reciprocal(
         self,
         x: Var | str,
@@ -1533,6 +1726,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rectified linear unit: out = max(x, 0)."""
+    def relu6(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Rectified linear unit with a ceiling: out = min(max(x, 0), 6)."""
     def reshape(
         self,
         x: Var | str,
@@ -1583,6 +1783,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with rows added: out = x, then out[ids[i]] += updates[i] for every i."""
+    def selu(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Scaled exponential linear unit: out = 1.0507 * (x where x > 0, else 1.6733 * (exp(x) -
+        1))."""
     def sequence_concat(
         self,
         x: Sequence[Var | str],
@@ -1768,6 +1976,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sine of x in radians."""
+    def sinh(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Hyperbolic sine."""
     def slice(
         self,
         x: Var | str,
@@ -1817,6 +2032,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Smooth rectifier: out = log(1 + exp(beta * x)) / beta."""
+    def softsign(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sign with a smooth step: out = x / (1 + |x|)."""
     def sort(
         self,
         x: Var | str,
@@ -1874,6 +2096,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Arrays of one shape, side by side along a new axis."""
+    def stop_gradient(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Copy through which no gradient passes back: out = x, of any dtype. PyTorch's `detach`."""
     def sub(
         self,
         x: Var | str,
@@ -1889,6 +2118,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
+    def tan(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Tangent of x in radians."""
     def tanh(
         self,
         x: Var | str,
@@ -1922,6 +2158,13 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
+    def trunc(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Whole number next to x towards 0: x without its fraction."""
     def uniform_random(
         self,
         *,

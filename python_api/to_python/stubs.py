@@ -39,13 +39,12 @@ def stubs() -> dict[Path, str]:
 
 def face_text(package: ModuleType) -> str:
     """The stub of a package that looks names up on first use: every public name as an import."""
-    modules = getattr(package, "_MODULES", {})
-    homes = {name: package._HOMES.get(name, ".") for name in package.__all__ if name not in modules}
+    folders = {
+        name: home.rpartition(".")[0] for name, home in getattr(package, "_MODULES", {}).items()
+    }
+    homes = {name: {**package._HOMES, **folders}.get(name, ".") for name in package.__all__}
     places = sorted((home, name) for name, home in homes.items())
     lines = [f"from {home} import {name} as {name}" for home, name in places]
-    for name, path in sorted(modules.items()):
-        home, _, module = path.rpartition(".")
-        lines.append(f"from {home} import {module} as {name}")
     version = ["", "__version__: str"] if hasattr(package, "__version__") else []
     return "\n".join([_HEAD, "", *lines, *version, ""])
 

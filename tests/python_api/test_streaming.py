@@ -289,7 +289,9 @@ def test_in_a_training(tmp_path: pathlib.Path) -> None:
     guess, label = scores.argmax(1), data["label"]
     last = history.last
     assert last["eval_f1"] == pytest.approx(sklearn.f1_score(label, guess, average="macro"))
-    assert last["eval_recall.b"] == pytest.approx(sklearn.recall_score(label, guess, average=None)[1])
+    assert last["eval_recall.b"] == pytest.approx(
+        sklearn.recall_score(label, guess, average=None)[1]
+    )
     assert last["eval_confusion.1.2"] == sklearn.confusion_matrix(label, guess)[1, 2]
     wanted = sklearn.top_k_accuracy_score(label, scores, k=2)
     assert last["eval_top_2_accuracy"] == pytest.approx(wanted)
