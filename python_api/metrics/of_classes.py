@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -47,11 +48,12 @@ class OfClasses(Metric):
         scores = np.asarray(values[name])
         truth = self._whole(label, np.asarray(values[label]))
         shape = scores.shape
-        if scores.size == truth.size:
+        classes = shape[-1] if shape and scores.dtype.kind == "f" else 1
+        if classes > 1 and math.prod(shape[:-1]) == truth.size:
+            scores = scores.reshape(-1, classes)
+            self.check(label, truth, classes)
+        elif scores.size == truth.size:
             scores = scores.reshape(-1)
-        elif scores.dtype.kind == "f" and shape and scores.size == truth.size * shape[-1]:
-            scores = scores.reshape(len(truth), -1)
-            self.check(label, truth, shape[-1])
         else:
             raise RunError(
                 f"metric {self.name!r}: {name!r} {list(shape)} {scores.dtype} holds no prediction"
