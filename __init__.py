@@ -36,6 +36,7 @@ if os.path.isdir(_PROTO):  # inside an archive there are no folders, nor source 
 
 _HOMES = {
     **dict.fromkeys(("save", "load"), ".framework.files.saved"),
+    "load_parameters": ".framework.files.loading",
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     "NetBuilder": ".python_api.builder",
     "train": ".python_api.train.training",
@@ -48,6 +49,7 @@ _HOMES = {
     "Scope": ".framework.base.scope",
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
+    **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.threads"),
     "OpContext": ".framework.base.context",
     "Net": ".framework.runtime.net",
     **dict.fromkeys(("NetDesc", "OpDesc", "VarDesc"), ".proto.net_pb2"),

@@ -11,6 +11,9 @@ from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext
 from .framework.base.scope import Scope as Scope
 from .framework.base.sequence import Sequences as Sequences
+from .framework.base.threads import get_threads as get_threads
+from .framework.base.threads import set_threads as set_threads
+from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load
 from .framework.files.saved import save as save
 from .framework.runtime.net import Net as Net

@@ -86,9 +86,10 @@ def floor_divide_kernel(k: KernelArgs) -> Any:
 atan2 = operator(
     "atan2",
     doc="Angle in radians, from -pi to pi, of the point with ordinate x and abscissa y: the"
-    " arctangent of x / y in the right quadrant, as torch.atan2(x, y). Shapes broadcast as in NumPy.",
+    " arctangent of x / y in the right quadrant. Shapes broadcast as in NumPy.",
     inputs=_SLOTS,
     outputs=[Slot("out", _OUT_DOC, inplace="x", not_in_gradient=True)],
+    source="torch.atan2",
     shape=_floats,
     scalar="atan2(x, y)",
 )

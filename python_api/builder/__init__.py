@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     running,
     trees,
 )
+from .blocks import losses, multi_head, positions, transformer  # noqa: F401
 from .net_builder import NetBuilder
 from .var import Var
 

@@ -99,9 +99,9 @@ class BuilderMethods:
     def backward_from(
         self,
         cost: Var | str,
-        wrt: Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | Var | str | None = None,
     ) -> None:
-        """Ask for gradients of `cost` (of the sum of all costs named so)."""
+        """Ask for gradients of `cost`, a single number (of the sum of all costs named so)."""
     def add_optimization(
         self,
         learning_rate: float = 0.01,
@@ -111,10 +111,10 @@ class BuilderMethods:
         schedule_attrs: Mapping[str, Any] | None = None,
         clip_value: float = 0.0,
         clip_norm: float = 0.0,
-        parameters: Sequence[Var | str] | None = None,
+        parameters: Sequence[Var | str] | Var | str | None = None,
         **attrs: Any,
     ) -> None:
-        """Append an optimizer; see `OptimizerAttrs` for the arguments."""
+        """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
     def gradient(
         self,
         var: Var | str,
@@ -481,11 +481,11 @@ class BuilderMethods:
     def run(
         self,
         scope: Scope | None = None,
-        *,
-        feed: Mapping[str, Any] | None = None,
-        fetch: Iterable[Var | str] = ...,
-        need_backward: bool = True,
         context: OpContext | None = None,
+        need_backward: bool = True,
+        *,
+        feed: Mapping[Any, Any] | None = None,
+        fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
     def bound_net(
@@ -499,7 +499,8 @@ class BuilderMethods:
         scope: Scope,
         values: Mapping[Any, Any],
     ) -> None:
-        """Give input variables their values, cast to the declared dtypes."""
+        """Give input variables values that stay, cast to the declared dtypes: all of them or
+        none."""
     def tree_lstm(
         self,
         x: Var | str,
@@ -515,6 +516,157 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, Var]:
         """Tree-LSTM over the nodes of trees, from the leaves up."""
+    def cross_entropy_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        weight: Any = None,
+        label_smoothing: float = 0.0,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to
+        minimise."""
+    def softmax_focal_loss(
+        self,
+        scores: Var | str,
+        label: Var | str,
+        *,
+        gamma: float = 2.0,
+        alpha: Any = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        name: str = "",
+    ) -> Var:
+        """Focal loss over classes that exclude each other: easy samples hardly count."""
+    def multi_head_attention(
+        self,
+        query: Var | str,
+        key: Var | str | None = None,
+        value: Var | str | None = None,
+        *,
+        heads: int,
+        size: int | None = None,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+        rotary: bool = False,
+        bias: bool = True,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Multi-head attention: each head looks with its own projections of query, key and
+        value."""
+    def positional_encoding(
+        self,
+        x: Var | str,
+        *,
+        kind: str = "sinusoidal",
+        max_length: int = 0,
+        base: float = 10000.0,
+        init: Any = "normal",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """x plus a vector for each position: out[n, t] = x[n, t] + p[t]."""
+    def transformer_encoder_layer(
+        self,
+        x: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's encoder: self-attention, then two products with an
+        activation."""
+    def transformer_encoder(
+        self,
+        x: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        causal: bool = False,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Encoder of a transformer: a stack of `transformer_encoder_layer`, which says more."""
+    def transformer_decoder_layer(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Layer of a transformer's decoder: attention over x itself, then over a memory, then
+        products."""
+    def transformer_decoder(
+        self,
+        x: Var | str,
+        memory: Var | str,
+        *,
+        layers: int,
+        heads: int,
+        feedforward: int | None = None,
+        activation: str = "relu",
+        norm_first: bool = False,
+        dropout: float = 0.1,
+        mask: Var | str | None = None,
+        memory_mask: Var | str | None = None,
+        key_padding_mask: Var | str | None = None,
+        memory_key_padding_mask: Var | str | None = None,
+        causal: bool = True,
+        rotary: bool = False,
+        final_norm: bool | None = None,
+        epsilon: float = 1e-05,
+        init: Any = "xavier",
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
     def abs(
         self,
         x: Var | str,
@@ -656,6 +808,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Position of the smallest entry along an axis, the first of equal ones."""
+    def argsort(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        descending: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Positions of the entries of x in order along an axis. Equal entries keep their order,
+        and NaN counts as the largest."""
     def asin(
         self,
         x: Var | str,
@@ -692,8 +854,7 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Angle in radians, from -pi to pi, of the point with ordinate x and abscissa y: the
-        arctangent of x / y in the right quadrant, as torch.atan2(x, y). Shapes broadcast as in
-        NumPy."""
+        arctangent of x / y in the right quadrant. Shapes broadcast as in NumPy."""
     def atanh(
         self,
         x: Var | str,
@@ -836,6 +997,17 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Hyperbolic cosine."""
+    def cosine_similarity(
+        self,
+        x: Var | str,
+        y: Var | str,
+        *,
+        axis: int = -1,
+        eps: float = 1e-08,
+        name: str = "",
+    ) -> Var:
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, eps)
+        max(|y|, eps)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -848,6 +1020,34 @@ class BuilderMethods:
         """Cross entropy of probabilities: out = -log(x[label]), with `soft_label` out =
         -sum(label * log(x)). x [..., C] -> out [...]. A probability below the smallest normal
         number counts as that number, so the loss stays finite."""
+    def ctc_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        blank: int = 0,
+        zero_infinity: bool = False,
+        per_label: bool = False,
+        name: str = "",
+    ) -> Var:
+        """CTC loss of each sequence: out[i] = -log of the probability that the rows of x give
+        the labels of sequence i in their order, wherever in time, each for one row or several,
+        with blanks in between; between two equal labels there is one at least. x holds logits
+        (or log-probabilities: the softmax is taken here), sequences [N, C], or [B, T, C] where
+        all have T rows. label holds as many sequences, of any lengths, empty ones too. Where the
+        rows are too few for the labels, out is infinite and the gradient NaN, or with
+        `zero_infinity` both are 0."""
+    def cumprod(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        exclusive: bool = False,
+        reverse: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Running product along an axis: out[i] = x[0] * ... * x[i]. Integers are multiplied as
+        int64. The gradient is right for zeros too."""
     def cumsum(
         self,
         x: Var | str,
@@ -858,6 +1058,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64."""
+    def diag(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """A vector on a diagonal of a matrix of zeros, or the diagonal of a matrix as a vector."""
     def div(
         self,
         x: Var | str,
@@ -942,6 +1150,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """out = e ** x - 1, exact for small x too."""
+    def eye(
+        self,
+        *,
+        rows: int,
+        columns: int = -1,
+        diagonal: int = 0,
+        dtype: Any = ...,
+        name: str = "",
+    ) -> Var:
+        """A matrix with 1 on a diagonal and 0 elsewhere: the identity."""
     def fill_constant(
         self,
         *,
@@ -967,6 +1185,14 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x as a matrix: the axes before `axis` become rows, the others columns."""
+    def flip(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        name: str = "",
+    ) -> Var:
+        """x in the opposite order along axes: out[i] = x[n - 1 - i]."""
     def floor(
         self,
         x: Var | str,
@@ -992,6 +1218,15 @@ class BuilderMethods:
     ) -> Var:
         """Remainder with the sign of x, as C's fmod: out = x - trunc(x / y) * y. By 0 it is NaN,
         and 0 for integers. Shapes broadcast as in NumPy."""
+    def focal_modulation(
+        self,
+        x: Var | str,
+        *,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of cross entropies x = -log(p) >= 0, p the probability of the right class:
+        out = (1 - p)^gamma x. Easy samples hardly count."""
     def gather(
         self,
         x: Var | str,
@@ -1001,6 +1236,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
+    def gather_nd(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        *,
+        batch_dims: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Parts of x by whole indexes: out[i, ...] = x[ids[i, 0], ..., ids[i, m-1], ...]. Both
+        begin with `batch_dims` axes in common, which the indexes leave out."""
     def gaussian_random(
         self,
         *,
@@ -1215,6 +1460,17 @@ class BuilderMethods:
     ) -> Var:
         """Absolute error: out = |x - y|; the derivative where x = y is 0. x, y and out have one
         shape."""
+    def label_weight(
+        self,
+        x: Var | str,
+        label: Var | str,
+        weight: Var | str | None = None,
+        *,
+        ignore_index: int = -100,
+        name: str = "",
+    ) -> Var:
+        """How much each sample counts in a mean: out = weight[label], 1 without `weight`, and 0
+        where the label is `ignore_index`. label [...] or [..., 1], weight [C] -> out [...]."""
     def leaky_relu(
         self,
         x: Var | str,
@@ -1239,6 +1495,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Comparison of elements: out = x <= y."""
+    def linspace(
+        self,
+        *,
+        start: float,
+        stop: float,
+        num: int = 50,
+        dtype: Any = ...,
+        name: str = "",
+    ) -> Var:
+        """`num` values at equal distances from start to stop, both included."""
     def log(
         self,
         x: Var | str,
@@ -1544,6 +1810,15 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
+    def meshgrid(
+        self,
+        x: Sequence[Var | str],
+        *,
+        indexing: str = "ij",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Coordinates of a grid: each vector along an axis of its own, repeated along all
+        others. There are as many results as vectors."""
     def minimum(
         self,
         x: Var | str,
@@ -1594,6 +1869,28 @@ class BuilderMethods:
     ) -> Var:
         """Negative log-likelihood of log-probabilities (of `log_softmax`, say): out = -x[label];
         zero for samples whose label is `ignore_index`. x [..., C], label [...] -> out [...]."""
+    def norm(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        p: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Norm of the elements over axes, as one vector: out = sum(|x|^p)^(1/p). p = 2 is
+        Euclid's length, p = 1 the sum of |x|, infinity the largest |x|, minus infinity the
+        smallest, 0 the number of elements that are not 0. The gradient is 0 where the norm is 0,
+        and where an element is 0; equal largest elements share it equally."""
+    def normalize(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -1,
+        eps: float = 1e-12,
+        name: str = "",
+    ) -> Var:
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps)."""
     def not_equal(
         self,
         x: Var | str,
@@ -1628,9 +1925,21 @@ class BuilderMethods:
         *,
         paddings: int | Sequence[int],
         value: float = 0.0,
+        mode: str = "constant",
         name: str = "",
     ) -> Var:
-        """x with a border of one value."""
+        """x with a border. Of a, b, c two more entries at each end are, by mode: `constant` v, v
+        and v, v (`value`); `reflect` c, b and b, a; `edge` a, a and c, c; `wrap` b, c and a, b."""
+    def positions(
+        self,
+        x: Var | str,
+        *,
+        axis: int = -2,
+        name: str = "",
+    ) -> Var:
+        """Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries
+        sequences and the axis is that of their rows, each sequence begins at 0. By default the
+        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]."""
     def pow(
         self,
         x: Var | str,
@@ -1649,6 +1958,20 @@ class BuilderMethods:
     ) -> Var:
         """Parametric rectifier: out = x where x > 0, else w * x, with one slope w for each
         channel, axis 1 of x [N, C, ...], or one for all."""
+    def put_along_axis(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        updates: Var | str,
+        *,
+        axis: int = -1,
+        mode: str = "set",
+        name: str = "",
+    ) -> Var:
+        """x with entries put at positions along an axis, other ones for each line: for axis 1 of
+        a matrix, out[i, ids[i, j]] = updates[i, j], or += for mode `add`, where equal ids add
+        up. With mode `set` the ids of a line must differ: which of several updates stays is not
+        said. Axes of ids and of updates that have size 1 broadcast."""
     def reciprocal(
         self,
         x: Var | str,
@@ -1673,6 +1996,26 @@ class BuilderMethods:
         reads the states of children 0 to k-1, or boot values where it has fewer; with arity 0 it
         reads sums over any number of children, of their states or of the results of a child net
         for each child and its parent, and a leaf reads boot values."""
+    def reduce_all(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Whether all elements over axes hold; True for no elements. Numbers other than 0 hold,
+        NaN too."""
+    def reduce_any(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Whether any element over axes holds; False for no elements. Numbers other than 0 hold,
+        NaN too."""
     def reduce_max(
         self,
         x: Var | str,
@@ -1710,6 +2053,17 @@ class BuilderMethods:
     ) -> Var:
         """Product over axes. Integers and booleans are multiplied as int64. The gradient is
         right for zeros too."""
+    def reduce_std(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        ddof: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Standard deviation, the root of `reduce_var`, with a gradient of 0 where it is 0, over
+        axes. NaN where the count is not above ddof, as for one element and ddof = 1."""
     def reduce_sum(
         self,
         x: Var | str,
@@ -1719,6 +2073,17 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sum over axes. Integers and booleans are summed as int64."""
+    def reduce_var(
+        self,
+        x: Var | str,
+        *,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        ddof: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Variance, sum((x - mean)^2) / (count - ddof), over axes. NaN where the count is not
+        above ddof, as for one element and ddof = 1."""
     def relu(
         self,
         x: Var | str,
@@ -1733,6 +2098,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rectified linear unit with a ceiling: out = min(max(x, 0), 6)."""
+    def repeat_interleave(
+        self,
+        x: Var | str,
+        *,
+        repeats: int,
+        axis: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Every entry along an axis several times, one after the other: a, b -> a, a, b, b.
+        (`tile` gives a, b, a, b.)"""
     def reshape(
         self,
         x: Var | str,
@@ -1741,6 +2116,33 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """The elements of x, in row-major order, in another shape."""
+    def roll(
+        self,
+        x: Var | str,
+        *,
+        shifts: int | Sequence[int],
+        axes: int | Sequence[int] = ...,
+        name: str = "",
+    ) -> Var:
+        """x moved along axes, where what leaves at one end comes in at the other: out[(i +
+        shift) mod n] = x[i]. Without axes x is rolled as one row of all its elements."""
+    def rotary_embedding(
+        self,
+        x: Var | str,
+        positions: Var | str | None = None,
+        *,
+        heads: int = 0,
+        base: float = 10000.0,
+        interleaved: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Rotary position embedding: each pair of columns is turned by the angle p base^(-2i /
+        d), p the row's position and i the pair's number, so that the product of a query and a
+        key depends on the distance of their positions alone. x [..., T, d], or with `heads`
+        [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without
+        it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are
+        neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and
+        i + d / 2."""
     def round(
         self,
         x: Var | str,
@@ -1774,6 +2176,30 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Linear map by constants: out = scale * x + bias."""
+    def scaled_dot_product_attention(
+        self,
+        query: Var | str,
+        key: Var | str,
+        value: Var | str,
+        mask: Var | str | None = None,
+        key_mask: Var | str | None = None,
+        *,
+        causal: bool = False,
+        dropout: float = 0.0,
+        scale: float = 0.0,
+        heads: int = 0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Attention: out = softmax(scale query key^T + mask) value. query [..., T, d], key [...,
+        S, d], value [..., S, e] -> out [..., T, e]; the axes in front (batch, heads) broadcast.
+        With `heads` query is [N, T, heads d], key [N, S, heads d], value [N, S, heads e] and out
+        [N, T, heads e]: each head takes its own columns. `mask` broadcasts to the weights, [...,
+        T, S] or [N, heads, T, S]: booleans are true where a query may look, floats are added.
+        `key_mask` [N, S] says the same of keys, for all queries; N is the first axis. `causal`
+        lets row t see the keys 0 .. t alone. A row that sees nothing gives zeros, and has no
+        gradient. While training, `dropout` sets weights to 0 with that probability and divides
+        the others by 1 - dropout."""
     def scatter_add(
         self,
         x: Var | str,
@@ -1783,6 +2209,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with rows added: out = x, then out[ids[i]] += updates[i] for every i."""
+    def scatter_nd(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        updates: Var | str,
+        *,
+        mode: str = "set",
+        name: str = "",
+    ) -> Var:
+        """x with parts put in by whole indexes: out[ids[i, 0], ..., ids[i, m-1], ...] =
+        updates[i, ...], or += for mode `add`, where equal indexes add up. With mode `set` the
+        indexes must differ: which of several updates stays is not said."""
     def selu(
         self,
         x: Var | str,
@@ -1955,6 +2393,19 @@ class BuilderMethods:
     ) -> Var:
         """Cross entropy of independent classes, from logits x and labels (or probabilities) in
         [0, 1]: out = max(x, 0) - x label + log(1 + exp(-|x|)). x, label and out have one shape."""
+    def sigmoid_focal_loss(
+        self,
+        x: Var | str,
+        label: Var | str,
+        *,
+        alpha: float = 0.25,
+        gamma: float = 2.0,
+        name: str = "",
+    ) -> Var:
+        """Focal loss of independent classes, from logits x and labels in [0, 1]: with p =
+        sigmoid(x) and q = p (1 - label) + (1 - p) label, the probability of the wrong side, out
+        = a q^gamma times the cross entropy, a = alpha label + (1 - alpha) (1 - label). Easy
+        samples hardly count. alpha < 0: a = 1. x, label and out have one shape."""
     def sign(
         self,
         x: Var | str,
@@ -1983,6 +2434,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Hyperbolic sine."""
+    def sinusoidal_encoding(
+        self,
+        positions: Var | str,
+        *,
+        size: int,
+        dtype: Any = ...,
+        base: float = 10000.0,
+        name: str = "",
+    ) -> Var:
+        """Sines and cosines of positions p at falling rates: out[..., 2i] = sin(p / base^(2i /
+        D)), out[..., 2i + 1] = cos(p / base^(2i / D)), where D is `size`. positions [...] -> out
+        [..., D]."""
     def slice(
         self,
         x: Var | str,
@@ -2016,14 +2479,18 @@ class BuilderMethods:
         self,
         x: Var | str,
         label: Var | str,
+        weight: Var | str | None = None,
         *,
         soft_label: bool = False,
         ignore_index: int = -100,
+        label_smoothing: float = 0.0,
         name: str = "",
     ) -> Var:
         """Cross entropy of logits, in one stable step: out = log(sum(exp(x))) - x[label], with
         `soft_label` out = -sum(label * log_softmax(x)). x [..., C] -> out [...]. Samples whose
-        label is `ignore_index` have loss and gradient zero."""
+        label is `ignore_index` have loss and gradient zero. With `label_smoothing` eps the
+        target is (1 - eps) label + eps / C, and with `weight` [C] the term of class c counts
+        weight[c] times, as in PyTorch. (`cross_entropy_loss` takes the weighted mean besides.)"""
     def softplus(
         self,
         x: Var | str,
@@ -2047,7 +2514,8 @@ class BuilderMethods:
         descending: bool = False,
         name: str = "",
     ) -> tuple[Var, ...]:
-        """x in order along an axis, and where each entry was. Equal entries keep their order."""
+        """x in order along an axis, and where each entry was. Equal entries keep their order,
+        and NaN counts as the largest."""
     def split(
         self,
         x: Var | str,
@@ -2118,6 +2586,16 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
+    def take_along_axis(
+        self,
+        x: Var | str,
+        ids: Var | str,
+        *,
+        axis: int = -1,
+        name: str = "",
+    ) -> Var:
+        """Entries of x at positions along an axis, other ones for each line: for axis 1 of a
+        matrix, out[i, j] = x[i, ids[i, j]]. Axes of ids that have size 1 broadcast."""
     def tan(
         self,
         x: Var | str,
@@ -2158,6 +2636,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Axes in another order: out.shape[i] = x.shape[perm[i]]."""
+    def tril(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """The lower left triangle of each matrix, and 0 elsewhere: out[..., i, j] = x[..., i, j]
+        on the diagonal j = i + `diagonal` and below it."""
+    def triu(
+        self,
+        x: Var | str,
+        *,
+        diagonal: int = 0,
+        name: str = "",
+    ) -> Var:
+        """The upper right triangle of each matrix, and 0 elsewhere: out[..., i, j] = x[..., i,
+        j] on the diagonal j = i + `diagonal` and above it."""
     def trunc(
         self,
         x: Var | str,

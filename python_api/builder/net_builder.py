@@ -18,6 +18,7 @@ beside this one that takes the builder and makes the parameters of its operators
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from ...framework.base.errors import (
     VariableError,
     nearest,
 )
+from ...framework.base.scope import Scope
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -66,6 +68,8 @@ class NetBuilder(BuilderMethods):
         self.dtype = np.dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(PlainNet(OpList(name)))
 
@@ -131,7 +135,7 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
+                wrt = wanted.wrt_of(net.vars.values())
                 gradients = net.add_backward_ops(list(wanted.costs), wrt)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
@@ -250,6 +254,7 @@ class NetBuilder(BuilderMethods):
         return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
+        """Dtype of a variable, None where it is not known yet."""
         return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
 from .metrics import Metric
+from .resuming import Resumed
 
 EVAL_PREFIX = "eval_"
 """Before the names of what is measured on held-out data."""
@@ -27,6 +28,7 @@ class History:
         best_epoch: the epoch whose parameters the scope holds, where there was an early stop.
         metrics: what measured the last epoch, by name; on held-out data with the prefix `eval_`.
             So a metric that knows more than its numbers, a confusion matrix, can be asked.
+        resumed: what was taken over from the checkpoint of another net (`resume="weights"`).
     """
 
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -34,6 +36,7 @@ class History:
     stopped_early: bool = False
     best_epoch: int = 0
     metrics: dict[str, Metric] = field(default_factory=dict)
+    resumed: Resumed | None = None
 
     @property
     def columns(self) -> list[str]:

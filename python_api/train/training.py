@@ -10,30 +10,43 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
-from ...framework.base.errors import NotFiniteError, OpscopeError
+from ...framework.base.errors import FormatError, NotFiniteError, OpscopeError
 from ...framework.base.scope import Scope, default_scope
+from ...framework.files.checkpoint import (
+    Checkpoint,
+    checkpoint_path,
+    net_difference,
+    read_checkpoint,
+    write_checkpoint,
+)
+from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE
+from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
-from ..builder.feeding import Feeder, not_finite
+from ..builder.gradients import settle_rates
+from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
-from .checkpoint import check_same_net, checkpoint_path, read_checkpoint, write_checkpoint
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
+from .resuming import take_over
 
+WEIGHTS = "weights"
+"""Value of `resume`: go on with a net that was changed."""
 Batches = Iterable[Mapping[Any, Any]]
 Data = Batches | Callable[[int], Batches]
 
@@ -52,7 +65,7 @@ def train(
     checkpoint: PathLike | None = None,
     checkpoint_every: int = 1,
     checkpoint_batches: int = 0,
-    resume: bool = False,
+    resume: bool | str = False,
     early_stop: EarlyStop | tuple[Any, ...] | None = None,
     progress: bool = True,
     seed: int | None = None,
@@ -82,10 +95,16 @@ def train(
             history to variables and functions.
         log_csv: file with a line for each epoch, rewritten after each.
         plot: PNG of the curves, drawn at the end; needs the extra `plot`.
-        checkpoint: prefix of the checkpoint's name, see `checkpoint.py`.
+        checkpoint: prefix of the checkpoint's name, see `framework/files/checkpoint.py`.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
         checkpoint_batches: also every so many minibatches; 0: only between epochs.
-        resume: go on from the checkpoint; without one, start afresh.
+        resume: True goes on from the checkpoint; without one, the training starts afresh. The net
+            must be the same. "weights" goes on with a net that was changed: another rate, a longer
+            schedule, another optimizer or head. Parameters and states that fit are taken over from
+            the checkpoint (see `resuming.py`), and a report tells which: `history.resumed`, and
+            with `progress` on stderr. Epochs and the history go on; an epoch that was interrupted
+            begins anew, and an early stop watches from here. Where nothing was changed, "weights"
+            is True.
         early_stop: an `EarlyStop`, or a tuple of its fields (patience, metric, mode).
         progress: a bar with the time left, if stderr is a terminal, and a line for each epoch.
         seed: of initial values, dropout and the like; used where no `context` is given.
@@ -102,7 +121,7 @@ def train(
             stays as it is. Bad numbers in the data are found before they reach a parameter.
         VariableError: unknown names; minibatches that feed other variables than those before.
         AttributeTypeError: something among `metrics` or `callbacks` that is neither.
-        FormatError: the checkpoint is damaged or of another net.
+        FormatError: the checkpoint is damaged or of another net; nothing of it fits.
         SaveError: a file cannot be written.
         OpscopeError: no optimizer in the net, no data, arguments that contradict each other.
     """
@@ -125,7 +144,7 @@ class _Options:
     checkpoint: PathLike | None
     checkpoint_every: int
     checkpoint_batches: int
-    resume: bool
+    resume: bool | str
     log_csv: PathLike | None
     plot: PathLike | None
 
@@ -135,8 +154,15 @@ class _Options:
                 f"train: want epochs >= 1 and checkpoint_every >= 1, checkpoint_batches >= 0, not"
                 f" {self.epochs}, {self.checkpoint_every} and {self.checkpoint_batches}"
             )
+        if self.resume not in (False, True, WEIGHTS):
+            raise OpscopeError(
+                f"train: resume is True, False or {WEIGHTS!r}, not {self.resume!r}; the file is"
+                " named by checkpoint=PREFIX"
+            )
         if self.resume and self.checkpoint is None:
-            raise OpscopeError("train: resume=True needs checkpoint=PREFIX to go on from")
+            raise OpscopeError(
+                f"train: resume={self.resume!r} needs checkpoint=PREFIX to go on from"
+            )
         if self.checkpoint is not None:
             check_writable(checkpoint_path(self.checkpoint))
         if self.log_csv is not None:
@@ -161,6 +187,7 @@ class _Trainer:
         self.op_list = op_list_of(net)
         built = getattr(net, "net", net)
         runs = built if isinstance(built, Net) else Net.create(self.op_list)
+        self.builder = net if isinstance(net, NetBuilder) else None
         self.scope = scope
         self.loss = loss
         self.measured = Measurements(loss, metrics, (var.name for var in self.op_list.vars))
@@ -203,10 +230,15 @@ class _Trainer:
 
     def train(self, data: Data, progress: bool) -> History:
         options = self.options
+        resumed: Collection[str] = ()
         if options.resume and options.checkpoint is not None:
             path = checkpoint_path(options.checkpoint)
             if os.path.exists(path):
-                self._resume(path)
+                resumed = self._resume(path)
+        if progress and self.history.resumed is not None:
+            print(self.history.resumed, file=sys.stderr)
+        if self.builder is not None:
+            settle_rates(self.builder, self.scope, resumed)
         initialize(self.op_list, self.scope, self.base)
         feeder = Feeder(self.net.op_list, self.scope)
         _check_reiterable(data, options.epochs)
@@ -363,9 +395,17 @@ class _Trainer:
         }
         write_checkpoint(self.options.checkpoint, self.op_list, self.scope, state, self.best)
 
-    def _resume(self, path: str) -> None:
+    def _resume(self, path: str) -> Collection[str]:
+        """Go on from a checkpoint; returns the variables whose values it brought."""
         found = read_checkpoint(path)
-        check_same_net(found.op_list, self.op_list, path)
+        difference = net_difference(found.op_list, self.op_list)
+        if difference and self.options.resume == WEIGHTS:
+            return self._take_over(found, path)
+        if difference:
+            raise FormatError(
+                f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
+                " both and tells what does not"
+            )
         try:
             state = found.state
             if "metrics" in state:
@@ -381,6 +421,8 @@ class _Trainer:
                 self.finished = bool(state["finished"])
             random = state["random"]
         except (KeyError, TypeError, ValueError) as error:
+            if self.options.resume == WEIGHTS:
+                return self._take_over(found, path)
             raise OpscopeError(
                 f"{path}: does not hold what this training reports ({error!r}); were loss or"
                 " metrics changed?"
@@ -391,6 +433,26 @@ class _Trainer:
         self.best = found.best if self.early_stop is not None else {}
         for name, array in found.values.items():
             (self.scope.find(name) or self.scope.var(name)).set(array)
+        return found.values
+
+    def _take_over(self, found: Checkpoint, path: str) -> Collection[str]:
+        """Go on from the checkpoint of another net; see `resuming.py`."""
+        values, report = take_over(found, self.op_list, path)
+        if not report.parameters:
+            raise FormatError(f"{report}\nno parameter of this net is there with its shape")
+        if report.epochs >= self.options.epochs:
+            raise OpscopeError(
+                f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"
+                " counts them: give more"
+            )
+        self.base.set_random_state(found.state["random"])
+        self.measured.reset()
+        self.epoch, self.batch, self.seconds = report.epochs, 0, 0.0
+        self.finished, self.best, self.best_value = False, {}, None
+        self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
+        self.history.resumed = report
+        place_values(values, self.scope)
+        return values
 
 
 def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Activations beyond those of test_elementwise.py, and layers' own: values, gradients, both ends."""
+"""Activations that test_elementwise.py has not: values, gradients, both ends."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ import pytest
 import opscope
 from opscope.framework.base.errors import AttributeTypeError, OpscopeError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.python_api.train import checkpoint
-from opscope.python_api.train.checkpoint import read_checkpoint
+from opscope.framework.files import checkpoint
+from opscope.framework.files.checkpoint import read_checkpoint
 from opscope.python_api.train.metrics import Mean, Measure, Metric, as_metrics
 from small_nets import classifier
 from training_runs import BATCHES, HELD_OUT, InterruptAfter, numbers, run
