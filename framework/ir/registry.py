@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike
 
 from ...proto import net_pb2 as pb
 from ..base.errors import OpscopeError, UnknownOperatorError, nearest
-from ..base.shape import OperatorView, ShapeArgs, ShapeRule
+from ..base.shape import ArraySpec, OperatorView, Shape, ShapeArgs, ShapeRule
 from .gradient_args import GradientArgs, GradientMaker
 from .kernel_args import Call, KernelArgs
 from .messages import encode_attr
@@ -50,6 +50,8 @@ Bind = TypeVar("Bind", bound=Kernel)
 Maker = TypeVar("Maker", bound=GradientMaker)
 Expansion = Callable[[OpNode], list[OpNode]]
 """From a composite operator to simpler ones that compute the same."""
+StateRule = Callable[[Sequence[Shape], np.dtype, Mapping[str, Any]], Mapping[str, ArraySpec]]
+"""From shapes and dtype of the parameters, and attributes, to the (shape, dtype) of each state."""
 EpilogueSplit = Callable[[OperatorView], list[OpNode]]
 """From an operator to a head and its elementwise epilogue; no operators where it has none."""
 
@@ -92,6 +94,7 @@ class OperatorDef:
     rows: RowsRule | None = None
     accumulates: bool = False
     column_views: tuple[str, str] | None = None
+    state_rule: StateRule | None = None
     module: str = ""
 
     def __post_init__(self) -> None:
@@ -295,6 +298,7 @@ def operator(
     rows: RowsRule | None = None,
     accumulates: bool = False,
     column_views: tuple[str, str] | None = None,
+    state_rule: StateRule | None = None,
 ) -> OperatorDef:
     """Register an operator type; kernels, gradient and shape rule are added to the result.
 
@@ -310,6 +314,8 @@ def operator(
             `k.accumulate` says so.
         column_views: for operators that only copy, the slots of an array and of its parts side by
             side along the attribute `axis`; these may be views of its columns instead.
+        state_rule: for optimizers whose states are not of the parameter's shape; see
+            passes/optimizer.py.
 
     Raises:
         OpscopeError: no doc text, or the type is taken.
@@ -333,6 +339,7 @@ def operator(
         rows=rows,
         accumulates=accumulates,
         column_views=column_views,
+        state_rule=state_rule,
         module=_module_being_imported(),
     )
     with _lock:

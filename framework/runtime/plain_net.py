@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
+from ..base import settings, threads
 from ..base.backend import Place, on_device
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
@@ -45,6 +45,7 @@ class PlainNet(Net):
         name: that of the network.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
+        version: another number after each change of the operators or variables.
 
     Raises:
         OpscopeError: an operator is unknown or wrongly used.
@@ -79,7 +80,7 @@ class PlainNet(Net):
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
-        self._version = next(_tokens)
+        self.version = next(_tokens)
         self._ranges: dict[Any, Range] = {}
         self._plans: dict[Any, Plan] = {}
         self._metadata = dict(self.metadata)
@@ -261,20 +262,38 @@ class PlainNet(Net):
             ShapeError: shapes or dtypes do not fit.
             RunError: an operator failed.
         """
+        threads.look()
         context = context or default_context()
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
     def frame(self, scope: Scope, context: OpContext, begin: int = -1, end: int = -1) -> Frame:
         """The bound plan that `run` runs: made, or taken from the scope where it still fits."""
-        key = (self._token, begin, end, context.train, context.live_out, context.device)
+        train = context.phase is not False
+        key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
             and frame.scope_version == scope.root.version
-            and frame.net_version == self._version
+            and frame.net_version == self.version
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
+
+    def bound_frame(self, scope: Scope, context: OpContext) -> Frame | None:
+        """The frame of a run of all operators where it still fits: preparing it cannot fail."""
+        train = context.phase is not False
+        frame = scope.bound.get((self._token, -1, -1, train, context.live_out, context.device))
+        if (
+            frame is not None
+            and frame.scope_version == scope.root.version
+            and frame.net_version == self.version
+        ):
+            return frame
+        return None
+
+    def externals(self, live_out: frozenset[str] | None = None) -> list[str]:
+        """The variables that a run of all operators reads, or updates, from the scope."""
+        return list(self._range(0, len(self.operators), live_out).externals)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)
@@ -283,13 +302,13 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         options = current_options()
         frames = scope.bound.setdefault("frames", {})
-        frame_key = (key, self._version, signature, options)
+        frame_key = (key, self.version, signature, options)
         frame = frames.pop(frame_key, None)
         with on_device(place, context.stream):
             if frame is None or not frame.accept_inputs():
                 sources = (span, known, offsets)
                 frame = self._make_frame(sources, frame_key, scope, place, options, context.train)
-                frame.net_version = self._version
+                frame.net_version = self.version
         while len(frames) >= _MAX_FRAMES:
             frames.pop(next(iter(frames)))
         frames[frame_key] = frame  # most recently used last

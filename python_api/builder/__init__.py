@@ -11,11 +11,13 @@ from . import (  # noqa: F401
     gradients,
     layers,
     loops,
+    norm_layers,
     recurrent,
     recurrent_layers,
     running,
     trees,
 )
+from .blocks import losses, multi_head, positions, transformer  # noqa: F401
 from .net_builder import NetBuilder
 from .var import Var
 

@@ -24,6 +24,7 @@ def attention(
     scale: float = 1.0,
     init: Any = "xavier",
     lr_factor: float | None = None,
+    trainable: bool = True,
     name: str = "",
 ) -> tuple[Var, Var]:
     """Attention of each query over its own sequence of the memory.
@@ -42,7 +43,8 @@ def attention(
             additive memory w_k.
         kind: "dot", where Q = A, or "additive".
         size: additive: width A; may be left away where `keys` are given.
-        init, lr_factor: of the parameters `name.q.w` [Q, A], `name.v` [A, 1], `name.k.w`.
+        init, lr_factor, trainable: of the parameters `name.q.w` [Q, A], `name.v` [A, 1],
+            `name.k.w`.
 
     Returns:
         context [sequences, M], and the weights a, sequences [rows, 1].
@@ -54,7 +56,7 @@ def attention(
     if kind not in KINDS:
         raise AttributeTypeError(f"attention: kind is one of {', '.join(KINDS)}, not {kind!r}")
     name = name or builder.unique_name("attention")
-    shared = {"init": init, "lr_factor": lr_factor}
+    shared = {"init": init, "lr_factor": lr_factor, "trainable": trainable}
     if kind == "dot":
         searched = memory if keys is None else keys
         _check_dot(builder, name, query, searched)
@@ -74,7 +76,7 @@ def attention(
                 f" width {size or 'that the parameters need'}"
             )
         asked = builder.fc(query, size=width, bias=False, name=f"{name}.q", **shared)
-        v = builder.parameter(f"{name}.v", [width, 1], init, lr_factor=lr_factor)
+        v = builder.parameter(f"{name}.v", [width, 1], **shared)
         scores = builder.matmul(builder.tanh(builder.sequence_expand(asked, keys) + keys), v)
     weights = builder.sequence_softmax(scores, name=f"{name}.weights")
     return builder.sequence_pool(weights * memory, pool_type="sum", name=name), weights

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
+from ...framework.ir.desc import PARAMETER
+from ...framework.ir.op_list import VarDecl
 from ...framework.passes.optimizer import OptimizerAttrs
+from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
 
 
@@ -17,13 +22,39 @@ class Objective:
 
     Attributes:
         costs: variables whose sum is differentiated.
-        wrt: variables to differentiate with respect to; None: every parameter.
+        wrt: variables to differentiate with respect to.
+        all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
     """
 
     costs: tuple[str, ...] = ()
-    wrt: tuple[str, ...] | None = None
+    wrt: tuple[str, ...] = ()
+    all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
+
+    def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
+        """What the costs are differentiated by, as `add_backward_ops` takes it."""
+        if not self.all_parameters:
+            return list(self.wrt)
+        if not self.wrt:
+            return None
+        own = [v.name for v in variables if v.kind == PARAMETER and not v.stop_gradient]
+        return list(dict.fromkeys((*own, *self.wrt)))
+
+
+class BoundRun(NamedTuple):
+    """What a kind of run needs and no scope decides.
+
+    Attributes:
+        net: the operators that run. context: of the run.
+        fed: what may be fed.
+        inputs: the inputs that must hold values, because operators read them or they are fetched.
+    """
+
+    net: PlainNet
+    context: OpContext
+    fed: Inputs
+    inputs: tuple[str, ...]
 
 
 @dataclass
@@ -34,10 +65,10 @@ class RunCache:
         initialized: the scopes whose parameters hold values.
         nets: by the variables that are fetched: the forward operators that these need; all of them
             for no variables.
-        contexts: those of runs, by the context that the caller gave, whether it trains, and the
-            variables that are fetched.
+        runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
+            the variables that are fetched.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
-    contexts: dict[tuple[OpContext, bool, frozenset[str]], OpContext] = field(default_factory=dict)
+    runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)

@@ -17,8 +17,8 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
-import inspect
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,11 +27,11 @@ from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
 from ...framework.base.errors import (
-    AttributeTypeError,
     SlotError,
     VariableError,
     nearest,
 )
+from ...framework.base.scope import Scope
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -68,6 +68,8 @@ class NetBuilder(BuilderMethods):
         self.dtype = np.dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(PlainNet(OpList(name)))
 
@@ -133,7 +135,7 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
+                wrt = wanted.wrt_of(net.vars.values())
                 gradients = net.add_backward_ops(list(wanted.costs), wrt)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
@@ -286,10 +288,6 @@ class NetBuilder(BuilderMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
-            try:
-                inspect.signature(layer).bind(*inputs, name=name, **given)
-            except TypeError as error:
-                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 

@@ -64,10 +64,10 @@ def verify(file: str) -> None:
     FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
     exit code is 1 if there is an error; warnings alone leave it 0.
     """
+    from ...framework.files.checkpoint import SUFFIX
     from ...framework.files.saved import verify_parameters
     from ...framework.passes.verify.net_check import ERROR
     from ...framework.passes.verify.verifier import problems
-    from ..train.checkpoint import SUFFIX
     from .files import cntk_kind, is_nnet3, kaldi_kind, read_desc
 
     if is_nnet3(file):

@@ -8,6 +8,7 @@ at the end of the epoch. What is measured on held-out data is measured by a copy
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +22,6 @@ from ..builder.var import Var
 
 class Metric(ABC):
     """Something measured over the minibatches of an epoch. Derive from it for your own.
-
-    A metric can be copied by `copy.deepcopy`.
 
     Args:
         name: column of the history.
@@ -39,6 +38,12 @@ class Metric(ABC):
     def columns(self) -> list[str]:
         """The columns of the history that it fills."""
         return [f"{self.name}.{key}" for key in self.keys] if self.keys else [self.name]
+
+    def fresh(self) -> Metric:
+        """The same metric for another pass over data, which has not begun."""
+        other = copy.deepcopy(self)
+        other.reset()
+        return other
 
     @abstractmethod
     def update(self, values: Mapping[str, np.ndarray], rows: int) -> None:
@@ -132,6 +137,9 @@ class Measure(Metric):
         self.whole = whole
         self.reset()
 
+    def fresh(self) -> Measure:
+        return Measure(self.function, self.fetch, self.name, whole=self.whole)
+
     def reset(self) -> None:
         self._sum, self._rows = 0.0, 0
         self._arrays: list[list[np.ndarray]] = [[] for _ in self.fetch]
@@ -202,8 +210,11 @@ def as_metrics(metrics: Any) -> list[Metric]:
     if isinstance(metrics, Mapping):
         found = [_as_metric(metric, str(name)) for name, metric in metrics.items()]
     else:
-        alone = isinstance(metrics, (str, Var, Metric)) or callable(metrics)
-        found = [_as_metric(metric) for metric in ([metrics] if alone else metrics)]
+        if isinstance(metrics, (str, Var, Metric)) or callable(metrics):
+            metrics = [metrics]
+        if not isinstance(metrics, Iterable):
+            raise AttributeTypeError(f"metrics: want a sequence or a mapping, not {metrics!r}")
+        found = [_as_metric(metric) for metric in metrics]
     names = [metric.name for metric in found]
     twice = next((name for n, name in enumerate(names) if name in names[:n]), None)
     if twice is not None:
@@ -238,10 +249,12 @@ def single(value: Any, what: str, wanted: str) -> float:
         VariableError: it holds none or several; the message begins with `what`.
     """
     array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        held = f"an array of shape {array.shape}" if array.dtype.kind in "biuf" else repr(value)
-        raise VariableError(f"{what} {held}; {wanted} is a single number")
-    return float(array.item())
+    if array.size == 1:
+        try:
+            return float(array.item())
+        except (TypeError, ValueError):
+            raise VariableError(f"{what} {value!r}; {wanted} is a number") from None
+    raise VariableError(f"{what} an array of shape {array.shape}; {wanted} is a single number")
 
 
 __all__ = ["Mean", "Measure", "Metric", "as_metrics"]

@@ -337,12 +337,26 @@ def test_train_resumes(call, tmp_path):
     assert pairs[0] == pairs[1]
 
 
+def test_train_resumes_with_another_optimizer(call, tmp_path):
+    options = ["--data", "data.npz", "--checkpoint", tmp_path / "c", "--out", tmp_path / "b"]
+    adam = ["--optimizer", "adam", "--lr", 0.01]
+    assert call("train", "net", *options, *adam, "--epochs", 2)[0] == 0
+    options += ["--optimizer", "adam", "--lr", 0.02, "--epochs", 3]
+    refused(call("train", "net", *options, "--resume"), 1, "another net", "resume='weights'")
+    code, _, told = call("train", "net", *options, "--resume-weights")
+    assert code == 0 and "taken over after epoch 2: 4 parameters and 9 states" in told
+    assert "rate 0.01 there and 0.02 here: optimizer@LEARNING_RATE" in told
+    rate = opscope.load(tmp_path / "b").scope.numpy("optimizer@LEARNING_RATE")
+    assert rate == np.float32(0.02)
+
+
 def test_train_refuses(call, tmp_path):
     out = ["--out", tmp_path / "n", "--quiet"]
     data = ["--data", "data.npz", *out]
     refused(call("train", "bare", *data), 1, "holds no optimizer")
     refused(call("train", "net", *data, "--lr", 1), 2, "belong to --optimizer")
-    refused(call("train", "net", *data, "--resume"), 2, "needs --checkpoint")
+    refused(call("train", "net", *data, "--resume"), 2, "--resume needs --checkpoint")
+    refused(call("train", "net", *data, "--resume-weights"), 2, "--resume-weights needs --check")
     refused(call("train", "net", *data, "--epochs", 0), 2, "--epochs")
     refused(call("train", "net", *data, "--evaluate", "a", "--hold-out", 0.1), 2, "exclude")
     refused(call("train", "net", "--data", "data.npz"), 2, "--out")

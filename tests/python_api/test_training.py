@@ -185,7 +185,7 @@ def test_bad_numbers_in_the_held_out_data():
 
 def test_large_numbers_whose_sum_overflows_are_no_error():
     """Only NaN and infinity are; the loss tells the rest."""
-    from opscope.python_api.builder.feeding import not_finite
+    from opscope.framework.runtime.feeding import not_finite
 
     assert not_finite(np.full(4, 3e38, np.float32)) == 0
     assert not_finite(np.array([3e38, 3e38, np.nan], np.float32)) == 1

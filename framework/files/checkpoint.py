@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import PathLike, atomic_file
-from ...framework.base.errors import FormatError
-from ...framework.base.scope import Scope
-from ...framework.files.saved import Loaded, check_fits, persistent_values, put_values
-from ...framework.files.tensor_file import TensorFile, digest, write_tensors
-from ...framework.ir.desc import NetDesc
-from ...framework.ir.messages import from_message, parse_net, serialize_net, to_message
-from ...framework.ir.op_list import OpList
-from ...framework.runtime.initialize import persistent_vars
-from ...framework.runtime.net import Net
+from ..base.atomic import PathLike, atomic_file
+from ..base.errors import FormatError
+from ..base.scope import Scope
+from ..ir.desc import NetDesc
+from ..ir.messages import from_message, parse_net, serialize_net, to_message
+from ..ir.op_list import OpList
+from ..runtime.initialize import persistent_vars
+from ..runtime.net import Net
+from .saved import Loaded, check_fits, persistent_values, put_values
+from .tensor_file import TensorFile, digest, write_tensors
 
 SUFFIX = ".checkpoint"
 FORMAT = 1
@@ -124,15 +124,14 @@ def load_checkpoint(prefix: PathLike, scope: Scope | None = None) -> Loaded:
     return Loaded(net, scope)
 
 
-def check_same_net(found: OpList, wanted: OpList, path: str) -> None:
-    """Check that a checkpoint belongs to a net; source lines and free metadata may differ.
+def net_difference(found: OpList, wanted: OpList) -> str:
+    """The first difference between the net of a checkpoint ("there") and another net ("here").
 
-    Raises:
-        FormatError: it does not; the message names the first difference.
+    "" where there is none; source lines and free metadata may differ.
     """
     mine, theirs = _bare(to_message(wanted)), _bare(to_message(found))
     if mine == theirs:
-        return
+        return ""
     for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
         for index, (one, other) in enumerate(zip(ours, others, strict=False)):
             if one != other:
@@ -143,11 +142,10 @@ def check_same_net(found: OpList, wanted: OpList, path: str) -> None:
                     difference = (
                         f"{what} {index} ({getattr(one, label)!r}) is another there than here"
                     )
-                raise FormatError(f"{path}: is of another net: {difference}")
+                return difference
         if len(ours) != len(others):
-            counts = f"{len(others)} {what}s there and {len(ours)} here"
-            raise FormatError(f"{path}: is of another net: {counts}")
-    raise FormatError(f"{path}: is of another net: {found.name!r} there, {wanted.name!r} here")
+            return f"{len(others)} {what}s there and {len(ours)} here"
+    return f"{found.name!r} there, {wanted.name!r} here"
 
 
 def _bare(desc: NetDesc) -> NetDesc:
