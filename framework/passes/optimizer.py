@@ -40,6 +40,7 @@ from ..ir.desc import (
 from ..ir.names import DENSE_OP, MERGE_OP, grad_name, optimizer_name, rows_name, state_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
+from .mixed_precision import in_mixed_precision
 
 STEP = optimizer_name("step")
 REST = "rest"
@@ -73,6 +74,8 @@ class OptimizerAttrs:
             the norm over the parameters of this optimizer.
         parameters: names to update, or one name; None = every parameter that has a gradient,
             "rest" = those of them that no earlier optimizer of the net updates.
+        master: whether parameters of half precision are updated in float32 copies, in which small
+            updates are not lost; their states are float32, too.
 
     Raises:
         AttributeTypeError: a number is negative or none; attributes of a schedule without one.
@@ -86,6 +89,7 @@ class OptimizerAttrs:
     clip_value: float = 0.0
     clip_norm: float = 0.0
     parameters: Sequence[str] | str | None = None
+    master: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str):
@@ -157,7 +161,8 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     else:
         for var in chosen:
             build.update(var, grads[var.name], scale, rows.get(var.name))
-    return build.result
+    made = build.result
+    return OptimizerResult(*in_mixed_precision(declared, made.ops, made.vars, master=attrs.master))
 
 
 def optimizer_types() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -20,7 +21,7 @@ _INT64 = np.dtype("int64")
 def _running_rule(s: ShapeArgs) -> None:
     s.axis(s.attrs["axis"], len(s["x"]))
     dtype = s.dtype("x")
-    s.set("out", (s["x"], dtype if dtype.kind == "f" else _INT64))
+    s.set("out", (s["x"], dtype if is_float(dtype) else _INT64))
 
 
 def _along_last(k: KernelArgs, *slots: str) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.gradient_args import GradientArgs
@@ -200,7 +201,7 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "f":
+    if is_float(dtype):
         return -np.inf
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 

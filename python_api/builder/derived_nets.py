@@ -11,6 +11,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER
 from ...framework.ir.op_list import VarDecl
+from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
@@ -25,12 +26,14 @@ class Objective:
         wrt: variables to differentiate with respect to.
         all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
+        loss_scale: factor of the costs, for gradients in half precision.
     """
 
     costs: tuple[str, ...] = ()
     wrt: tuple[str, ...] = ()
     all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
+    loss_scale: LossScale | None = None
 
     def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
         """What the costs are differentiated by, as `add_backward_ops` takes it."""

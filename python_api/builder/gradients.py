@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER
+from ...framework.passes.loss_scaling import LossScale, as_loss_scale
 from ...framework.passes.optimizer import REST, OptimizerAttrs, constant_rates
 from .methods import builder_method
 from .net_builder import NetBuilder
@@ -65,6 +66,8 @@ def add_optimization(
     clip_value: float = 0.0,
     clip_norm: float = 0.0,
     parameters: Sequence[Var | str] | Var | str | None = None,
+    master: bool = True,
+    loss_scale: LossScale | str | float | None = None,
     **attrs: Any,
 ) -> None:
     """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`.
@@ -92,13 +95,18 @@ def add_optimization(
             at most this; 0 = not.
         parameters: which parameters, as handles or names, or one of them. None: every one that has
             a gradient; "rest": those of them that no earlier call updates.
+        master: whether parameters of half precision are updated in float32 copies.
+        loss_scale: factor of the cost, so that float16 holds its gradients: a number, "dynamic" for
+            one that is found while training, or a `LossScale`. It goes for all optimizers of the
+            net; `gradient` then names gradients of the scaled cost.
         attrs: attributes of the optimizer (`beta1`, `momentum`, `weight_decay`, ...).
 
     Raises:
         GradientError: no `backward_from` before, or a parameter without gradient.
         VariableError: a parameter that does not exist, is named twice, or is updated by an earlier
             call already.
-        AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate.
+        AttributeTypeError: unknown optimizer, schedule or attribute; no number as the rate;
+            two different loss scales.
     """
     _check_order(learning_rate, type)
     if not builder.objective.costs:
@@ -119,9 +127,17 @@ def add_optimization(
         clip_value=clip_value,
         clip_norm=clip_norm,
         parameters=None if parameters is None else _names(parameters, REST),
+        master=master,
     )
-    before = builder.objective
-    builder.set_objective(replace(before, optimizers=(*before.optimizers, wanted)))
+    before, scale = builder.objective, as_loss_scale(loss_scale)
+    if scale is not None and before.loss_scale not in (None, scale):
+        raise AttributeTypeError(
+            f"{where()}: a net has one loss scale; {before.loss_scale} came before {scale}"
+        )
+    scale = scale or before.loss_scale
+    builder.set_objective(
+        replace(before, optimizers=(*before.optimizers, wanted), loss_scale=scale)
+    )
 
 
 def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
+from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
     SlotError,
     VariableError,
@@ -65,7 +66,7 @@ class NetBuilder(BuilderMethods):
     """
 
     def __init__(self, name: str = "", dtype: DTypeLike = "float32") -> None:
-        self.dtype = np.dtype(dtype)
+        self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
         self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
@@ -135,8 +136,8 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = wanted.wrt_of(net.vars.values())
-                gradients = net.add_backward_ops(list(wanted.costs), wrt)
+                wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
+                gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients
@@ -218,7 +219,7 @@ class NetBuilder(BuilderMethods):
         kind: int,
         **extra: Any,
     ) -> Var:
-        numbers = self.dtype if dtype is None else np.dtype(dtype)
+        numbers = self.dtype if dtype is None else to_dtype(dtype)
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
+from ...framework.base.dtypes import is_float
 from ...framework.base.errors import FormatError, NotFiniteError, OpscopeError
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.checkpoint import (
@@ -348,9 +349,7 @@ class _Trainer:
 
     def _why_not_finite(self, value: float) -> str:
         held = persistent_values(self.op_list, self.scope)
-        bad = [
-            name for name, array in held.items() if array.dtype.kind == "f" and not_finite(array)
-        ]
+        bad = [name for name, array in held.items() if is_float(array.dtype) and not_finite(array)]
         why = f"{self._position()}: the loss {self.loss!r} is {value}"
         if bad:
             why += f"; no longer finite: {', '.join(bad[:5])}{', ...' if len(bad) > 5 else ''}"
