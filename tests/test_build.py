@@ -63,8 +63,9 @@ def pip_calls(tree, monkeypatch):
     return calls
 
 
-def test_stubs_are_written_by_the_environment(pip_calls, monkeypatch):
+def test_stubs_are_written_by_the_environment(tree, pip_calls, monkeypatch):
     ran = []
+    monkeypatch.setattr(build, "VENV", tree / ".venv")
     monkeypatch.setattr(build, "run", lambda command, *_, **__: ran.append(command[1:]))
     build.main(["stubs"])
     assert pip_calls and ran == [["-P", *INSTEAD["build.py stubs"]]]
