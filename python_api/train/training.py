@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
+from .data import Data, batches_of, check_reiterable, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements
@@ -55,8 +56,6 @@ from .resuming import take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
-Batches = Iterable[Mapping[Any, Any]]
-Data = Batches | Callable[[int], Batches]
 
 
 def train(
@@ -264,7 +263,7 @@ class _Trainer:
             settle_rates(self.builder, self.scope, resumed)
         self._initialize()
         feeder = Feeder(self.net.op_list, self.scope)
-        _check_reiterable(data, options.epochs)
+        check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
                 while self.epoch < options.epochs and not self.finished and not self.at.stopping:
@@ -288,12 +287,12 @@ class _Trainer:
         started = time.perf_counter()
         context = self._train_context()
         before = self.seconds
-        bar.start_epoch(self.epoch, _length(data), self.batch)
+        bar.start_epoch(self.epoch, length_of(data), self.batch)
         if not self.batch:
             self.measured.reset()
         self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
         every = self.options.checkpoint_batches
-        batches = itertools.islice(_batches(data, self.epoch), self.batch, None)
+        batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         for batch in batches:
             values = self._one_batch(batch, feeder, context)
             self.seconds = before + time.perf_counter() - started
@@ -354,7 +353,7 @@ class _Trainer:
         )
         measured, minibatches = self.measured.fresh(), 0
         end = self.net.last_forward_op + 1
-        for batch in _batches(data, self.epoch):
+        for batch in batches_of(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
             self.net.run(self.scope, context, 0, end)
             measured.update(measured.values(self.scope), rows)
@@ -493,23 +492,6 @@ def _candidates(net: OpList) -> str:
     single = {var.name for var in net.vars if var.shape in ((), (1,))}
     names = [name for name in made if name in single] or made
     return "perhaps " + " or ".join(repr(name) for name in names[-3:]) if names else "nothing yet"
-
-
-def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
-    return iter(data(epoch) if callable(data) else data)
-
-
-def _length(data: Data) -> int | None:
-    return len(data) if isinstance(data, Sized) else None
-
-
-def _check_reiterable(data: Data, epochs: int) -> None:
-    """An iterator is used up after one epoch."""
-    if epochs > 1 and not callable(data) and iter(data) is data:
-        raise OpscopeError(
-            "the data can be gone through only once; give a list, a Minibatches, or a function"
-            " of the epoch's number that returns minibatches"
-        )
 
 
 __all__ = ["EarlyStop", "History", "train"]
