@@ -26,10 +26,14 @@ from .framework.base.errors import VariableError as VariableError
 from .framework.base.scope import Scope as Scope
 from .framework.base.scope import copy as copy
 from .framework.base.sequence import Sequences as Sequences
+from .framework.base.threads import get_threads as get_threads
+from .framework.base.threads import set_threads as set_threads
+from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load
 from .framework.files.saved import save as save
 from .framework.loops.recurrent.net import RecurrentNet as RecurrentNet
 from .framework.loops.trees.net import RecursiveNet as RecursiveNet
+from .framework.passes.loss_scaling import LossScale as LossScale
 from .framework.passes.optimizer import OptimizerAttrs as OptimizerAttrs
 from .framework.runtime.net import Net as Net
 from .framework.runtime.plain_net import PlainNet as PlainNet
@@ -40,9 +44,15 @@ from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
 from .python_api.builder import NetBuilder as NetBuilder
+from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator
+from .python_api.train.callbacks import Callback as Callback
+from .python_api.train.callbacks import TrainingState as TrainingState
+from .python_api.train.early_stop import EarlyStop as EarlyStop
+from .python_api.train.history import History as History
+from .python_api.train.metrics import Measure as Measure
+from .python_api.train.metrics import Metric as Metric
 from .python_api.train.minibatches import Minibatches as Minibatches
-from .python_api.train.training import EarlyStop as EarlyStop
 from .python_api.train.training import train as train
 
 __version__: str

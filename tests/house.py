@@ -19,6 +19,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "linear",
         "conv",
         "sequence",
+        "attention",
         "loss",
         "optim",
         "control",

@@ -123,39 +123,6 @@ def test_tagger_on_atis(tmp_path: pathlib.Path) -> None:
     assert word_error(printed) <= 4.0
 
 
-def blocks(language: str) -> list[str]:
-    """The README's code blocks of a language ("" for plain ones)."""
-    text = (ROOT / "README.md").read_text()
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
-    return [code for kind, code in fences if kind == language]
-
-
-def test_readme_network(tmp_path: pathlib.Path) -> None:
-    code = next(block for block in blocks("python") if 'NetBuilder("xor")' in block)
-    script = tmp_path / "xor.py"
-    script.write_text(code)
-    lines = run(script, cwd=tmp_path).splitlines()
-    losses = [float(line.split()[1]) for line in lines[:3]]
-    assert losses[0] > losses[1] > losses[2]
-    promised = next(block for block in blocks("") if "operators" in block and "[0 1" in block)
-    assert lines[3] == promised.splitlines()[3]
-
-
-def test_readme_mistake(tmp_path: pathlib.Path) -> None:
-    script = tmp_path / "mistake.py"
-    script.write_text(
-        'from opscope import NetBuilder\nb = NetBuilder("mistake")\nx = b.input("x", [-1, 2])\n'
-        'w = b.parameter("w", [3, 8])\ny = b.matmul(x, w)\n'
-    )
-    done = subprocess.run(
-        [sys.executable, "mistake.py"], cwd=tmp_path, capture_output=True, text=True
-    )
-    said = done.stderr.splitlines()[-1]
-    promised = next(block for block in blocks("") if block.startswith("ShapeError"))
-    assert done.returncode == 1
-    assert " ".join(promised.split()).removeprefix("ShapeError: op 0 (matmul) at ") in said
-
-
 @pytest.mark.slow
 def test_plugin_package(tmp_path: pathlib.Path) -> None:
     """The sample plug-in, built and installed into a folder of its own, passes its own tests."""

@@ -10,8 +10,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
-from ..base.backend import Place, on_device
+from ..base import settings, threads
+from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.errors import OpscopeError, VariableError, nearest
 from ..base.scope import Scope, default_scope
@@ -19,10 +19,12 @@ from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, SlotMap, caller_location, make_op, make_var
 from ..ir.infer import declared_spec, infer_one
 from ..ir.messages import from_message, op_from_message, to_message, var_from_message
+from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, expand_op
 from ..ir.registry import REFERENCE, REGISTERED, kernel_libraries, load_operators
 from ..passes.backward import build_backward
+from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .executor import CannotFuseError, Frame, external_specs
@@ -209,6 +211,8 @@ class PlainNet(Net):
         targets: str | Sequence[str] | Mapping[str, str] | None = None,
         wrt: Sequence[str] | None = None,
         stop: Sequence[str] = (),
+        *,
+        loss_scale: LossScale | None = None,
     ) -> dict[str, str]:
         """Append gradient operators.
 
@@ -217,6 +221,7 @@ class PlainNet(Net):
                 of a variable that holds its gradient. None: the last forward operator's output.
             wrt: variables whose gradients are wanted; None: every parameter that is not stopped.
             stop: variables that no gradient flows through, besides those declared so.
+            loss_scale: factor of the targets, so of all gradients; optimizers undo it.
 
         Returns:
             Variable -> name of its gradient, for each of `wrt` that `targets` depend on.
@@ -226,8 +231,13 @@ class PlainNet(Net):
         """
         if self.predicts:
             self._refuse_training("gradients are asked for")
-        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop)
-        self._extend(result.ops, result.vars)
+        scale = LOSS_SCALE if loss_scale is not None else ""
+        result = build_backward(self.op_list, targets=targets, wrt=wrt, stop=stop, scale=scale)
+        ops, variables = result.ops, result.vars
+        if loss_scale is not None:
+            ops = [*ops, *scale_ops(loss_scale, result.gradients.values())]
+            variables = [*scale_vars(loss_scale), *variables]
+        self._extend(ops, variables)
         return result.gradients
 
     def add_optimizer_ops(self, attrs: OptimizerAttrs) -> list[str]:
@@ -266,6 +276,7 @@ class PlainNet(Net):
             ShapeError: shapes or dtypes do not fit.
             RunError: an operator failed.
         """
+        threads.look()
         context = context or default_context()
         self.frame(scope or default_scope(), context, begin, end).run(context)
 
@@ -355,6 +366,8 @@ class PlainNet(Net):
         train: bool,
     ) -> Frame:
         plan = self._plan(sources, (key, place), options, place)
+        for dtype in {dtype for _, dtype in plan.specs.values()}:
+            require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
         except CannotFuseError:

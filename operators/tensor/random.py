@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import random_generator
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
@@ -44,10 +45,7 @@ def _drawable(k: KernelArgs, out: Any) -> Any:
 
     They get the size besides: without it CuPy draws one number and copies it everywhere.
     """
-    if out.dtype != np.float16 and out.flags.c_contiguous:
-        return out
-    wide = np.dtype("float32") if out.dtype == np.float16 else out.dtype
-    return k.scratch(out.shape, wide)
+    return out if out.flags.c_contiguous else k.scratch(out.shape, out.dtype)
 
 
 def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], None]:
@@ -95,7 +93,7 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
 
     @entry.shape_rule
     def random_shape(s: ShapeArgs) -> None:
-        if s.attrs["dtype"].kind != "f":
+        if not is_float(s.attrs["dtype"]):
             s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
         if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
             s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")
@@ -224,10 +222,10 @@ bernoulli_random = _random(
 
 @bernoulli_random.kernel
 def bernoulli_random_kernel(k: KernelArgs) -> Call:
-    return _below(k, k["out"], k.attrs["p"])
+    return draw_below(k, k["out"], k.attrs["p"])
 
 
-def _below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
+def draw_below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
     """1 with probability p, else 0, in `out`: the same ones whatever its dtype."""
     xp, generator, dtype = k.xp, _generator(k), np.dtype("float32")
     drawn = out
@@ -278,7 +276,7 @@ def dropout_kernel(k: KernelArgs) -> Call:
     mask = k.get("mask")
     if mask is None:
         mask = k.scratch(x.shape, x.dtype)
-    draw = _below(k, mask, 1 - p)
+    draw = draw_below(k, mask, 1 - p)
     scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Operators that select by position or by rank: gather, one-hot, top-k, sort, argmax, cumsum."""
+"""Operators that select by position or by rank: gather, one-hot, top-k, sort, argmax."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.gradient_args import GradientArgs
@@ -145,14 +146,15 @@ def one_hot_kernel(k: KernelArgs) -> Call:
 # -- order -------------------------------------------------------------------------------------
 
 
-def _ordered(k: KernelArgs, values: str, count: int, descending: bool) -> Any:
-    """A callable that writes the `count` first entries of x in order, and their positions.
+def _ordering(k: KernelArgs, ids: Any, descending: bool) -> Any:
+    """A callable that writes the positions along axis of the entries of x in order.
 
-    Equal entries stay in their order. NaN counts as the largest, as in PyTorch.
+    As many as `ids` has. Equal entries stay in their order. NaN counts as the largest, as in
+    PyTorch.
     """
     xp, axis = k.xp, k.attrs["axis"]
-    x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
-    last = x.shape[-1] - 1
+    x, ids = xp.moveaxis(k["x"], axis, -1), xp.moveaxis(ids, axis, -1)
+    last, count = x.shape[-1] - 1, ids.shape[-1]
 
     def run() -> None:
         if descending:  # ascending order of the reversed array, read backwards, keeps ties stable
@@ -160,7 +162,18 @@ def _ordered(k: KernelArgs, values: str, count: int, descending: bool) -> Any:
         else:
             order = xp.argsort(x, axis=-1, kind="stable")
         xp.copyto(ids, order[..., :count])
-        xp.copyto(out, xp.take_along_axis(x, ids, axis=-1))
+
+    return run
+
+
+def _ordered(k: KernelArgs, values: str, descending: bool) -> Any:
+    """A callable that writes the first entries of x in order, and their positions."""
+    xp, x, out, ids, axis = k.xp, k["x"], k[values], k["ids"], k.attrs["axis"]
+    find = _ordering(k, ids, descending)
+
+    def run() -> None:
+        find()
+        xp.copyto(out, xp.take_along_axis(x, ids, axis=axis))
 
     return run
 
@@ -171,7 +184,7 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
     x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
     left, mesh = k.scratch(x.shape, x.dtype), open_mesh(xp, x.shape[:-1])
     lowest = _lowest(x.dtype)
-    by_sorting = _ordered(k, values, count, True)
+    by_sorting = _ordered(k, values, True)
 
     def run() -> None:
         xp.copyto(left, x)
@@ -188,7 +201,7 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
 
 
 def _lowest(dtype: np.dtype) -> Any:
-    if dtype.kind == "f":
+    if is_float(dtype):
         return -np.inf
     return False if dtype.kind == "b" else np.iinfo(dtype).min
 
@@ -265,24 +278,27 @@ def top_k_shape(s: ShapeArgs) -> None:
 @top_k.kernel
 def top_k_kernel(k: KernelArgs) -> Call:
     few = k.attrs["k"] <= _FEW
-    return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", k.attrs["k"], True)
+    return _largest(k, "values", k.attrs["k"]) if few else _ordered(k, "values", True)
 
 
 top_k.gradient_maker(_order_gradient("top_k", "values"))
 
 
+_SORTING = (
+    AttrSpec("axis", "int", "axis to sort along", -1),
+    AttrSpec("descending", "bool", "largest first", False),
+)
+
 sort = operator(
     "sort",
-    doc="x in order along an axis, and where each entry was. Equal entries keep their order.",
+    doc="x in order along an axis, and where each entry was. Equal entries keep their order, and"
+    " NaN counts as the largest.",
     inputs=[_X],
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True),
         Slot("ids", "int64, shape of x: position of each entry of out in x along axis"),
     ],
-    attrs=[
-        AttrSpec("axis", "int", "axis to sort along", -1),
-        AttrSpec("descending", "bool", "largest first", False),
-    ],
+    attrs=_SORTING,
 )
 
 
@@ -295,10 +311,32 @@ def sort_shape(s: ShapeArgs) -> None:
 
 @sort.kernel
 def sort_kernel(k: KernelArgs) -> Call:
-    return _ordered(k, "out", k["x"].shape[k.attrs["axis"]], k.attrs["descending"])
+    return _ordered(k, "out", k.attrs["descending"])
 
 
 sort.gradient_maker(_order_gradient("sort", "out"))
+
+
+argsort = operator(
+    "argsort",
+    doc="Positions of the entries of x in order along an axis. Equal entries keep their order, and"
+    " NaN counts as the largest.",
+    inputs=[_X],
+    outputs=[Slot("out", "int64, shape of x: position of each entry in x along axis")],
+    attrs=_SORTING,
+    no_gradient="its result is a position",
+)
+
+
+@argsort.shape_rule
+def argsort_shape(s: ShapeArgs) -> None:
+    s.axis(s.attrs["axis"], len(s["x"]))
+    s.set("out", (s["x"], _IDS))
+
+
+@argsort.kernel
+def argsort_kernel(k: KernelArgs) -> Call:
+    return _ordering(k, k["out"], k.attrs["descending"])
 
 
 def _extreme(op_type: str, what: str) -> Any:
@@ -335,49 +373,3 @@ def _extreme(op_type: str, what: str) -> Any:
 
 argmax = _extreme("argmax", "largest")
 argmin = _extreme("argmin", "smallest")
-
-
-# -- running sums ------------------------------------------------------------------------------
-
-cumsum = operator(
-    "cumsum",
-    doc="Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64.",
-    inputs=[_X],
-    outputs=[Slot("out", "shape of x", not_in_gradient=True)],
-    attrs=[
-        AttrSpec("axis", "int", "axis to sum along", -1),
-        AttrSpec("exclusive", "bool", "leave x[i] itself out of out[i]", False),
-        AttrSpec("reverse", "bool", "sum from the end: out[i] = x[i] + ... + x[n-1]", False),
-    ],
-)
-
-
-@cumsum.shape_rule
-def cumsum_shape(s: ShapeArgs) -> None:
-    s.axis(s.attrs["axis"], len(s["x"]))
-    dtype = s.dtype("x")
-    s.set("out", (s["x"], dtype if dtype.kind == "f" else _IDS))
-
-
-@cumsum.kernel
-def cumsum_kernel(k: KernelArgs) -> Call:
-    xp = k.xp
-    x, out = (xp.moveaxis(a, k.attrs["axis"], -1) for a in (k["x"], k["out"]))
-    if k.attrs["reverse"]:
-        x, out = x[..., ::-1], out[..., ::-1]
-    if not k.attrs["exclusive"]:
-        return partial(xp.cumsum, x, -1, out.dtype, out)
-    sums = partial(xp.cumsum, x[..., :-1], -1, out.dtype, out[..., 1:])
-    first = out[..., :1]
-
-    def run() -> None:
-        first.fill(0)
-        sums()
-
-    return run
-
-
-@cumsum.gradient_maker
-def cumsum_gradient(g: GradientArgs) -> list[OpNode]:
-    attrs = {**g.attrs, "reverse": not g.attrs.get("reverse", False)}
-    return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]

@@ -6,16 +6,18 @@ proto and framework; operators come from the registry.
 
 # Importing these registers their functions as methods of NetBuilder.
 from . import (  # noqa: F401
-    attention,
     cells,
     gradients,
     layers,
     loops,
+    norm_layers,
     recurrent,
     recurrent_layers,
     running,
     trees,
 )
-from .net_builder import NetBuilder, Var
+from .blocks import attention, losses, multi_head, positions, transformer  # noqa: F401
+from .net_builder import NetBuilder
+from .var import Var
 
 __all__ = ["NetBuilder", "Var"]

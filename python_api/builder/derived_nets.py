@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
+from ...framework.ir.desc import PARAMETER
+from ...framework.ir.op_list import VarDecl
+from ...framework.passes.loss_scaling import LossScale
 from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.feeding import Inputs
 from ...framework.runtime.plain_net import PlainNet
@@ -20,13 +24,26 @@ class Objective:
 
     Attributes:
         costs: variables whose sum is differentiated.
-        wrt: variables to differentiate with respect to; None: every parameter.
+        wrt: variables to differentiate with respect to.
+        all_parameters: whether these are every trainable parameter, too.
         optimizers: what updates the parameters, one after the other.
+        loss_scale: factor of the costs, for gradients in half precision.
     """
 
     costs: tuple[str, ...] = ()
-    wrt: tuple[str, ...] | None = None
+    wrt: tuple[str, ...] = ()
+    all_parameters: bool = False
     optimizers: tuple[OptimizerAttrs, ...] = ()
+    loss_scale: LossScale | None = None
+
+    def wrt_of(self, variables: Iterable[VarDecl]) -> list[str] | None:
+        """What the costs are differentiated by, as `add_backward_ops` takes it."""
+        if not self.all_parameters:
+            return list(self.wrt)
+        if not self.wrt:
+            return None
+        own = [v.name for v in variables if v.kind == PARAMETER and not v.stop_gradient]
+        return list(dict.fromkeys((*own, *self.wrt)))
 
 
 class BoundRun(NamedTuple):

@@ -12,17 +12,23 @@ builder, registered by `builder_method` or `layer`:
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...framework.base.errors import UnknownOperatorError
+from ...framework.base.errors import AttributeTypeError, UnknownOperatorError
 from ...framework.ir.registry import OperatorDef, lookup
-from .operator_methods import make_method, method_types
+from .operator_methods import check_activation, instead_of, make_method, method_types, where
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 BUILDER_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions that are methods of NetBuilder, by name."""
+
+_ELSEWHERE = {"upsample": "interpolate", "linear": "fc", "dense": "fc", "conv": "conv2d"}
+"""Names of layers in PyTorch and Keras -> ours, for messages."""
 
 _PARAMETERS: dict[str, str] = {}
 """Operator type -> its first parameter slot, for operators that have a layer of the same name."""
@@ -37,7 +43,9 @@ class BuilderMethods:
         try:
             entry = lookup(name)
         except UnknownOperatorError as error:
-            raise AttributeError(f"NetBuilder has no attribute {name!r}; {error}") from None
+            ours = _ELSEWHERE.get(name, "")
+            said = f"write b.{ours}" if ours else error
+            raise AttributeError(f"NetBuilder has no attribute {name!r}; {said}") from None
         method = make_method(entry)
         setattr(BuilderMethods, name, method)
         return method.__get__(self)
@@ -63,10 +71,84 @@ class BuilderMethods:
 
 
 def builder_method(function: _F) -> _F:
-    """Make a function of (builder, further arguments) a method of NetBuilder."""
+    """Make a function of (builder, further arguments) a method of NetBuilder.
+
+    Calls of the method with arguments that there are not, or without those that it needs, raise an
+    AttributeTypeError that names the line of the call; so does an `activation` that is no name.
+    """
     BUILDER_METHODS[function.__name__] = function
-    setattr(BuilderMethods, function.__name__, function)
+    setattr(BuilderMethods, function.__name__, _checked(function))
     return function
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+    activation = signature.parameters.get("activation")
+    has_activation = activation is not None and activation.annotation in (str, "str")
+
+    @functools.wraps(function)
+    def method(*args: Any, **keywords: Any) -> Any:
+        if has_activation:
+            given = _bound(function, signature, args, keywords).arguments
+            if "activation" in given:
+                check_activation(f"{where()}: {function.__name__}", given["activation"])
+        try:
+            return function(*args, **keywords)
+        except TypeError:
+            _bound(function, signature, args, keywords)  # says it better where the call is wrong
+            raise
+
+    return method
+
+
+def _bound(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> inspect.BoundArguments:
+    """The arguments of a call by name.
+
+    Raises:
+        AttributeTypeError: the function does not take them.
+    """
+    known = [name for name in signature.parameters][1:]
+    title = f"{where()}: {function.__name__}"
+    if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        for key, value in keywords.items():
+            if key not in known:
+                raise AttributeTypeError(
+                    f"{title} has no argument {key!r}{instead_of(key, value, known)};"
+                    f" it has {', '.join(known)}"
+                )
+    try:
+        return signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise AttributeTypeError(f"{title}: {error}; it takes {', '.join(known)}") from None
+
+
+def takes(options: type) -> Callable[[_F], _F]:
+    """Tell the signature of a function whose `**keywords` are the fields of a dataclass.
+
+    Functions that share arguments then name them once: help(), stubs and messages know them all.
+    """
+
+    def tell(function: _F) -> _F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        shared = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=field.type,
+            )
+            for field in dataclasses.fields(options)
+        ]
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *shared])
+        return function
+
+    return tell
 
 
 def layer(parameter: str) -> Callable[[_F], _F]:

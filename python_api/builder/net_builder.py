@@ -17,7 +17,6 @@ beside this one that takes the builder and makes the parameters of its operators
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import weakref
 from collections.abc import Mapping, Sequence
@@ -27,12 +26,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ...framework.base.context import OpContext
+from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import (
-    AttributeTypeError,
     OpscopeError,
     SlotError,
     VariableError,
-    format_shape,
     nearest,
 )
 from ...framework.base.scope import Scope
@@ -55,91 +53,10 @@ from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
 from .operator_methods import encoded_attrs, output_names, pop_count, split_arguments, where
+from .var import Var
 
 _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
-
-
-class Var:
-    """A variable of a NetBuilder: its name, and what is known of its shape and dtype.
-
-    The usual infix operators append operators: `x @ w + b`, `-x`, `2 * x`.
-    """
-
-    __slots__ = ("builder", "name")
-
-    def __init__(self, builder: NetBuilder, name: str) -> None:
-        self.builder = builder
-        self.name = name
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        """-1 for unknown dimensions; None where even the rank is unknown."""
-        return self.builder.shape_of(self.name)
-
-    @property
-    def dtype(self) -> np.dtype | None:
-        return self.builder.dtype_of(self.name)
-
-    def _binary(self, op_type: str, other: Any, swapped: bool = False) -> Var:
-        if not isinstance(other, Var):
-            if op_type in _WITH_NUMBER and isinstance(other, (int, float)):
-                scale, bias = _WITH_NUMBER[op_type](float(other), swapped)
-                if scale is not None:
-                    return self.builder.add_op("scale", self, scale=scale, bias=bias)
-            other = self.builder.add_op(
-                "fill_constant", shape=[], dtype=str(self.dtype or "float32"), value=float(other)
-            )
-        pair = (other, self) if swapped else (self, other)
-        return self.builder.add_op(op_type, *pair)
-
-    def __add__(self, other: Any) -> Var:
-        return self._binary("add", other)
-
-    def __radd__(self, other: Any) -> Var:
-        return self._binary("add", other, True)
-
-    def __sub__(self, other: Any) -> Var:
-        return self._binary("sub", other)
-
-    def __rsub__(self, other: Any) -> Var:
-        return self._binary("sub", other, True)
-
-    def __mul__(self, other: Any) -> Var:
-        return self._binary("mul", other)
-
-    def __rmul__(self, other: Any) -> Var:
-        return self._binary("mul", other, True)
-
-    def __truediv__(self, other: Any) -> Var:
-        return self._binary("div", other)
-
-    def __rtruediv__(self, other: Any) -> Var:
-        return self._binary("div", other, True)
-
-    def __pow__(self, other: Any) -> Var:
-        return self._binary("pow", other)
-
-    def __matmul__(self, other: Var) -> Var:
-        return self.builder.add_op("matmul", self, other)
-
-    def __neg__(self) -> Var:
-        return self.builder.add_op("neg", self)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"<Var {self.name}: {self.dtype or '?'}{format_shape(self.shape)}>"
-
-
-# op(x, number) as scale * x + bias, with (number, swapped) -> (scale, bias); None: no such form.
-_WITH_NUMBER = {
-    "add": lambda c, swapped: (1.0, c),
-    "sub": lambda c, swapped: (-1.0, c) if swapped else (1.0, -c),
-    "mul": lambda c, swapped: (c, 0.0),
-    "div": lambda c, swapped: (None, 0.0) if swapped or c == 0 else (1.0 / c, 0.0),
-}
 
 
 def _forward_net(given: str | PlainNet) -> PlainNet:
@@ -157,11 +74,6 @@ def _forward_net(given: str | PlainNet) -> PlainNet:
     return given
 
 
-def as_var(builder: NetBuilder, x: Var | str) -> Var:
-    """A handle as it is; a name as a handle, which operators check."""
-    return x if isinstance(x, Var) else Var(builder, x)
-
-
 class NetBuilder(BuilderMethods):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
@@ -177,11 +89,13 @@ class NetBuilder(BuilderMethods):
 
     def __init__(self, name: str | PlainNet = "", dtype: DTypeLike = "float32") -> None:
         net = _forward_net(name)
-        self.dtype = np.dtype(dtype)
+        self.dtype = to_dtype(dtype)
         self.run_context = OpContext()  # of runs that are given none
         self.objective = Objective()
         self.owner = Owner(net.name, net.vars)
         self.shared_scopes: weakref.WeakSet[Scope] = weakref.WeakSet()
+        self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
+        self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
         self.switch_to(net)
 
@@ -251,8 +165,8 @@ class NetBuilder(BuilderMethods):
         if self._whole is None:
             wanted, net, gradients = self.objective, PlainNet(self._forward.op_list), {}
             if wanted.costs:
-                wrt = None if wanted.wrt is None else list(wanted.wrt)
-                gradients = net.add_backward_ops(list(wanted.costs), wrt)
+                wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
+                gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
             for attrs in wanted.optimizers:
                 net.add_optimizer_ops(attrs)
             self._whole = net, gradients
@@ -341,7 +255,7 @@ class NetBuilder(BuilderMethods):
         kind: int,
         **extra: Any,
     ) -> Var:
-        numbers = self.dtype if dtype is None else np.dtype(dtype)
+        numbers = self.dtype if dtype is None else to_dtype(dtype)
         fill = initializer(init, name, shape, numbers)
         source = caller_location()
         self._forward.add_var(
@@ -377,6 +291,7 @@ class NetBuilder(BuilderMethods):
         return self.declared(name).shape
 
     def dtype_of(self, name: str) -> np.dtype | None:
+        """Dtype of a variable, None where it is not known yet."""
         return self.declared(name).dtype
 
     def unique_name(self, stem: str) -> str:
@@ -410,10 +325,6 @@ class NetBuilder(BuilderMethods):
             inputs = (given.pop(_PROBABLE_INPUT), *inputs)
         layer = self.layer_for(entry, len(inputs), given)
         if layer is not None:
-            try:
-                inspect.signature(layer).bind(*inputs, name=name, **given)
-            except TypeError as error:
-                raise AttributeTypeError(f"{where()}: layer {entry.type}: {error}") from None
             return layer(*inputs, name=name, **given)
         return self.append(entry, inputs, given, name=name)
 
@@ -479,4 +390,4 @@ class NetBuilder(BuilderMethods):
         return f"<NetBuilder {self.name or '?'}: {len(self._forward.operators)} operators>"
 
 
-__all__ = ["NetBuilder", "Var"]
+__all__ = ["NetBuilder"]

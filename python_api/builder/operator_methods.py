@@ -13,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, SlotError, nearest
+from ...framework.base.errors import (
+    AttributeTypeError,
+    SlotError,
+    UnknownOperatorError,
+    nearest,
+)
 from ...framework.ir.desc import caller_location
 from ...framework.ir.messages import attr_value
 from ...framework.ir.registry import REQUIRED, AttrSpec, OperatorDef, Slot, lookup, operator_types
@@ -23,14 +28,34 @@ _PYTHON_TYPES = {
     "int": "int",
     "float": "float",
     "string": "str",
-    "ints": "Sequence[int]",
-    "floats": "Sequence[float]",
     "strings": "Sequence[str]",
     "bools": "Sequence[bool]",
     "tensor": "Any",
     "net": "Any",
     "dtype": "Any",
 }
+
+_ELSEWHERE = {
+    "kernel_size": "kernel",
+    "pool_size": "kernel",
+    "out_channels": "filters",
+    "out_features": "size",
+    "output_size": "size",
+    "units": "size",
+    "hidden_size": "size",
+    "num_layers": "layers",
+    "num_groups": "groups",
+    "scale_factor": "scale",
+    "weight": "w",
+    "use_bias": "bias",
+    "kernel_initializer": "init",
+    "eps": "epsilon",
+    "dim": "axis",
+}
+"""Names of arguments in PyTorch and Keras -> ours, for messages."""
+
+_ALGORITHM = "_algorithm"
+"""`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
 
 _COUNT, _SECTIONS = "num", "sections"
 """How many variables a duplicable output slot gets: `num=3`, or one for each of `sections`."""
@@ -77,7 +102,9 @@ def method_parameters(entry: OperatorDef) -> list[inspect.Parameter]:
     for attr in entry.attrs:
         default = inspect.Parameter.empty if attr.default is REQUIRED else attr.default
         parameters.append(
-            inspect.Parameter(attr.name, keyword, default=default, annotation=_attr_type(attr))
+            inspect.Parameter(
+                attr.name, keyword, default=default, annotation=_attr_type(entry, attr)
+            )
         )
     parameters.append(inspect.Parameter("name", keyword, default="", annotation="str"))
     return parameters
@@ -88,7 +115,12 @@ def _slot_type(slot: Slot) -> str:
     return f"{single} | None" if slot.optional else single
 
 
-def _attr_type(attr: AttrSpec) -> str:
+def _attr_type(entry: OperatorDef, attr: AttrSpec) -> str:
+    if attr.type == "ints":
+        words = " | str" if attr.name + _ALGORITHM in entry.attr_specs else ""
+        return f"int | Sequence[int]{words}"
+    if attr.type == "floats":
+        return "float | Sequence[float]"
     return _PYTHON_TYPES[attr.type]
 
 
@@ -168,15 +200,52 @@ def split_arguments(
                 raise SlotError(f"{where()}: {entry.type}: slot {key!r} is given twice")
             if value is not None:
                 slots[key] = names_of(value, entry, key)
+        elif isinstance(value, str) and key + _ALGORITHM in entry.attr_specs:
+            attrs[key + _ALGORITHM] = value
         elif key in entry.attr_specs:
             attrs[key] = value
         else:
             known = (*entry.input_slots, *entry.attr_specs)
             raise AttributeTypeError(
                 f"{where()}: {entry.type} has no slot or attribute {key!r}"
-                f"{nearest(key, known)}; it has {', '.join(known)}"
+                f"{instead_of(key, value, known)}; it has {', '.join(known)}"
             )
     return slots, attrs
+
+
+def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
+    """What to write for an argument that there is not: ` (write kernel=3)`, or the nearest names.
+
+    Args:
+        value: what was given for it.
+        known: the arguments that there are.
+    """
+    ours = _ELSEWHERE.get(key, "")
+    return f" (write {ours}={value!r})" if ours in known else nearest(key, known)
+
+
+def check_activation(title: str, value: Any) -> None:
+    """Refuse an argument `activation` that is no operator's name, in any case, nor "".
+
+    Args:
+        title: of the layer, in messages.
+
+    Raises:
+        AttributeTypeError: no string, such as `b.relu`. UnknownOperatorError: no operator.
+    """
+    if isinstance(value, str):
+        if value:
+            lookup(value.lower(), f"{title}: activation")
+        return
+    name = getattr(value, "__name__", type(value).__name__).lower()
+    try:
+        lookup(name)
+    except UnknownOperatorError:
+        name = ""
+    raise AttributeTypeError(
+        f"{title}: activation is the name of an operator, not {value!r}; "
+        + (f'write activation="{name}"' if name else 'such as activation="relu", or "" for none')
+    )
 
 
 def encoded_attrs(entry: OperatorDef, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,10 @@ from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
+from .gradients import settle_rates
 from .methods import builder_method
-from .net_builder import NetBuilder, Var
+from .net_builder import NetBuilder
+from .var import Var
 
 _MOST_RUNS = 64
 """Kinds of runs whose preparation is kept; contexts made anew for each run would pile up."""
@@ -69,6 +71,7 @@ def initialize(
         owner=builder.owner,
         share=_is_shared(builder, scope),
     )
+    settle_rates(builder, scope)
     builder.run_cache.initialized.add(scope)
 
 

@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.files.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 from ...framework.files.saved import NET_SUFFIX, Loaded, load, load_desc, paths_of
 from ...framework.ir.op_list import OpList
 from ...nnet3.files.kaldi_io import is_nnet3
-from ..train.checkpoint import SUFFIX, load_checkpoint, read_checkpoint
 
 
 def read_desc(path: str) -> OpList:

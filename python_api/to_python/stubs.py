@@ -21,7 +21,7 @@ from typing import Any
 from ... import nnet3
 from ...framework.ir.registry import OperatorDef, lookup
 from ..builder import NetBuilder, Var, methods
-from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer
+from ..builder.methods import BUILDER_METHODS, BuilderMethods, builder_method, layer, takes
 from ..builder.operator_methods import method_parameters, method_types
 
 _HEAD = '"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""'
@@ -56,6 +56,8 @@ def methods_text() -> str:
         *_function(builder_method, ""),
         "",
         *_function(layer, ""),
+        "",
+        *_function(takes, ""),
         "",
         "class BuilderMethods:",
         *_function(BuilderMethods.layer_for, _INDENT),

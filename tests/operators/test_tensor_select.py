@@ -160,6 +160,32 @@ class TestSort(OpTest):
     def test_refuses(self):
         self.refuses("out of range", {"x": np.array(1.0)})
 
+    def test_nan_is_the_largest(self):
+        x = np.array([[np.nan, 1.0, np.inf, -1.0]])
+        for descending, ids in ((False, [3, 1, 2, 0]), (True, [0, 2, 1, 3])):
+            found = self.output(Case({"x": x}, {"descending": descending}))
+            np.testing.assert_array_equal(found["ids"], [ids])
+            np.testing.assert_array_equal(found["out"], x[:, ids])
+
+
+class TestArgsort(OpTest):
+    type = "argsort"
+    exact_dtype = ("out",)
+
+    def cases(self, rng):
+        yield Case({"x": distinct(rng, 3, 5)})
+        yield Case({"x": distinct(rng, 4, 3)}, {"axis": 0, "descending": True})
+        yield Case({"x": rng.integers(0, 3, (2, 6, 2))}, {"axis": 1})
+        yield Case({"x": np.array([[1.0, 0, 1, 0, np.nan, 0]])}, {"descending": True})
+
+    def reference(self, inputs, attrs):
+        x, axis = inputs["x"], attrs["axis"]
+        key = np.where(np.isnan(x), np.inf, x)
+        return {"out": np.argsort(-key if attrs["descending"] else key, axis, kind="stable")}
+
+    def test_refuses(self):
+        self.refuses("out of range", {"x": np.array(1.0)})
+
 
 class TestArgmax(OpTest):
     type = "argmax"
@@ -182,32 +208,3 @@ class TestArgmax(OpTest):
 
 class TestArgmin(TestArgmax):
     type = "argmin"
-
-
-class TestCumsum(OpTest):
-    type = "cumsum"
-    grad = ("x",)
-
-    def cases(self, rng):
-        for exclusive in (False, True):
-            for reverse in (False, True):
-                attrs = {"exclusive": exclusive, "reverse": reverse}
-                yield Case({"x": rng.normal(size=(3, 4))}, attrs)
-                yield Case({"x": rng.normal(size=(3, 2, 2))}, {**attrs, "axis": 0})
-
-    def reference(self, inputs, attrs):
-        x, axis = inputs["x"], attrs["axis"]
-        if attrs["reverse"]:
-            x = np.flip(x, axis)
-        out = np.cumsum(x, axis)
-        if attrs["exclusive"]:
-            out = out - x
-        return {"out": np.flip(out, axis) if attrs["reverse"] else out}
-
-    def test_integers_give_int64(self):
-        out = self.output(Case({"x": np.array([100, 100], np.int8)}))["out"]
-        assert out.dtype == np.int64
-        np.testing.assert_array_equal(out, [100, 200])
-
-    def test_refuses(self):
-        self.refuses("out of range", {"x": np.array(1.0)})

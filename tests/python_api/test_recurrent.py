@@ -349,7 +349,7 @@ def test_wrong_arguments_of_layers():
     for call, text in (
         (lambda: b.lstm(x, 0), "size >= 1"),
         (lambda: b.gru(x, H, layers=0), "layers >= 1"),
-        (lambda: b.gru(x, H, hidden=3), "gru has no argument 'hidden'; it has layers"),
+        (lambda: b.gru(x, H, hidden=3), "gru has no argument 'hidden'; it has x, size"),
         (lambda: b.lstm(x, H, bidirectional=True, carry=2), "goes both ways"),
         (lambda: b.lstm(x, H, layers=2, initial=[(h, h)]), "wants 2 states"),
         (lambda: b.lstm(x, H, initial=[h]), r"a pair \(h, c\)"),

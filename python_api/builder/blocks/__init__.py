@@ -1,0 +1,1 @@
+"""Layers made of several others: attention, transformers, encodings of positions, losses."""
