@@ -43,14 +43,24 @@ def backward_from(
             f" {format_shape(shape)}; take its mean or its sum: b.mean({name}) or"
             f" b.reduce_sum({name})"
         )
+    _differentiate(builder, "backward_from", [str(cost)], wrt)
+
+
+def _differentiate(
+    builder: NetBuilder,
+    method: str,
+    costs: Sequence[str],
+    wrt: Sequence[Var | str] | Var | str | None,
+) -> None:
+    """Add costs, and what to differentiate them by, to the objective; `method` was called."""
     before = builder.objective
-    wanted = replace(before, costs=(*before.costs, str(cost)))
+    wanted = replace(before, costs=(*before.costs, *costs))
     if wrt is None:
         wanted = replace(wanted, all_parameters=True)
     else:
         more = _names(wrt)
         if not more:
-            raise GradientError(f"{where()}: backward_from: wrt names no variable")
+            raise GradientError(f"{where()}: {method}: wrt names no variable")
         wanted = replace(wanted, wrt=(*before.wrt, *more))
     builder.set_objective(wanted)
 
@@ -193,9 +203,14 @@ def _check_order(rate: Any, op_type: Any) -> None:
 def add_backward_ops(
     builder: NetBuilder,
     targets: Var | str | Sequence[Var | str] | None = None,
-    wrt: Sequence[Var | str] | None = None,
+    wrt: Sequence[Var | str] | Var | str | None = None,
 ) -> dict[str, str]:
-    """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by default.
+    """Ask for gradients as `Net.add_backward_ops` does.
+
+    Args:
+        targets: variables of any shape, whose sum is differentiated; None: the last operator's
+            output.
+        wrt: see `backward_from`.
 
     Returns:
         Variable -> name of its gradient, for every variable that has one now.
@@ -205,17 +220,14 @@ def add_backward_ops(
     """
     if targets is None:
         operators = builder.forward_net.operators
-        names = operators[-1].output_vars()[:1] if operators else []
-        if not names:
+        if not operators:
             raise GradientError(f"{where()}: add_backward_ops: the net has no operator yet")
+        names = operators[-1].output_vars()[:1]
     else:
-        names = [targets] if isinstance(targets, (str, Var)) else list(targets)
+        names = _names(targets)
     for name in names:
-        builder.declared(str(name))
-    before = builder.objective
-    more = before.wrt if wrt is None else (*(before.wrt or ()), *map(str, wrt))
-    costs = (*before.costs, *map(str, names))
-    builder.set_objective(replace(before, costs=costs, wrt=more))
+        builder.declared(name)
+    _differentiate(builder, "add_backward_ops", names, wrt)
     return dict(builder.gradients)
 
 
