@@ -43,6 +43,7 @@ from .nnet3.inference.saved import save_nnet as save_nnet
 from .proto.net_pb2 import NetDesc as NetDesc
 from .proto.net_pb2 import OpDesc as OpDesc
 from .proto.net_pb2 import VarDesc as VarDesc
+from .python_api import metrics as metrics
 from .python_api.builder import NetBuilder as NetBuilder
 from .python_api.builder.half import to_half as to_half
 from .python_api.generate.generation import Generator as Generator

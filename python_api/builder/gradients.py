@@ -122,7 +122,7 @@ def add_optimization(
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
     if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
-        if parameters is None or parameters == REST:
+        if parameters is None or (isinstance(parameters, str) and parameters == REST):
             raise GradientError(
                 f"{where()}: nothing to update: backward_from asks for the gradients of"
                 f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
@@ -175,7 +175,7 @@ def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[s
 
     `word`: a text that stays one, since it stands for several.
     """
-    if given == word and isinstance(given, str):
+    if isinstance(given, str) and given == word:
         return given
     items = [given] if isinstance(given, (Var, str)) else list(given)
     return [str(item) for item in items]

@@ -300,6 +300,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Rows of a table: out[...] = w[ids[...]]."""
+    def prelu(
+        self,
+        x: Var | str,
+        w: Any = None,
+        *,
+        shared: bool = False,
+        init: Any = 0.25,
+        lr_factor: float | None = None,
+        trainable: bool = True,
+        name: str = "",
+    ) -> Var:
+        """Parametric rectifier: out = x where x > 0, else w * x, with slopes w that are learned."""
     def recurrent_net(
         self,
         desc: OpList | NetDesc,
@@ -587,6 +599,21 @@ class BuilderMethods:
     ) -> Var:
         """Multi-head attention: each head looks with its own projections of query, key and
         value."""
+    def einsum(
+        self,
+        equation: str,
+        *operands: Var | str | Sequence[Var | str],
+        name: str = "",
+    ) -> Var:
+        """Sum of products by Einstein's convention, as numpy.einsum and torch.einsum."""
+    def meshgrid(
+        self,
+        *x: Var | str | Sequence[Var | str],
+        indexing: str = "ij",
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Coordinates of a grid: each vector along an axis of its own, repeated along all
+        others."""
     def positional_encoding(
         self,
         x: Var | str,
@@ -692,6 +719,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
     def abs(
         self,
         x: Var | str,
@@ -1028,11 +1073,11 @@ class BuilderMethods:
         y: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-08,
+        epsilon: float = 1e-08,
         name: str = "",
     ) -> Var:
-        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, eps)
-        max(|y|, eps)). x and y broadcast as in NumPy."""
+        """Cosine of the angle between vectors along an axis: out = sum(x y) / (max(|x|, epsilon)
+        max(|y|, epsilon)). x and y broadcast as in NumPy."""
     def cross_entropy(
         self,
         x: Var | str,
@@ -1258,6 +1303,7 @@ class BuilderMethods:
         ids: Var | str,
         *,
         axis: int = 0,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
@@ -1886,13 +1932,6 @@ class BuilderMethods:
     ) -> Var:
         """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
-    def mean(
-        self,
-        x: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1902,15 +1941,6 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
-    def meshgrid(
-        self,
-        x: Sequence[Var | str],
-        *,
-        indexing: str = "ij",
-        name: str = "",
-    ) -> tuple[Var, ...]:
-        """Coordinates of a grid: each vector along an axis of its own, repeated along all
-        others. There are as many results as vectors."""
     def minimum(
         self,
         x: Var | str,
@@ -1944,6 +1974,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
+    def nadam_correction(
+        self,
+        step: Var | str,
+        previous: Var | str,
+        *,
+        beta1: float = 0.9,
+        momentum_decay: float = 0.004,
+        name: str = "",
+    ) -> Var:
+        """The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to
+        mu(step), mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2): out = previous + (1 -
+        previous) (1 - mu(step))."""
     def neg(
         self,
         x: Var | str,
@@ -1979,10 +2021,10 @@ class BuilderMethods:
         x: Var | str,
         *,
         axis: int = -1,
-        eps: float = 1e-12,
+        epsilon: float = 1e-12,
         name: str = "",
     ) -> Var:
-        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, eps)."""
+        """Vectors along an axis brought to Euclidean length 1: out = x / max(|x|, epsilon)."""
     def not_equal(
         self,
         x: Var | str,
@@ -2041,15 +2083,6 @@ class BuilderMethods:
     ) -> Var:
         """Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x
         = 0. Shapes broadcast as in NumPy."""
-    def prelu(
-        self,
-        x: Var | str,
-        w: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Parametric rectifier: out = x where x > 0, else w * x, with one slope w for each
-        channel, axis 1 of x [N, C, ...], or one for all."""
     def put_along_axis(
         self,
         x: Var | str,
@@ -2671,13 +2704,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Difference: out = x - y. Shapes broadcast as in NumPy."""
-    def sum(
-        self,
-        x: Sequence[Var | str],
-        *,
-        name: str = "",
-    ) -> Var:
-        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
     def take_along_axis(
         self,
         x: Var | str,

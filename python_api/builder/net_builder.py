@@ -52,7 +52,14 @@ from ...framework.runtime.plain_net import PlainNet
 from .derived_nets import Objective, RunCache
 from .initializers import initializer
 from .methods import BuilderMethods
-from .operator_methods import encoded_attrs, output_names, pop_count, split_arguments, where
+from .operator_methods import (
+    counterparts,
+    encoded_attrs,
+    output_names,
+    pop_count,
+    split_arguments,
+    where,
+)
 from .var import Var
 
 _PROBABLE_INPUT = "input"
@@ -342,7 +349,7 @@ class NetBuilder(BuilderMethods):
         count = pop_count(entry, keywords)
         slots, attrs = split_arguments(entry, inputs, keywords, self.names_of)
         name = name or self.unique_name(entry.type)
-        names = output_names(entry, name, count, attrs, existing)
+        names = output_names(entry, name, count or counterparts(entry, slots), attrs, existing)
         source = caller_location()
         op = make_op(entry.type, slots, names, encoded_attrs(entry, attrs), source=source)
         for out in itertools.chain.from_iterable(names.values()):

@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,11 @@ import numpy as np
 from ...framework.base.atomic import PathLike, check_writable
 from ...framework.base.context import Hook, OpContext
 from ...framework.base.dtypes import is_float
-from ...framework.base.errors import FormatError, NotFiniteError, OpscopeError
+from ...framework.base.errors import (
+    FormatError,
+    NotFiniteError,
+    OpscopeError,
+)
 from ...framework.base.scope import Scope, default_scope
 from ...framework.files.checkpoint import (
     Checkpoint,
@@ -39,6 +43,7 @@ from ...framework.runtime.plain_net import PlainNet
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from .callbacks import Callbacks, TrainingState
+from .data import Data, batches_of, check_reiterable, length_of
 from .early_stop import EarlyStop
 from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
@@ -48,8 +53,6 @@ from .resuming import take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
-Batches = Iterable[Mapping[Any, Any]]
-Data = Batches | Callable[[int], Batches]
 
 
 def train(
@@ -254,7 +257,7 @@ class _Trainer:
         else:
             initialize(self.op_list, self.scope, self.base)
         feeder = Feeder(self.net.op_list, self.scope)
-        _check_reiterable(data, options.epochs)
+        check_reiterable(data, options.epochs)
         with Progress(progress, options.epochs, self.epoch) as bar, CtrlC() as ctrl_c:
             try:
                 while self.epoch < options.epochs and not self.finished and not self.at.stopping:
@@ -272,12 +275,12 @@ class _Trainer:
         started = time.perf_counter()
         context = self._train_context()
         before = self.seconds
-        bar.start_epoch(self.epoch, _length(data), self.batch)
+        bar.start_epoch(self.epoch, length_of(data), self.batch)
         if not self.batch:
             self.measured.reset()
         self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
         every = self.options.checkpoint_batches
-        batches = itertools.islice(_batches(data, self.epoch), self.batch, None)
+        batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         for batch in batches:
             values = self._one_batch(batch, feeder, context)
             self.seconds = before + time.perf_counter() - started
@@ -338,7 +341,7 @@ class _Trainer:
         )
         measured, minibatches = self.measured.fresh(), 0
         end = self.net.last_forward_op + 1
-        for batch in _batches(data, self.epoch):
+        for batch in batches_of(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
             self.net.run(self.scope, context, 0, end)
             measured.update(measured.values(self.scope), rows)
@@ -467,23 +470,6 @@ class _Trainer:
         self.history.resumed = report
         place_values(values, self.scope)
         return values
-
-
-def _batches(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
-    return iter(data(epoch) if callable(data) else data)
-
-
-def _length(data: Data) -> int | None:
-    return len(data) if isinstance(data, Sized) else None
-
-
-def _check_reiterable(data: Data, epochs: int) -> None:
-    """An iterator is used up after one epoch."""
-    if epochs > 1 and not callable(data) and iter(data) is data:
-        raise OpscopeError(
-            "the data can be gone through only once; give a list, a Minibatches, or a function"
-            " of the epoch's number that returns minibatches"
-        )
 
 
 __all__ = ["EarlyStop", "History", "train"]
