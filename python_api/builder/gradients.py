@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, GradientError, format_shape
+from ...framework.base.errors import AttributeTypeError, GradientError, VariableError, format_shape
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.passes.loss_scaling import LossScale, as_loss_scale
@@ -162,12 +162,33 @@ def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) 
     settled = builder.settled_rates.setdefault(scope, {})
     for name, value in constant_rates(builder.op_list).items():
         if settled.get(name) != value:
-            settled[name] = value
-            variable = None if name in keep else scope.find(name)
-            if variable is not None and variable.array is not None:
+            variable = scope.find(name)
+            if variable is None or variable.array is None or name in keep:
+                settled[name] = value
+            elif not builder.owner.is_kept_from(name, variable.origin):
+                settled[name] = value
                 owner = variable.origin
                 variable.set(np.asarray(value, variable.array.dtype))
                 variable.origin = owner
+
+
+def check_shared_rates(builder: NetBuilder, scope: Scope) -> None:
+    """Refuse to share a learning rate that is another in this builder.
+
+    Raises:
+        VariableError: it is; the message says how both keep their own.
+    """
+    for name, value in constant_rates(builder.op_list).items():
+        variable = scope.find(name)
+        if variable is None or not builder.owner.is_kept_from(name, variable.origin):
+            continue
+        held = float(variable.numpy())
+        if not np.isclose(held, value, rtol=1e-6):
+            raise VariableError(
+                f"net {builder.name!r}: {name!r} is {held:g} in the scope, another NetBuilder's,"
+                f" and {value:g} here. To share parameters and not the rate, run one of them in a kid:"
+                f" kid = scope.new_scope(); kid.var({name!r})"
+            )
 
 
 def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[str] | str:

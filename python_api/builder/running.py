@@ -26,7 +26,7 @@ from ...framework.runtime.initialize import initialize as fill_variables
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.predict import BATCH_SIZE, Predictor
 from .derived_nets import BoundRun
-from .gradients import settle_rates
+from .gradients import check_shared_rates, settle_rates
 from .methods import builder_method
 from .net_builder import NetBuilder
 from .var import Var
@@ -61,16 +61,19 @@ def initialize(
     """
     if scope is None:
         scope = default_scope()
-    if share:
-        builder.shared_scopes.add(scope)
+    shared = share or _is_shared(builder, scope)
+    if shared and not overwrite:
+        check_shared_rates(builder, scope)
     fill_variables(
         builder.op_list,
         scope,
         context or builder.run_context,
         overwrite=overwrite,
         owner=builder.owner,
-        share=_is_shared(builder, scope),
+        share=shared,
     )
+    if share:
+        builder.shared_scopes.add(scope)
     settle_rates(builder, scope)
     builder.run_cache.initialized.add(scope)
 

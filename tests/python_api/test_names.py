@@ -76,6 +76,26 @@ def test_builders_share_where_they_are_told_to() -> None:
     one.run(scope, feed={"x": X})
 
 
+def test_a_rate_is_not_shared_where_it_is_another() -> None:
+    one, two, scope = small("one"), NetBuilder("two"), Scope()
+    two.backward_from(two.mean(two.square(two.fc(two.input("x", [-1, 3]), size=2))))
+    two.add_optimization(0.3, "momentum")
+    one.run(scope, feed={"x": X})
+    with pytest.raises(VariableError, match=r"'optimizer@LEARNING_RATE' is 0.1 .* and 0.3 here"):
+        two.initialize(scope, share=True)
+    with pytest.raises(VariableError, match="of another NetBuilder"):
+        opscope.train(two, [{"x": X}], epochs=1, scope=scope, loss="mean_0", progress=False)
+    assert scope.numpy("optimizer@LEARNING_RATE") == np.float32(0.1)
+    kid = scope.new_scope()
+    kid.var("optimizer@LEARNING_RATE")
+    two.initialize(kid, share=True)
+    weights = scope.numpy("fc_0.w")
+    two.run(kid, feed={"x": X})
+    assert not np.array_equal(scope.numpy("fc_0.w"), weights)
+    assert kid.numpy("optimizer@LEARNING_RATE") == np.float32(0.3)
+    assert scope.numpy("optimizer@LEARNING_RATE") == np.float32(0.1)
+
+
 def test_builders_of_other_names_live_side_by_side() -> None:
     scope = Scope()
     for name in ("first", "second"):
