@@ -37,7 +37,16 @@ from ..ir.desc import (
     make_op,
     make_var,
 )
-from ..ir.names import DENSE_OP, MERGE_OP, grad_name, optimizer_name, rows_name, state_name
+from ..ir.names import (
+    COMMIT_OP,
+    DENSE_OP,
+    MERGE_OP,
+    STORE_OP,
+    grad_name,
+    optimizer_name,
+    rows_name,
+    state_name,
+)
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.registry import OperatorDef, lookup, operator_types
 from .mixed_precision import in_mixed_precision
@@ -48,6 +57,7 @@ REST = "rest"
 
 _RATE_PREFIX = "lr_"
 _OWN_SLOTS = frozenset(("param", "grad", "lr", "rows", "grad_scale", "step"))
+_COPIED = {STORE_OP: "x", COMMIT_OP: "new"}
 _ELSEWHERE = {
     "lr": "the first argument, learning_rate",
     "eps": "epsilon",
@@ -196,6 +206,17 @@ def constant_rates(net: OpList) -> dict[str, float]:
     }
 
 
+def updated_parameters(net: OpList) -> dict[str, str]:
+    """The variables that the optimizers of a net write -> types of the operators that do so."""
+    found: dict[str, str] = {}
+    for op in net.ops:
+        if op.role == OPTIMIZE:
+            # What mixed_precision.py copies from elsewhere was computed by an operator before.
+            source = op.inputs[_COPIED[op.type]][0] if op.type in _COPIED else ""
+            found |= {name: found.get(source, op.type) for name in op.output_names()}
+    return found
+
+
 def _optimizer_entry(op_type: str) -> OperatorDef:
     known = optimizer_types()
     if op_type not in known:
@@ -208,7 +229,7 @@ def _optimizer_entry(op_type: str) -> OperatorDef:
 def _parameters(
     net: OpList, declared: Mapping[str, VarDecl], attrs: OptimizerAttrs
 ) -> list[VarDecl]:
-    updated = {name: op.type for op in net.ops if op.role == OPTIMIZE for name in op.output_names()}
+    updated = updated_parameters(net)
     wanted = attrs.parameters
     if wanted is None or wanted == REST:
         chosen = [

@@ -44,7 +44,13 @@ def initialize(
 ) -> None:
     """Fill parameters and states that hold no value (or all of them) by their initialisers."""
     scope = scope or default_scope()
+    _fill(builder, scope, context, overwrite)
     settle_rates(builder, scope)
+
+
+def _fill(
+    builder: NetBuilder, scope: Scope, context: OpContext | None, overwrite: bool = False
+) -> None:
     fill_variables(builder.op_list, scope, context or builder.run_context, overwrite=overwrite)
     builder.run_cache.initialized.add(scope)
 
@@ -125,7 +131,7 @@ def _run_anew(
     known = scope in initialized
     try:
         if not known:
-            builder.initialize(scope, context)
+            _fill(builder, scope, context)
         feed_run(scope, given, undo)
         for name in bound.inputs:
             variable = scope.find(name)
@@ -137,6 +143,7 @@ def _run_anew(
         if not known:
             initialized.discard(scope)
         raise
+    settle_rates(builder, scope, given)
     frame.run(bound.context)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opscope import NetBuilder
 from opscope.framework.base.errors import (
     AttributeTypeError,
     GradientError,
@@ -232,3 +233,13 @@ def test_a_parameter_of_unknown_shape():
     desc.ops.append(make_op("toy_relu", {"x": "w"}, {"out": "y"}))
     with pytest.raises(ShapeError, match="'w' has no full shape"):
         built(desc, type="toy_sgd")
+
+
+@pytest.mark.parametrize("scale", [None, 8.0, "dynamic"])
+def test_overlap_in_half_precision_names_the_optimizer(scale):
+    b = NetBuilder(dtype="float16")
+    x = b.input("x", [-1, 3])
+    b.backward_from(b.mean(b.add_op("matmul", x, b.parameter("w", [3, 2])), name="cost"))
+    b.add_optimization(0.1, "adam", loss_scale=scale)
+    with pytest.raises(VariableError, match="'w' would be updated by two optimizers, adam and sgd"):
+        b.add_optimization(0.1, "sgd", parameters=["w"])

@@ -201,6 +201,25 @@ def test_train_of_a_builder_over_a_saved_net_takes_its_own_rate(tmp_path):
     np.testing.assert_allclose(loaded.numpy("u"), before - FEED["x"], rtol=1e-6)
 
 
+def test_a_rate_that_is_fed_to_the_first_run_holds():
+    b, scope = two_groups({}, {}), Scope()
+    b.run(scope, feed=FEED | {"optimizer@LEARNING_RATE@2": np.float32(1.0)})
+    np.testing.assert_allclose(scope.numpy("v"), -FEED["x"], rtol=1e-6)
+
+
+def test_a_refused_run_leaves_the_rates_alone():
+    b, scope = two_groups({}, {}), Scope()
+    b.run(scope, feed=FEED)
+    again = NetBuilder.from_desc(b.desc)
+    again.backward_from("cost")
+    again.add_optimization(1.0)
+    with pytest.raises(VariableError):
+        again.run(scope, feed={})
+    assert scope.numpy("optimizer@LEARNING_RATE") == np.float32(0.1)
+    again.run(scope, feed=FEED)
+    assert scope.numpy("optimizer@LEARNING_RATE") == 1
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
