@@ -155,7 +155,9 @@ def settle_rates(builder: NetBuilder, scope: Scope, keep: Collection[str] = ()) 
             settled[name] = value
             variable = None if name in keep else scope.find(name)
             if variable is not None and variable.array is not None:
+                owner = variable.origin
                 variable.set(np.asarray(value, variable.array.dtype))
+                variable.origin = owner
 
 
 def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[str] | str:

@@ -64,7 +64,8 @@ def initialize(
     if share:
         builder.shared_scopes.add(scope)
     _fill(builder, scope, context, overwrite)
-    settle_rates(builder, scope)
+    if builder.objective.optimizers:
+        settle_rates(builder, scope)
 
 
 def _fill(
@@ -178,7 +179,8 @@ def _run_anew(
         if not known:
             initialized.discard(scope)
         raise
-    settle_rates(builder, scope, given)
+    if builder.objective.optimizers:
+        settle_rates(builder, scope, given)
     frame.run(bound.context)
 
 

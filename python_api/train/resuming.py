@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...framework.base.scope import Scope
 from ...framework.files.checkpoint import Checkpoint
-from ...framework.files.loading import can_take, converted_to, listed, spec_text
+from ...framework.files.loading import can_take, converted_to, listed, place_values, spec_text
 from ...framework.ir.desc import OPTIMIZE, PARAMETER
 from ...framework.ir.names import next_name
 from ...framework.ir.op_list import OpList, OpNode
@@ -34,8 +35,8 @@ class Resumed:
         epochs: how many were over there; the training goes on with the next one.
         parameters: names of the parameters that were taken over.
         states: names of the states that were taken over.
-        afresh: parameters and states of this net that begin with what the scope holds, or are
-            initialised -> why.
+        afresh: parameters and states of this net that were not -> why. They begin with what the
+            user has loaded or set in the scope, or are initialised.
         left: variables of the checkpoint that this net lacks.
     """
 
@@ -92,6 +93,15 @@ def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.n
         tuple(v.name for v in persistent_vars(found.op_list) if v.name not in variables),
     )
     return taken, report
+
+
+def put_values(values: Mapping[str, np.ndarray], report: Resumed, scope: Scope) -> None:
+    """Give a scope what was taken over; what a training there left of the rest begins anew."""
+    place_values(values, scope)
+    for name in report.afresh:
+        variable = scope.find(name)
+        if variable is not None and variable.origin is not None:
+            variable.clear()
 
 
 def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[str, str]:

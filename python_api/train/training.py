@@ -35,7 +35,6 @@ from ...framework.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import FORWARD, OPTIMIZE
 from ...framework.ir.op_list import OpList
@@ -52,7 +51,7 @@ from .history import EVAL_PREFIX, History
 from .measuring import Measurements
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
-from .resuming import take_over
+from .resuming import put_values, take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
@@ -259,7 +258,7 @@ class _Trainer:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
-        if self.builder is not None:
+        if self.builder is not None and resumed:
             settle_rates(self.builder, self.scope, resumed)
         self._initialize()
         feeder = Feeder(self.net.op_list, self.scope)
@@ -480,7 +479,7 @@ class _Trainer:
         self.finished, self.best, self.best_value = False, {}, None
         self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
         self.history.resumed = report
-        place_values(values, self.scope)
+        put_values(values, report, self.scope)
         return values
 
 

@@ -77,7 +77,7 @@ def test_saved_and_loaded_nets_go_on_with_their_rates(
     for _ in range(3):
         b.run(scope, feed=FEED)
     opscope.save(b, scope, tmp_path / "n")
-    net, loaded = opscope.load(tmp_path / "n")
+    net, loaded = opscope.load(tmp_path / "n", train=True)
     for _ in range(3):
         loaded.feed(FEED)
         net.run(loaded)

@@ -298,3 +298,17 @@ def test_the_refusal_of_a_changed_net_says_how(tmp_path):
 def test_other_values_of_resume(tmp_path, value):
     with pytest.raises(OpscopeError, match="resume is True, False or 'weights', not"):
         resumed(tmp_path, build(adam()), resume=value)
+
+
+@pytest.mark.parametrize("mine", [True, False])
+def test_what_begins_afresh_in_a_scope_with_values(tmp_path, mine):
+    """Values of a training before begin anew; those that the user has set stay."""
+    scope = Scope()
+    run(scope, build(adam(0.01), classes=4), epochs=2, metrics=(), checkpoint=tmp_path / "run")
+    head = np.full((8, 3), 0.5, "float32")
+    if mine:
+        scope.feed({"w1": head, "b1": head[0]})
+    net = build(adam(0.0), classes=3)
+    resumed(tmp_path, net, scope=scope)
+    assert np.array_equal(scope.numpy("w1"), head) == mine
+    assert scope.numpy("w1").shape == (8, 3) and scope.numpy("optimizer@STEP") == 4
