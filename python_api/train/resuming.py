@@ -3,9 +3,9 @@
 - Parameters, and the states of forward operators, where name and shape are the same.
 - The states of an optimizer where the same optimizer updates the same parameters, which were taken
   over themselves. The rate, a schedule and other attributes may be others.
-- The step counter. Optimizers that count steps (Adam, say) correct their running means by it, so
-  where one of them begins with fresh states, the counter and all states that go with it begin
-  afresh, and so do schedules.
+- The step counter of an optimizer. Some (Adam, say) correct their running means by it, so where the
+  states of one parameter begin afresh, the counter and all states that go with it do, too, and with
+  them the schedule.
 - A learning rate that is a variable, where the same first rate is asked for as before.
 """
 
@@ -22,7 +22,7 @@ from ...framework.files.loading import can_take, converted_to, listed, place_val
 from ...framework.ir.desc import OPTIMIZE, PARAMETER
 from ...framework.ir.names import next_name
 from ...framework.ir.op_list import OpList, OpNode
-from ...framework.passes.optimizer import STEP, constant_rates
+from ...framework.passes.optimizer import constant_rates
 from ...framework.runtime.initialize import persistent_vars
 
 
@@ -108,8 +108,8 @@ def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[st
     """The optimizers' states that begin afresh, and why, beside those in `why`."""
     fresh: dict[str, str] = {}
     former = {states: op for op in found.ops if (states := _states(op))}
-    counting: set[str] = set()
-    restarted = ""
+    counting: dict[str, set[str]] = {}
+    restarted: dict[str, str] = {}
     for op in net.ops:
         states = _states(op)
         if not states:
@@ -117,12 +117,13 @@ def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[st
         reason = _why_afresh(op, former.get(states), why)
         if reason:
             fresh |= {name: reason for name in states if name not in why}
-        if "step" in op.inputs:
-            counting |= states
-            restarted = restarted or (reason and f"with the states of {_owner(op)}")
-    if restarted:
-        names = (*counting, STEP) if STEP not in why else counting
-        fresh |= {name: restarted for name in names if name not in why and name not in fresh}
+        for counter in op.inputs.get("step", ()):
+            counting.setdefault(counter, {counter}).update(states)
+            if reason:
+                restarted.setdefault(counter, f"with the states of {_owner(op)}")
+    for counter, reason in restarted.items():
+        names = counting[counter] - why.keys() - fresh.keys()
+        fresh |= dict.fromkeys(names, reason)
     return fresh
 
 

@@ -76,15 +76,20 @@ def appended(desc, **options):
     return result
 
 
-def test_a_second_optimizer_shares_the_step_and_has_its_own_rate():
+def test_a_second_optimizer_has_its_own_rate_and_step():
     desc = net("w", "v")
     appended(desc, type="toy_heavy", learning_rate=0.5, parameters=["w"])
     second = appended(desc, type="toy_heavy", learning_rate=0.25, parameters=["v"])
     assert [op_text(op) for op in second.ops] == [
-        "toy_heavy(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2, step=optimizer@STEP,"
-        " speed=v@TOY_HEAVY_SPEED) -> param_out=v, speed_out=v@TOY_HEAVY_SPEED  #optimize"
+        "increment(x=optimizer@STEP@2) -> out=optimizer@STEP@2  {value=1.0}  #optimize",
+        "toy_heavy(param=v, grad=v@GRAD, lr=optimizer@LEARNING_RATE@2, step=optimizer@STEP@2,"
+        " speed=v@TOY_HEAVY_SPEED) -> param_out=v, speed_out=v@TOY_HEAVY_SPEED  #optimize",
     ]
-    assert [var.name for var in second.vars] == ["optimizer@LEARNING_RATE@2", "v@TOY_HEAVY_SPEED"]
+    assert [var.name for var in second.vars] == [
+        "optimizer@STEP@2",
+        "optimizer@LEARNING_RATE@2",
+        "v@TOY_HEAVY_SPEED",
+    ]
     assert constant_rates(desc) == {
         "optimizer@LEARNING_RATE": 0.5,
         "optimizer@LEARNING_RATE@2": 0.25,
@@ -105,7 +110,8 @@ def test_each_schedule_writes_its_own_rate():
     assert names == [(f"optimizer@LEARNING_RATE{end}",) for end in ("", "@2", "@3")]
     written = [op.outputs["out"] for op in desc.ops if op.type == "lr_step_decay"]
     assert written == [names[0], names[2]]
-    assert [op.type for op in desc.ops].count("increment") == 1
+    counted = [op.outputs["out"] for op in desc.ops if op.type == "increment"]
+    assert counted == [("optimizer@STEP",), ("optimizer@STEP@3",)]
     assert constant_rates(desc) == {"optimizer@LEARNING_RATE@2": 0.5}
 
 

@@ -139,7 +139,19 @@ def test_optimizers_of_different_types_equal_each_alone():
         only_v.run(other, feed=FEED)
     np.testing.assert_array_equal(scope.numpy("u"), peer.numpy("u"))
     np.testing.assert_array_equal(scope.numpy("v"), other.numpy("v"))
-    assert scope.numpy("optimizer@STEP") == 5
+    assert scope.numpy("optimizer@STEP") == scope.numpy("optimizer@STEP@2") == 5
+
+
+def test_an_optimizer_that_is_added_later_counts_from_its_own_first_step():
+    """With the count of the first one, Adam's correction would be missing from the first steps."""
+    b, scope = linear(), Scope()
+    b.add_optimization(0.1, "adam", parameters="u")
+    for _ in range(20):
+        b.run(scope, feed=FEED)
+    b.add_optimization(0.1, "adam", parameters="rest", **COSINE)
+    b.run(scope, feed=FEED)
+    np.testing.assert_allclose(scope.numpy("v"), [[-0.1, -0.1]], rtol=1e-5)
+    assert scope.numpy("optimizer@STEP") == 21 and scope.numpy("optimizer@STEP@2") == 1
 
 
 def test_clipping_reaches_its_own_parameters_only():

@@ -312,3 +312,16 @@ def test_what_begins_afresh_in_a_scope_with_values(tmp_path, mine):
     resumed(tmp_path, net, scope=scope)
     assert np.array_equal(scope.numpy("w1"), head) == mine
     assert scope.numpy("w1").shape == (8, 3) and scope.numpy("optimizer@STEP") == 4
+
+
+def test_one_optimizer_begins_anew_and_the_other_goes_on(tmp_path):
+    def two(kind):
+        second = (0.2, kind), {"parameters": "rest"}
+        return build(adam(0.1, parameters=["w0"]), second)
+
+    first(tmp_path, two("adam"))
+    history, scope = resumed(tmp_path, two("radam"))
+    report = history.resumed
+    assert {"optimizer@STEP", "w0@ADAM_MOMENT1"} <= set(report.states)
+    assert report.afresh["optimizer@STEP@2"] == "with the states of b0"
+    assert scope.numpy("optimizer@STEP") == 12 and scope.numpy("optimizer@STEP@2") == 4
