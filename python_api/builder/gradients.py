@@ -111,8 +111,9 @@ def add_optimization(
     _check_order(learning_rate, type)
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimization needs backward_from(cost) first")
+    names = None if parameters is None else _names(parameters, REST)
     if not any(builder.declared(name).kind == PARAMETER for name in builder.gradients):
-        if parameters is None or parameters == REST:
+        if names is None or names == REST:
             raise GradientError(
                 f"{where()}: nothing to update: backward_from asks for the gradients of"
                 f" {', '.join(builder.gradients)} and of no parameter; leave wrt out, or name"
@@ -126,7 +127,7 @@ def add_optimization(
         schedule_attrs=dict(schedule_attrs or {}),
         clip_value=clip_value,
         clip_norm=clip_norm,
-        parameters=None if parameters is None else _names(parameters, REST),
+        parameters=names,
         master=master,
     )
     before, scale = builder.objective, as_loss_scale(loss_scale)
@@ -165,7 +166,7 @@ def _names(given: Sequence[Var | str] | Var | str, word: str = "") -> Sequence[s
 
     `word`: a text that stays one, since it stands for several.
     """
-    if given == word and isinstance(given, str):
+    if isinstance(given, str) and given == word:
         return given
     items = [given] if isinstance(given, (Var, str)) else list(given)
     return [str(item) for item in items]

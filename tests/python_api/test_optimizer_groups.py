@@ -276,6 +276,16 @@ def test_a_variable_is_no_rate():
         b.add_optimization(b.var("u"))
 
 
+def test_parameters_as_handles_and_names():
+    for given in ("u", ["u"], lambda b: b.var("u"), lambda b: [b.var("u")]):
+        b = linear()
+        b.add_optimization(0.1, parameters=given(b) if callable(given) else given)
+        assert [op.inputs["param"] for op in b.op_list.ops if op.type == "sgd"] == [("u",)]
+    b = linear()
+    b.backward_from("cost", wrt=b.var("x"))
+    assert "x" in b.gradients
+
+
 @pytest.mark.parametrize(("shape", "shown"), [([-1, 3], r"\[\?, 3\]"), ([2], r"\[2\]")])
 def test_a_cost_is_a_single_number(shape, shown):
     b = NetBuilder()
