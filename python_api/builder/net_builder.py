@@ -112,7 +112,9 @@ class NetBuilder(BuilderMethods):
         """A builder that goes on from the forward operators of a saved net.
 
         Gradient and update operators are left out: call `backward_from` and `add_optimization`
-        again. Their states in the scope are taken up by name.
+        again. Their states in the scope are taken up by name, the step counter among them; constant
+        learning rates are those that are asked for now. For another optimizer begin with the
+        parameters alone: `opscope.load_parameters`.
         """
         forward = as_op_list(desc).copy()
         builder = cls(forward.name)

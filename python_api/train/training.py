@@ -33,7 +33,6 @@ from ...framework.files.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from ...framework.files.loading import place_values
 from ...framework.files.saved import op_list_of, persistent_values
 from ...framework.ir.desc import OPTIMIZE
 from ...framework.runtime.feeding import Feeder, not_finite
@@ -49,7 +48,7 @@ from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
 from .metrics import Metric, as_metrics
 from .progress import CtrlC, Progress
-from .resuming import take_over
+from .resuming import put_values, take_over
 
 WEIGHTS = "weights"
 """Value of `resume`: go on with a net that was changed."""
@@ -250,7 +249,7 @@ class _Trainer:
                 resumed = self._resume(path)
         if progress and self.history.resumed is not None:
             print(self.history.resumed, file=sys.stderr)
-        if self.builder is not None:
+        if self.builder is not None and resumed:
             settle_rates(self.builder, self.scope, resumed)
             self.builder.initialize(self.scope, self.base, share=bool(resumed))
         else:
@@ -467,7 +466,7 @@ class _Trainer:
         self.finished, self.best, self.best_value = False, {}, None
         self.history.rows, self.history.best_epoch = list(found.state["rows"]), 0
         self.history.resumed = report
-        place_values(values, self.scope)
+        put_values(values, report, self.scope)
         return values
 
 
