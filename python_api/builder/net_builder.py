@@ -33,6 +33,7 @@ from ...framework.base.errors import (
     nearest,
 )
 from ...framework.base.scope import Scope
+from ...framework.draw.shown import Shown
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -57,7 +58,7 @@ _PROBABLE_INPUT = "input"
 """`add_op("fc", input=x)`: the first input slot, whatever the operator calls it."""
 
 
-class NetBuilder(BuilderMethods):
+class NetBuilder(BuilderMethods, Shown):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
