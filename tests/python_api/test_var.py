@@ -444,3 +444,15 @@ def test_every_method_is_documented():
     for name, method in vars(Var).items():
         if not name.startswith("_"):
             assert inspect.getdoc(method), name
+
+
+def test_a_var_where_a_word_may_stand():
+    """What takes a Var or a word compares only words."""
+    b = NetBuilder()
+    x = b.input("x", [-1, 3])
+    w, v = b.parameter("w", [3, 1]), b.parameter("v", [3, 1])
+    cost = b.mean(x @ w + x @ v)
+    b.backward_from(cost, wrt=w)
+    b.add_optimization(0.1, parameters=w)
+    out = b.run(Scope(), feed={"x": np.ones((2, 3))}, fetch=cost)
+    assert list(out) == [cost.name]
