@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ..base.shape import ArraySpec, Levels
 from ..ir.desc import BACKWARD, FORWARD, INPUT, OPTIMIZE, PARAMETER, STATE
 from ..ir.infer import infer_specs
 from ..ir.messages import as_op_list
-from ..ir.names import EMPTY
+from ..ir.names import EMPTY, outer_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 
@@ -25,7 +26,7 @@ _HEAD = ("operator", "result", "shape", "parameters")
 
 @dataclass(frozen=True)
 class Row:
-    """An input, or a forward operator.
+    """An input, or a forward operator; or several, which one of the builder's was expanded to.
 
     Attributes:
         operator: its type; "input" for an input.
@@ -132,43 +133,47 @@ def summarize(
         VariableError: `shapes` names no input.
         ShapeError: shapes that do not fit an input, or that an operator refuses.
     """
-    ops = as_op_list(net)
-    declared = {var.name: var for var in ops.vars}
-    forward = [op for op in ops.ops if op.role == FORWARD]
+    whole = as_op_list(net)
+    declared = {var.name: var for var in whole.vars}
+    forward = [op for op in whole.ops if op.role == FORWARD]
     given = _given_shapes(declared, shapes or {})
     wanted = bool(shapes) or batch is not None
     specs = _specs(forward, declared, given, 1 if batch is None else batch, strict=wanted)
     shown = specs if wanted and specs is not None else {}
     rows = [
         Row("input", var.name, _shape(var.name, declared, shown), 0)
-        for var in ops.vars
+        for var in whole.vars
         if var.kind == INPUT
     ]
     seen: set[str] = set()
-    for op in forward:
-        results = [name for name in op.output_names() if name != EMPTY]
-        new = [
-            name
-            for name in dict.fromkeys(op.input_names())
-            if name in declared and declared[name].kind == PARAMETER and name not in seen
-        ]
+    for group in (list(ops) for _, ops in groupby(forward, _made_for)):
+        read = dict.fromkeys(name for op in group for name in op.input_names())
+        new = [n for n in read if n in declared and declared[n].kind == PARAMETER and n not in seen]
         seen.update(new)
         size = sum(_numbers(declared[name].shape) for name in new)
-        first = results[0] if results else ""
-        rows.append(Row(op.type, ", ".join(results), _shape(first, declared, shown), size))
-    parameters = [var for var in ops.vars if var.kind == PARAMETER]
+        results = [name for name in group[-1].output_names() if name != EMPTY]
+        shape = _shape(results[0], declared, shown) if results else ""
+        told = [name for name in results if "@" not in name] or results
+        rows.append(Row(" + ".join(op.type for op in group), ", ".join(told), shape, size))
+    parameters = [var for var in whole.vars if var.kind == PARAMETER]
     sizes = ", ".join(f"{name} {format_shape(tuple(shape))}" for name, shape in given.items())
     unknown = f"unknown dimensions taken as {1 if batch is None else batch}"
     return Summary(
-        ops.name,
+        whole.name,
         tuple(rows),
-        _counts(ops.ops),
+        _counts(whole.ops),
         _memory((var.shape, var.dtype) for var in parameters),
         _memory((var.shape, var.dtype) for var in parameters if var.stop_gradient),
-        _memory((var.shape, var.dtype) for var in ops.vars if var.kind == STATE),
+        _memory((var.shape, var.dtype) for var in whole.vars if var.kind == STATE),
         None if specs is None else _memory(_results(forward, declared, specs)),
         "; ".join(filter(None, [sizes and f"of {sizes}", unknown])),
     )
+
+
+def _made_for(op: OpNode) -> str:
+    """The first result of the operator that `op` is, or was expanded from."""
+    first = next(iter(op.output_names()), "")
+    return outer_name(first) or first
 
 
 def _counts(ops: Iterable[OpNode]) -> tuple[int, int, int]:

@@ -149,3 +149,21 @@ def test_pyright_knows_what_calls_return(parent, tmp_path):
         severity, message = said.pop(line)
         assert severity == "error" and wanted in message, text
     assert not [message for severity, message in said.values() if severity == "error"]
+
+
+def test_live_objects_complete_without_changing_the_net():
+    """As in a notebook, where completion sees the objects themselves."""
+    jedi = pytest.importorskip("jedi")
+    b = opscope.NetBuilder("net")
+    x = b.input("x", [-1, 4])
+    names = {"b": b, "x": x, "opscope": opscope}
+    for typed, wanted in (
+        ("b.softm", "softmax"),
+        ("x.resh", "reshape"),
+        ("b.fc(x, size=3).resh", "reshape"),
+        ("opscope.nnet3.Nn", "Nnet"),
+    ):
+        found = {name.name for name in jedi.Interpreter(typed, [names]).complete()}
+        assert wanted in found, typed
+    assert {"softmax", "fc", "run"} <= set(dir(b)) and {"T", "sum"} <= set(dir(x))
+    assert not b.op_list.ops

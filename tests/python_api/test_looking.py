@@ -79,6 +79,15 @@ def test_shared_and_frozen_parameters_count_once():
     assert "of them not trained: 9 (36 B)" in str(found)
 
 
+def test_an_expanded_operator_is_one_row():
+    b = NetBuilder()
+    x = b.input("x", [-1, 4])
+    b.fc([x, x], size=3, activation="relu", name="y")
+    (_, row) = b.summary().rows
+    assert row.operator == "affine + affine + sum + relu"
+    assert (row.result, row.shape, row.parameters) == ("y", "float32 [?, 3]", 27)
+
+
 def test_a_net_of_sequences():
     b = NetBuilder()
     words = b.input("words", [-1], "int64", levels=1)

@@ -41,7 +41,7 @@ def sum(  # noqa: A001  NumPy's name
                 f"{where()}: sum: a list of variables is added up element by element, without axes;"
                 " sum the result over axes"
             )
-        return builder.add_op("sum", list(x), name=name)
+        return builder.add_op("sum", x=list(x), name=name)
     return builder.add_op("reduce_sum", x, axes=_listed(axes), keepdims=keepdims, name=name)
 
 
