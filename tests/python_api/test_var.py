@@ -174,6 +174,7 @@ INTEGERS = [
     lambda n, m: n**5,
     lambda n, m: -n,
     lambda n, m: abs(n),
+    lambda n, m: n.round(),
     lambda n, m: n + (2**60 + 1),
 ]
 

@@ -269,7 +269,7 @@ class Var(Handle):
                 f"{where()}: rounding of {self!r} to {decimals} decimals: only whole numbers"
                 f" are there; write (x * {10**decimals}).round() / {10**decimals}"
             )
-        return self.builder.add_op("round", self)
+        return self.builder.add_op("round", self) if kind_of(self.dtype) == "f" else self
 
     # -- what a Var is not -------------------------------------------------------------------------
 
