@@ -259,7 +259,7 @@ class Var(Handle):
     def clip(self, min: float | None = None, max: float | None = None) -> Var:  # noqa: A002
         """Elements below `min` and above `max` replaced by these."""
         limits = {"minimum": min, "maximum": max}
-        given: dict[str, Any] = {k: float(v) for k, v in limits.items() if v is not None}
+        given: dict[str, Any] = {k: v for k, v in limits.items() if v is not None}
         return self.builder.add_op("clip", self, **given)
 
     def round(self, decimals: int = 0) -> Var:
