@@ -8,7 +8,7 @@ without a mark (written by another tool) is taken as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..base.atomic import PathLike, write_together
 from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope
+from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.infer import fits
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
@@ -49,6 +50,18 @@ class Loaded(_NetAndScope):
     def desc(self) -> NetDesc:
         """Description of the net."""
         return self.net.desc
+
+    def summary(
+        self, shapes: Mapping[str, Sequence[int]] | None = None, *, batch: int | None = None
+    ) -> Summary:
+        """The net's operators, shapes, parameters and memory; see `Net.summary`."""
+        return self.net.summary(shapes, batch=batch)
+
+    def _repr_svg_(self) -> str | None:
+        return self.net._repr_svg_()
+
+    def _repr_html_(self) -> str:
+        return self.net._repr_html_()
 
     def predict(
         self,

@@ -1,4 +1,4 @@
-"""Written by `python -m opscope.python_api.to_python.stubs`; do not edit."""
+"""Written by `python build.py stubs`; do not edit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -737,6 +737,33 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
+    def where(
+        self,
+        condition: Any,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Elements of x where a condition holds, else of y. Shapes broadcast as in NumPy."""
+    def maximum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Larger of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
+    def minimum(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Smaller of two, element by element; NaN where either is. The gradient of a tie belongs
+        to x."""
     def abs(
         self,
         x: Var | str,
@@ -1923,15 +1950,6 @@ class BuilderMethods:
         `ceil_mode` the ceiling of it, unless the last window would begin in the padding at the
         end; with padding_algorithm `same` it becomes ceil(S / stride). Of equal inputs the first
         one, row by row, gets the gradient."""
-    def maximum(
-        self,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
-        x. Shapes broadcast as in NumPy."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1941,15 +1959,6 @@ class BuilderMethods:
     ) -> tuple[Var, ...]:
         """Sparse rows, each number at most once: values of equal rows are summed at the first of
         them; the others become zeros with row -1. Shapes stay."""
-    def minimum(
-        self,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Smaller of two: out = min(x, y), NaN where either is. The gradient of a tie belongs to
-        x. Shapes broadcast as in NumPy."""
     def mish(
         self,
         x: Var | str,
@@ -2798,15 +2807,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """x with new axes of size 1."""
-    def where(
-        self,
-        condition: Var | str,
-        x: Var | str,
-        y: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Selection: out = x where condition holds, else y. Shapes broadcast as in NumPy."""
     def xavier_random(
         self,
         *,

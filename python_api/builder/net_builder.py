@@ -34,6 +34,7 @@ from ...framework.base.errors import (
     nearest,
 )
 from ...framework.base.scope import Scope
+from ...framework.draw.shown import Shown
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -82,7 +83,7 @@ def _forward_net(given: str | PlainNet) -> PlainNet:
     return given
 
 
-class NetBuilder(BuilderMethods):
+class NetBuilder(BuilderMethods, Shown):
     """Builds a PlainNet operator by operator, with gradients and updates where asked for.
 
     Args:
