@@ -10,6 +10,7 @@ from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.ir.registry import OperatorDef
 from ...framework.passes.loss_scaling import LossScale
+from ...framework.passes.optimizer import OptimizerAttrs
 from ...framework.runtime.plain_net import PlainNet
 from ...proto.net_pb2 import NetDesc
 from .cells import LSTMState
@@ -103,6 +104,18 @@ class BuilderMethods:
         **attrs: Any,
     ) -> None:
         """Append an optimizer: `b.add_optimization(0.001, "adam", weight_decay=0.01)`."""
+    def add_backward_ops(
+        self,
+        targets: Var | str | Sequence[Var | str] | None = None,
+        wrt: Sequence[Var | str] | None = None,
+    ) -> dict[str, str]:
+        """Ask for gradients as `Net.add_backward_ops` does: of the last operator's output by
+        default."""
+    def add_optimizer_ops(
+        self,
+        attrs: OptimizerAttrs,
+    ) -> list[str]:
+        """Append an optimizer as `Net.add_optimizer_ops` does; see `OptimizerAttrs`."""
     def gradient(
         self,
         var: Var | str,
@@ -476,8 +489,9 @@ class BuilderMethods:
         context: OpContext | None = None,
         *,
         overwrite: bool = False,
+        share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value (or all of them) by their initialisers."""
+        """Fill parameters and states that hold no value by their initialisers."""
     def run(
         self,
         scope: Scope | None = None,
@@ -488,6 +502,15 @@ class BuilderMethods:
         fetch: Var | str | Iterable[Var | str] = ...,
     ) -> dict[str, np.ndarray]:
         """Run the net once."""
+    def predict(
+        self,
+        feed: Mapping[Any, Any],
+        fetch: Var | str | Iterable[Var | str] | None = None,
+        batch_size: int | None = 256,
+        *,
+        scope: Scope | None = None,
+    ) -> dict[str, Any]:
+        """Values of some variables for given inputs: forward, in test phase, batch by batch."""
     def bound_net(
         self,
         names: frozenset[str],
@@ -697,6 +720,24 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Decoder of a transformer: a stack of `transformer_decoder_layer`, which says more."""
+    def sum(
+        self,
+        x: Var | str | Sequence[Var | str],
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Sum of x over axes, over all where none is given; of a list of variables, their sum."""
+    def mean(
+        self,
+        x: Var | str,
+        axes: int | Sequence[int] = ...,
+        keepdims: bool = False,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Arithmetic mean of x over axes, over all where none is given: the usual end of a cost."""
     def abs(
         self,
         x: Var | str,
@@ -1263,6 +1304,7 @@ class BuilderMethods:
         ids: Var | str,
         *,
         axis: int = 0,
+        from_end: bool = False,
         name: str = "",
     ) -> Var:
         """Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...]."""
@@ -1891,13 +1933,6 @@ class BuilderMethods:
     ) -> Var:
         """Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to
         x. Shapes broadcast as in NumPy."""
-    def mean(
-        self,
-        x: Var | str,
-        *,
-        name: str = "",
-    ) -> Var:
-        """Arithmetic mean of all elements of x, a scalar: the usual last operator of a cost."""
     def merge_rows(
         self,
         x: Var | str,
@@ -1940,6 +1975,18 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Product of elements: out = x * y. Shapes broadcast as in NumPy."""
+    def nadam_correction(
+        self,
+        step: Var | str,
+        previous: Var | str,
+        *,
+        beta1: float = 0.9,
+        momentum_decay: float = 0.004,
+        name: str = "",
+    ) -> Var:
+        """The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to
+        mu(step), mu(t) = beta1 (1 - 0.96^(t momentum_decay) / 2): out = previous + (1 -
+        previous) (1 - mu(step))."""
     def neg(
         self,
         x: Var | str,
@@ -2658,13 +2705,6 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Difference: out = x - y. Shapes broadcast as in NumPy."""
-    def sum(
-        self,
-        x: Sequence[Var | str],
-        *,
-        name: str = "",
-    ) -> Var:
-        """Sum of several arrays of one shape and dtype: out = x[0] + x[1] + ..."""
     def take_along_axis(
         self,
         x: Var | str,
