@@ -90,7 +90,8 @@ class TestPrelu:
     def test_a_slope_that_is_there(self):
         b = NetBuilder()
         x = b.input("x", [-1, 3])
-        slope = b.prelu(x, name="p") and b.var("p.w")
+        b.prelu(x, name="p")
+        slope = b.var("p.w")
         b.prelu(x, slope)
         b.add_op("prelu", x, slope)
         made = [var.name for var in b.op_list.vars if var.name.endswith(".w")]
