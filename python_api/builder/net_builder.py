@@ -286,6 +286,10 @@ class NetBuilder(BuilderMethods, Shown):
         Raises:
             VariableError: there is none of this name.
         """
+        if isinstance(name, Var):
+            raise VariableError(
+                f"{where()}: var takes a name, not {name!r}; write b.reduce_var for the variance"
+            )
         self.declared(name)
         return Var(self, name)
 

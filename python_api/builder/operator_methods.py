@@ -53,8 +53,12 @@ _ELSEWHERE = {
     "kernel_initializer": "init",
     "eps": "epsilon",
     "dim": "axis",
+    "dims": "axes",
+    "ord": "p",
+    "k": "diagonal",
+    "correction": "ddof",
 }
-"""Names of arguments in PyTorch and Keras -> ours, for messages."""
+"""Names of arguments in PyTorch, NumPy and Keras -> ours, for messages."""
 
 _ALGORITHM = "_algorithm"
 """`padding="same"` says `padding_algorithm="same"`: a word where the attribute holds numbers."""
