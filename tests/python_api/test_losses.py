@@ -123,3 +123,28 @@ def test_what_is_refused():
         b.cross_entropy_loss(x, y, weight=[1.0, 2.0])
     with pytest.raises(AttributeTypeError, match="label_smoothing"):
         b.cross_entropy_loss(x, y, label_smoothing=1.5)
+
+
+def test_ctc_finds_labels_whose_places_it_is_not_told():
+    """Each label is a few noisy rows; a linear layer learns to spell them."""
+    rng = np.random.default_rng(5)
+    codes = rng.normal(size=(4, 6))
+    labels = [rng.integers(1, 4, rng.integers(0, 4)) for _ in range(12)]
+    frames = [
+        np.concatenate([codes[:1], *(codes[[c] * rng.integers(1, 4) + [0]] for c in own)])
+        for own in labels
+    ]
+    b = NetBuilder("ctc")
+    x = b.input("x", [-1, 6], levels=1)
+    scores = b.fc(x, size=4, name="scores")
+    loss = b.mean(b.ctc_loss(scores, b.input("label", [-1], "int64", levels=1)))
+    b.backward_from(loss)
+    b.add_optimization(0.1, "adam")
+    scope, feed = Scope(), {"x": frames, "label": labels}
+    costs = [b.run(scope, feed=feed, fetch=[loss.name])[loss.name] for _ in range(80)]
+    assert costs[-1] < 0.1 * costs[0]
+    b.run(scope, feed=feed, fetch=["scores"], need_backward=False)
+    for found, wanted in zip(scope.sequences("scores").to_list(), labels, strict=True):
+        best = found.argmax(1)
+        spelt = best[np.append(True, best[1:] != best[:-1])]
+        assert spelt[spelt > 0].tolist() == wanted.tolist()
