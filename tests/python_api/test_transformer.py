@@ -361,6 +361,12 @@ def test_what_is_refused():
         b.positional_encoding(x, kind="learned")
     with pytest.raises(AttributeTypeError, match="layers=0 wants 1 or more"):
         b.transformer_encoder(x, layers=0, heads=2)
+    with pytest.raises(AttributeTypeError, match=r"no argument 'nhead' \(write heads=4\)"):
+        b.transformer_encoder_layer(x, nhead=4)
+    with pytest.raises(AttributeTypeError, match="missing a required .*'heads'"):
+        b.transformer_decoder(x, x, layers=2)
+    with pytest.raises(AttributeTypeError, match='write activation="gelu"'):
+        b.transformer_encoder(x, layers=2, heads=4, activation=b.gelu)
 
 
 def test_a_transformer_learns_from_sequences_of_different_lengths():
